@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from stream.messages.versions import version_of
 from stream.tables.store.rocks import DEFAULT, Store, version_error
 
 META: Final = b"meta"
@@ -22,10 +23,6 @@ class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     sources: int
     digest: int
     """Digest of their content."""
-
-
-class _VersionOnly(msgspec.Struct):
-    version: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +49,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """None before anything was applied."""
 
 
-_VERSIONED: Final = msgspec.msgpack.Decoder(_VersionOnly)
-
-
 def stored_meta(store: Store) -> Meta | None:
     """Read the metadata of a store, or None before the first flush.
 
@@ -67,5 +61,4 @@ def stored_meta(store: Store) -> Meta | None:
         meta = msgspec.msgpack.decode(value, type=Meta)
         if meta.version == VERSION:
             return meta
-    version = _VERSIONED.decode(value).version
-    raise version_error(store.path, f"format {version}; this program reads {VERSION}")
+    raise version_error(store.path, f"format {version_of(value) or 0}; this program reads {VERSION}")

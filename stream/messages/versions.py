@@ -1,8 +1,9 @@
-"""Refuses records of other versions by name."""
+"""The version of a record, and the refusal of other ones by name."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -12,19 +13,24 @@ from stream.errors import RecordVersionError
 class _VersionOnly(msgspec.Struct):
     """The part of a record that is the same in all versions."""
 
-    version: int
+    version: int | None = None
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(_VersionOnly)
+
+
+def version_of(value: bytes) -> int | None:
+    """Return the version that a record says it has, if any. Raises msgspec.DecodeError for other bytes."""
+    return _DECODER.decode(value).version
 
 
 def refuse_other_version(value: bytes, version: int, where: str) -> None:
     """Raise RecordVersionError if a record says that it has another version than `version`."""
     with suppress(msgspec.DecodeError):
-        number = _DECODER.decode(value).version
-        if number != version:
+        number = version_of(value)
+        if number not in {None, version}:
             raise RecordVersionError(
                 f"{where}: has version {number}, but this program reads version {version} only; create a new "
                 f"namespace (`neardup topics create`) and publish the pages into it, or run the neardup that "
                 f"wrote it"
             )
-
-
-_DECODER = msgspec.msgpack.Decoder(_VersionOnly)
