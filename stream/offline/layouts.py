@@ -1,4 +1,4 @@
-"""Table layouts for fingerprints of 32, 64 or 128 bits: the permutation of bits of each table.
+"""Table layouts for fingerprints of 32, 64 or 128 bits: which bits are the prefix of each table.
 
 Manku, Jain, Das Sarma (WWW 2007), section 3.1: the bits are divided into blocks, and each table moves some
 blocks to the front. `choose` moves r of m blocks. `two_level` moves one of m blocks, divides the remaining
@@ -10,9 +10,10 @@ The judge has its own implementation of the first kind for 64 bits, `stream.tabl
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import chain, combinations
 from math import comb
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,61 +42,30 @@ class Layout:
         self.distance: Final = distance
         self.prefix_bits: Final[NDArray[np.int64]] = np.array([len(p) for p in prefixes], np.int64)
         """Shape (T,): length in bits of each table's prefix."""
-        self._words = words_of(width)
-        self.masks: Final[U64] = np.zeros((len(prefixes), self._words), np.uint64)
+        words = words_of(width)
+        self.masks: Final[U64] = np.zeros((len(prefixes), words), np.uint64)
         """Shape (T, lanes): mask of the bits of a fingerprint that form each table's prefix."""
-        self._pieces: list[list[tuple[int, int, int, int, int]]] = []
+        self.prefixes: Final = prefixes
+        """The bits of each table's prefix, counted from the most significant one."""
+        self._moves = [moves(prefix, width) for prefix in prefixes]
         for table, prefix in enumerate(prefixes):
             for bit in prefix:
                 word, place = divmod(width - 1 - bit, WORD)
-                self.masks[table, self._words - 1 - word] |= np.uint64(1 << place)
-            first = set(prefix)
-            self._pieces.append(self._cut([*prefix, *(bit for bit in range(width) if bit not in first)]))
-
-    def _cut(self, order: list[int]) -> list[tuple[int, int, int, int, int]]:
-        """The permutation as moves of runs of bits: (from lane, right shift, mask, to lane, left shift)."""
-        pieces, place = [], 0
-        while place < self.width:
-            length = 1
-            while place + length < self.width and order[place + length] == order[place] + length:
-                length += 1
-            source, target = self.width - order[place] - length, self.width - place - length
-            done = 0
-            while done < length:
-                low, to = source + done, target + done
-                bits = min(length - done, WORD - low % WORD, WORD - to % WORD)
-                from_word, to_word = self._words - 1 - low // WORD, self._words - 1 - to // WORD
-                pieces.append((from_word, low % WORD, (1 << bits) - 1, to_word, to % WORD))
-                done += bits
-            place += length
-        return pieces
-
-    def permute(self, words: U64, table: int) -> U64:
-        """Fingerprints (n, lanes) with their bits in the order of a table, the prefix first."""
-        permuted = np.zeros(words.shape, np.uint64)
-        for from_word, right, mask, to_word, left in self._pieces[table]:
-            part = (words[:, from_word] >> np.uint64(right)) & np.uint64(mask)
-            permuted[:, to_word] |= part << np.uint64(left)
-        return permuted
+                self.masks[table, words - 1 - word] |= np.uint64(1 << place)
 
     def key_bits(self, table: int) -> int:
         """Bits of the prefix that `keys` covers, at most 64."""
         return min(int(self.prefix_bits[table]), WORD)
-
-    def key_shift(self, table: int) -> np.uint64:
-        """The right shift that turns the first 64 bits of a permuted fingerprint into its key."""
-        return np.uint64(min(self.width, WORD) - self.key_bits(table))
 
     def keys(self, words: U64, table: int) -> U64:
         """The prefixes for one table as integers, (n,), or the first 64 bits of longer ones."""
         top = min(self.width, WORD)
         keys = np.zeros(len(words), np.uint64)
         low = top - self.key_bits(table)
-        for from_word, right, mask, to_word, left in self._pieces[table]:
-            if to_word or left + mask.bit_length() <= low:
-                continue
-            part = (words[:, from_word] >> np.uint64(right)) & np.uint64(mask)
-            keys |= part << np.uint64(left - low) if left >= low else part >> np.uint64(low - left)
+        for move in self._moves[table]:
+            if move.to_word == 0:
+                part = (words[:, move.from_word] >> np.uint64(move.right)) & np.uint64(move.mask)
+                keys |= part << np.uint64(move.left - low)
         return keys
 
     @classmethod
@@ -140,6 +110,35 @@ class Layout:
             raise SettingsError(
                 f"distance: {distance}, but {self.name} finds every pair up to {self.distance} bits only"
             )
+
+
+class Move(NamedTuple):
+    """The move of a run of bits from one lane to another: shifted right, masked, shifted left."""
+
+    from_word: int
+    right: int
+    mask: int
+    to_word: int
+    left: int
+
+
+def moves(bits: Sequence[int], width: int) -> list[Move]:
+    """Return the moves that bring `bits` of a fingerprint of `width` bits to its front, in their order."""
+    last, result, place = words_of(width) - 1, [], 0
+    while place < len(bits):
+        length = 1
+        while place + length < len(bits) and bits[place + length] == bits[place] + length:
+            length += 1
+        source, target = width - bits[place] - length, width - place - length
+        done = 0
+        while done < length:
+            low, to = source + done, target + done
+            size = min(length - done, WORD - low % WORD, WORD - to % WORD)
+            mask = (1 << size) - 1
+            result.append(Move(last - low // WORD, low % WORD, mask, last - to // WORD, to % WORD))
+            done += size
+        place += length
+    return result
 
 
 def _blocks(bits: list[int], count: int) -> list[list[int]]:

@@ -13,6 +13,7 @@ from stream.offline.pairs import Pairs
 from tests.bench.methods import METHODS, open_method
 from tests.bench.methods.ball import ball_size
 from tests.bench.methods.interpolation import interpolate
+from tests.bench.methods.permutation import permute
 from tests.bench.methods.sorted_tables import SortedTables
 from tests.bench.methods.stored_ball import StoredBall
 from tests.fingerprint_sets import flipped, numbers, random_set
@@ -129,7 +130,7 @@ def test_permutations_keep_all_bits_and_put_the_prefix_first(text: str, width: i
     layout = Layout.parse(text, width)
     words = random_set(np.random.default_rng(5), 20, width).reshape(20, -1)
     for table in range(layout.tables):
-        permuted = layout.permute(words, table)
+        permuted = permute(words, layout, table)
         assert np.bitwise_count(permuted).sum(axis=1).tolist() == np.bitwise_count(words).sum(axis=1).tolist()
         bits = layout.key_bits(table)
         assert layout.keys(words, table).tolist() == [n >> (width - bits) for n in numbers(permuted)]

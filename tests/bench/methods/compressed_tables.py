@@ -13,6 +13,7 @@ from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64, distinct, expand
 from tests.bench.methods.method import Cost, Method
+from tests.bench.methods.permutation import key_shift, permute
 
 
 class CompressedTables(Method):
@@ -29,7 +30,7 @@ class CompressedTables(Method):
         self.layout: Final = Layout.choose(distance + 2, 2, width)
         self._tables, self._rows = [], []
         for table in range(self.layout.tables):
-            permuted = self.layout.permute(self.stored, table)
+            permuted = permute(self.stored, self.layout, table)
             order = np.lexsort(permuted.T[::-1])
             self._tables.append(encode(permuted[order], width))
             self._rows.append(order.astype(np.uint32))
@@ -39,8 +40,8 @@ class CompressedTables(Method):
         for table, held in enumerate(self._tables):
             if not held.count:
                 continue
-            permuted = self.layout.permute(queries, table)
-            shift = self.layout.key_shift(table)
+            permuted = permute(queries, self.layout, table)
+            shift = key_shift(self.layout, table)
             low = permuted[:, 0] >> shift << shift
             high = low | ((np.uint64(1) << shift) - np.uint64(1))
             last_of = np.ascontiguousarray(held.keys[:, 0])

@@ -21,6 +21,7 @@ from stream.scratch import ScratchDirectory
 from stream.tables.arrays import I64, U64, expand
 from tests.bench.methods.interpolation import interpolate
 from tests.bench.methods.method import Cost, Method
+from tests.bench.methods.permutation import key_shift, permute
 
 Find = Literal["binary", "interpolation"]
 Probing = Literal["turn", "threads", "processes"]
@@ -56,7 +57,7 @@ class ProbeResult:
 
 def build(stored: U64, layout: Layout, table: int) -> SortedTable:
     """Build a table: permute, and sort by the first 64 bits."""
-    permuted = layout.permute(stored, table)
+    permuted = permute(stored, layout, table)
     order = np.argsort(permuted[:, 0], kind="stable")
     return SortedTable(np.asfortranarray(permuted[order]), order.astype(np.uint32))
 
@@ -65,8 +66,8 @@ def probe(
     held: SortedTable, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
 ) -> ProbeResult:
     """Probe one table: compare each query (n, lanes) with all stored fingerprints that share its prefix."""
-    probed = layout.permute(queries, table)
-    shift = layout.key_shift(table)
+    probed = permute(queries, layout, table)
+    shift = key_shift(layout, table)
     low = probed[:, 0] >> shift << shift
     high = low | ((np.uint64(1) << shift) - np.uint64(1))
     first = held.permuted[:, 0]
