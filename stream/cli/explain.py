@@ -161,7 +161,8 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int, columns:
         page = decode_page(messages[0].value, page_bytes)
         return side_of_page(text, page, fingerprinter)
     except PageError as error:
-        raise SettingsError(f"source {text}: {error}") from None
+        named = PageError(error.reason, columns.translate(error.detail))
+        raise SettingsError(f"source {text}: {named}") from None
 
 
 _MEANINGS: Final = {

@@ -126,11 +126,11 @@ def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str)
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
     """Print the fingerprint of each page."""
     from stream.fingerprint.row import Status
-    from stream.page_rows.page_fingerprinter import PageFingerprinter
+    from stream.page_rows.page_fingerprinter import PageFingerprinter, with_columns_named
 
     fingerprinter = PageFingerprinter(scheme)
     for message in chain.from_iterable(opened):
-        row = fingerprinter.message(message.value, settings.page_bytes)
+        row = with_columns_named(fingerprinter.message(message.value, settings.page_bytes), message.columns)
         ready = row.ready
         fields = {
             "url": row.url,

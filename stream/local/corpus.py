@@ -19,6 +19,8 @@ from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprinted
 from stream.objects import AnyPath
+from stream.page_rows.page_fingerprinter import with_columns_named
+from stream.pages.columns import Columns
 from stream.private import private_directory
 from stream.rows.arrow import FIRST, Place, batch_of
 from stream.rows.files import last_read, read_described, sorted_table, write_file
@@ -131,8 +133,9 @@ async def fingerprint_corpus(
         async with aclosing(fingerprinted(settings, scheme, seed, feed)) as chunks:
             file = _File(scheme, plan)
             async for rows in chunks:
-                for row in rows:
-                    number, place, key, origin = feed.places.popleft()
+                for of_message in rows:
+                    number, place, key, origin, columns = feed.places.popleft()
+                    row = with_columns_named(of_message, columns)
                     counts.count(row, origin)
                     if options.order == "fetched_at":
                         number = FIRST if row.fetched_at is None else row.fetched_at
@@ -177,8 +180,9 @@ class _PlacedMessages:
         self, sources: Sequence[Source], start: int, last: tuple[str, int] | None, directory: AnyPath
     ) -> None:
         self._sources, self._start, self._last, self._directory = sources, start, last, directory
-        self.places: deque[tuple[int, Place, bytes | None, str]] = deque()
-        """Number, place (without order), key and origin of the messages handed out: a thread reads them."""
+        self.places: deque[tuple[int, Place, bytes | None, str, Columns]] = deque()
+        """Number, place (without order), key, origin and columns of the messages handed out: a thread reads
+        them."""
 
     def __iter__(self) -> Iterator[Message]:
         number = 0
@@ -191,7 +195,7 @@ class _PlacedMessages:
                     if number == self._start:
                         self._refuse_other_pages(before)
                     place = Place(0, source.name, position)
-                    self.places.append((number, place, message.key, message.origin))
+                    self.places.append((number, place, message.key, message.origin, message.columns))
                     yield message
                 number += 1
         if number <= self._start:

@@ -23,6 +23,8 @@ from stream.judge.judged_batch import JudgedBatch
 from stream.local.index import Index, RowsId
 from stream.messages.verdict import Origin
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import with_columns_named
+from stream.pages.columns import Columns
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 from stream.sources.feed import feed
@@ -112,17 +114,18 @@ async def judged(
             messages = _MessagesWithOrigins(chain.from_iterable(some))
             chunks = fingerprinted(settings, index.scheme, index.seed, messages)
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
-                async for rows in batches:
-                    yield index.judge(rows, before=_with_origins(before, rows, messages.take(len(rows))))
+                async for batch in batches:
+                    rows, origins = messages.take(batch)
+                    yield index.judge(rows, before=_with_origins(before, rows, origins))
             continue
         for source in some:
             if not isinstance(source, RowsSource):
                 raise TypeError(source)
             identity = rows_id(source)
             coming = source.placed(index.scheme, index.judged(identity))
-            while batch := _next_batch(coming):
-                rows = [each.row for each in batch]
-                origins = [Origin(place.source, f"page {place.position + 1}") for place, _, _ in batch]
+            while placed := _next_batch(coming):
+                rows = [each.row for each in placed]
+                origins = [Origin(place.source, f"page {place.position + 1}") for place, _, _ in placed]
                 yield index.judge(rows, identity, _with_origins(before, rows, origins))
 
 
@@ -133,20 +136,24 @@ def _with_origins(
 
 
 class _MessagesWithOrigins:
-    """Messages whose origins are kept until they are taken: a thread reads the messages."""
+    """Messages whose origins are kept until their rows come: a thread reads the messages."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = messages
-        self._origins: deque[Origin] = deque()
+        self._origins: deque[tuple[Origin, Columns]] = deque()
 
     def __iter__(self) -> Iterator[Message]:
         for message in self._messages:
-            self._origins.append(Origin(replace_surrogates(message.file), message.place))
+            origin = Origin(replace_surrogates(message.file), message.place)
+            self._origins.append((origin, message.columns))
             yield message
 
-    def take(self, count: int) -> list[Origin]:
-        """Return the origins of the next messages."""
-        return [self._origins.popleft() for _ in range(count)]
+    def take(self, rows: Sequence[Row]) -> tuple[list[Row], list[Origin]]:
+        """Return the rows of the next messages, whose details name the columns of the source, and their
+        origins."""
+        taken = [self._origins.popleft() for _ in rows]
+        named = [with_columns_named(row, columns) for row, (_, columns) in zip(rows, taken, strict=True)]
+        return named, [origin for origin, _ in taken]
 
 
 def _next_batch(rows: Iterator[PlacedRow]) -> list[PlacedRow]:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
 from stream.fingerprint.row import MAX_DETAIL, WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.pages.columns import Columns
 from stream.pages.content import Content, declared_language, page_content
 from stream.pages.fields import fields_of_page
 from stream.pages.outside.outside import Outside
@@ -151,3 +154,11 @@ class PageFingerprinter(Fingerprinter):
                 key = self.url_key(url)
         reason, detail = error.reason, error.detail[:MAX_DETAIL] or None
         return Row(Status.REJECTED, url, key, fetched_at, reason=reason, detail=detail)
+
+
+def with_columns_named(row: Row, columns: Columns) -> Row:
+    """Return the row of a page, whose detail names the columns of its source in place of the message's
+    fields."""
+    if row.detail is None or not columns.names:
+        return row
+    return msgspec.structs.replace(row, detail=columns.translate(row.detail)[:MAX_DETAIL])

@@ -13,6 +13,7 @@ import msgspec
 from stream.errors import SettingsError
 from stream.pages.column_names import LONGEST, USUAL, ColumnNames
 from stream.pages.fields import CONTENT, FIELDS
+from stream.pages.page import NO_CONTENT
 from stream.text.surrogates import replace_escaped_surrogates
 
 Path = tuple[str, ...]
@@ -25,6 +26,8 @@ _MESSAGE_ONLY: Final = ("content_encoding", "warc_filename", "warc_offset")
 """Fields that JSON messages have beside FIELDS."""
 _NEEDED: Final = frozenset(("url", *CONTENT, "warc_filename"))
 """Fields by which a JSON message has an address and a content."""
+_FIELD_NAMES: Final = re.compile(rf"`(\$\.|)({'|'.join(('url', *CONTENT))})`")
+"""Names of fields in details of rejections, and paths of msgspec's errors."""
 JsonFields = dict[str, msgspec.Raw]
 """A JSON object, with its values as they are written."""
 _DECODE_FIELDS: Final = msgspec.json.Decoder(JsonFields).decode
@@ -71,6 +74,15 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return [
             each for each in FIELDS if not (each in CONTENT and content) and not (each == "url" and address)
         ]
+
+    def translate(self, detail: str) -> str:
+        """Return the detail of a rejection with the names of the columns in place of those of the fields of
+        messages."""
+        by_field = {"url" if field == "id" else field: name for field, name in self.names.items()}
+        if content := self.text or self.html:
+            by_field |= dict.fromkeys(CONTENT, content)
+            detail = detail.replace(NO_CONTENT, f"`{content}` is missing")
+        return _FIELD_NAMES.sub(lambda match: f"`{match[1]}{by_field.get(match[2], match[2])}`", detail)
 
     def message(self, line: bytes) -> tuple[bytes, str | None]:
         """Return the page message of a JSON object whose fields have other names, and its URL if that is a

@@ -33,6 +33,10 @@ _NAME_BYTES: Final = 32
 """At least what JSON takes for the name of a field or for a number."""
 
 
+NO_CONTENT: Final = "one of `html`, `text`, `body` and `warc_filename` is missing"
+"""The detail of a page without content."""
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One crawled page: a URL and exactly one of `html`, `text` or `body`."""
 
@@ -158,7 +162,7 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
         name for name in CONTENT if getattr(message, name) is not None or (name == "body" and raw is not None)
     ]
     if not present:
-        raise PageError("missing_field", "one of `html`, `text`, `body` and `warc_filename` is missing")
+        raise PageError("missing_field", NO_CONTENT)
     if len(present) > 1:
         raise PageError("ambiguous_content", f"{' and '.join(present)} are set; a page has one of them")
     page = Page(

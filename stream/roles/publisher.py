@@ -88,9 +88,9 @@ async def publish(
         await _wait_for_topic(producer, topic)
         window = _Window(producer, topic, progress, opened)
         messages = chain.from_iterable(opened)
-        checked = messages if rejections is None else _checked(messages, settings.page_bytes, rejections)
+        coming = messages if rejections is None else checked(messages, settings.page_bytes, rejections)
         started = asyncio.get_running_loop().time()
-        async with contextlib.aclosing(feed(checked)) as chunks:
+        async with contextlib.aclosing(feed(coming)) as chunks:
             sent = 0
             async for chunk in chunks:
                 for message in chunk:
@@ -105,14 +105,15 @@ async def publish(
         await clients.end(producer)
 
 
-def _checked(messages: Iterable[Message], page_bytes: int, rejections: Rejections) -> Iterator[Message]:
+def checked(messages: Iterable[Message], page_bytes: int, rejections: Rejections) -> Iterator[Message]:
     """Yield the messages, and count those that are no pages."""
     for message in messages:
         try:
             url_key(decode_page(message.value, page_bytes).url, COARSEST)
         except PageError as error:
             if error.reason not in OUTSIDE:
-                rejections.count(error.reason, message.origin, error.detail)
+                detail = message.columns.translate(error.detail)
+                rejections.count(error.reason, message.origin, detail)
         yield message
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from stream.errors import SettingsError, attributed_to
 from stream.fingerprint.row import Row, failed
 from stream.fingerprint.scheme import Scheme
-from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage, with_columns_named
 from stream.pages.arrow import MESSAGE, locate, message_rows, messages, milliseconds, refuse_unfit
 from stream.pages.columns import NO_COLUMNS, Columns, Path, as_argument
 from stream.pages.page import PAGE_BYTES
@@ -51,7 +51,7 @@ def fingerprint_batch(
     by_name = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
     fingerprinter = _fingerprinter(scheme or Scheme(), seed)
     given = messages(by_name[MESSAGE]) if located is None else message_rows(pages, located)
-    rows = _rows(fingerprinter, given, page_bytes)
+    rows = [with_columns_named(row, columns) for row in _rows(fingerprinter, given, page_bytes)]
     keys = _cast("key", by_name["key"], pa.binary()) if "key" in by_name else [None] * len(rows)
     places = _places(by_name, pages.num_rows)
     return batch_of(fingerprinter.scheme, rows, places, keys, uncertain=uncertain)

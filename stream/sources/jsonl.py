@@ -59,7 +59,7 @@ class JsonlSource(FileSource):
                 yield Message(value, url_of(value), self.name, place)
         else:
             for value, place in lines:
-                yield Message(*self.columns.message(value), self.name, place)
+                yield Message(*self.columns.message(value), self.name, place, columns=self.columns)
 
     def _refuse_other_columns(self, lines: Iterator[_Line]) -> Iterator[_Line]:
         """Return the lines, once it is clear that the first ones are of pages."""

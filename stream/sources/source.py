@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.errors import PageError
-from stream.pages.columns import NO_COLUMNS
+from stream.pages.columns import NO_COLUMNS, Columns
 
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
@@ -38,6 +38,8 @@ class Message:
     """Where in the file, such as `line 12`; None if it has no other page."""
     key: bytes | None = None
     """The message key, if the source has one."""
+    columns: Columns = NO_COLUMNS
+    """Names that the file has for fields of the message."""
 
     @property
     def origin(self) -> str:

@@ -50,7 +50,7 @@ class CsvSource(FileSource):
                     if "id" in fields:
                         fields["url"] = url_of_id(fields.pop("id"))
                     if any(cells):
-                        yield _message(message_fields(fields), self.name, f"line {line}")
+                        yield _message(message_fields(fields), self, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
 
@@ -88,12 +88,13 @@ class ParquetSource(FileSource):
                     for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
                         for fields in message_rows(batch, places):
                             number += 1
-                            yield _message(fields, self.name, f"row {number}")
+                            yield _message(fields, self, f"row {number}")
                         self._share = number / file.metadata.num_rows
         except (pyarrow.ArrowException, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
 
 
-def _message(fields: dict[str, Any], file: str, place: str) -> Message:
+def _message(fields: dict[str, Any], source: FileSource, place: str) -> Message:
     url = fields.get("url")
-    return Message(encode_fields(fields), url if isinstance(url, str) else None, file, place)
+    hint = url if isinstance(url, str) else None
+    return Message(encode_fields(fields), hint, source.name, place, columns=source.columns)

@@ -20,13 +20,16 @@ from pyarrow import parquet
 
 from stream import Columns
 from stream.errors import PageError, SettingsError
-from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.page_rows.page_fingerprinter import PageFingerprinter, with_columns_named
 from stream.pages import columns as columns_module
 from stream.pages.column_names import MOST, ColumnNames
 from stream.pages.columns import NO_COLUMNS, url_of_id
+from stream.pages.page import NO_CONTENT
+from stream.roles.publisher import checked
 from stream.rows.fingerprint import columns_read, fingerprint_batch
 from stream.sources.jsonl import LOOKED_AT
 from stream.sources.open import open_source, open_sources
+from stream.sources.rejections import Rejections
 from stream.text.url import COARSEST, MAX_URL, PLAIN, url_key
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
@@ -557,3 +560,59 @@ def test_rows_of_other_columns_are_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="begun with columns"):
         neardup(*command, "b")
     assert json.loads(neardup(*command, "a").stdout)["resumed"] == 1
+
+
+WRONG = "Expected `str | null`, got `int` -"
+LINES: list[tuple[dict[str, Any], Columns, str]] = [
+    ({"raw": TEXT}, Columns(url="link", text="raw"), "`link` is missing; the page has `raw`"),
+    ({"raw": TEXT}, Columns(id="doc", html="raw"), "`doc` is missing; the page has `raw`"),
+    ({"link": URL}, Columns(url="link", text="raw"), "`raw` is missing; the page has `link`"),
+    ({"link": URL}, Columns(url="link"), NO_CONTENT),
+    ({"link": 5, "raw": TEXT}, Columns(url="link", text="raw"), f"{WRONG} at `$.link`"),
+    ({"url": URL, "m": {"raw": 5}}, Columns(text="m.raw"), f"{WRONG} at `$.m.raw`"),
+    ({"url": URL, "text": 5}, NO_COLUMNS, f"{WRONG} at `$.text`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "columns", "detail"), LINES)
+def test_details_of_rejections_name_the_columns_of_the_source(
+    tmp_path: Path, line: dict[str, Any], columns: Columns, detail: str
+) -> None:
+    jsonl(
+        tmp_path / "data.jsonl",
+        [*[{"url": URL, "link": URL, "doc": "d", "raw": TEXT, "m": {"raw": TEXT}}], line],
+    )
+    _, message = open_source(str(tmp_path / "data.jsonl"), columns=columns)
+    row = PageFingerprinter().message(message.value, 1 << 20)
+    assert (with_columns_named(row, message.columns).detail or "").startswith(detail)
+
+
+def test_every_command_names_the_columns_of_the_source(tmp_path: Path) -> None:
+    jsonl(tmp_path / "data.jsonl", [{"doc": 1, "raw": TEXT}, {"doc": 2}, {"raw": TEXT}, {"doc": 3, "raw": 5}])
+    source, columns = str(tmp_path / "data.jsonl"), Columns(id="doc", text="raw")
+    options = ["--id-column", "doc", "--text-column", "raw"]
+    details = [
+        "`raw` is missing; the page has `doc`",
+        "`doc` is missing; the page has `raw`",
+        f"{WRONG} at `$.raw`",
+    ]
+    examples = {
+        "missing_field": f"{source} line 2: {details[0]}",
+        "wrong_type": f"{source} line 4: {details[2]}",
+    }
+    assert json.loads(neardup("scan", source, *options, "--json").stdout)["examples"] == examples
+    rows = tmp_path / "rows"
+    made = neardup("fingerprint", source, *options, "-o", rows, "--json").stdout
+    assert json.loads(made)["examples"] == examples
+    assert parquet.read_table(rows / "rows-000000.parquet").column("detail").to_pylist()[1:] == details
+    shown = neardup("fingerprint", source, *options, "--json").stdout.splitlines()
+    assert [json.loads(each)["detail"] for each in shown[1:]] == details
+    with pytest.raises(SettingsError, match="missing_field: `raw` is missing"):
+        neardup("explain", f"{source}#1", f"{source}#2", *options)
+    rejections = Rejections()
+    list(checked(open_source(source, columns=columns), 1 << 20, rejections))
+    assert rejections.examples == examples
+    batches = pa.RecordBatch.from_pylist(
+        [{"order": 1, "doc": 2, "raw": None}, {"order": 2, "doc": None, "raw": TEXT}]
+    )
+    assert fingerprint_batch(batches, columns=columns).column("detail").to_pylist() == details[:2]
