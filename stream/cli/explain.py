@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from stream.page_rows.page_fingerprinter import PageFingerprinter
     from stream.pages.columns import Columns
 
-_PLACE: Final = re.compile(r"(.+)#(\d+)")
+_PLACE: Final = re.compile(r"(.+)#(?:(\d+)|((?:line|row|item|record at byte) \d+))")
+"""A page within a file: its number, or its place as the `origin` of a verdict names it."""
 _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
 """A URL or a verdict id, to be looked up in a state directory."""
 _MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
@@ -65,9 +66,10 @@ def command(
 ) -> None:
     """Explain why A and B are near-duplicates, or why not. B is judged as if it came after A.
 
-    A and B may be saved pages (HTML or text), page messages (JSON), or `FILE#3` for the third page of JSON
-    Lines, of a web archive or of a directory. Fingerprints in hex, and URLs or verdict ids stored in an index
-    or in the judge's state directory, work too, but with less detail.
+    A and B may be saved pages (HTML or text), page messages (JSON), `FILE#3` for the third page of JSON
+    Lines, of a web archive or of a directory, or `FILE#PLACE` with a place of a verdict's `origin`, such as
+    'crawl.warc.gz#record at byte 81920'. Fingerprints in hex, and URLs or verdict ids stored in an index or
+    in the judge's state directory, work too, but with less detail.
 
     With --index, the answer says what the index makes of the pair, too: whether A is a duplicate itself, so
     that B is compared with another page.
@@ -151,14 +153,18 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int, columns:
 
     if not Path(text).exists() and _is_fingerprint(text, fingerprinter.scheme.width // 4):
         return ExplainedPage(name=text, fingerprint=int(text, 16))
-    path, number = text, 1
-    if not Path(text).exists() and (place := _PLACE.fullmatch(text)):
-        path, number = place[1], int(place[2])
-    messages = list(islice(open_source(path, columns=columns), max(number - 1, 0), number))
-    if not messages:
-        raise SettingsError(f"source {text}: it has fewer than {quantity(number, 'page')}")
+    path, number, place = text, 1, None
+    if not Path(text).exists() and (within := _PLACE.fullmatch(text)):
+        path, number, place = within[1], int(within[2] or 1), within[3]
+    messages = iter(open_source(path, columns=columns))
+    if place is not None:
+        messages = (message for message in messages if message.place == place)
+    message = next(islice(messages, max(number - 1, 0), None), None)
+    if message is None:
+        lacks = f"fewer than {quantity(number, 'page')}" if place is None else f"no page there ({place})"
+        raise SettingsError(f"source {text}: it has {lacks}")
     try:
-        page = decode_page(messages[0].value, page_bytes)
+        page = decode_page(message.value, page_bytes)
         return side_of_page(text, page, fingerprinter)
     except PageError as error:
         named = PageError(error.reason, columns.translate(error.detail))

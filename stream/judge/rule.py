@@ -109,7 +109,7 @@ class Rule:
         limit = f"{self.least_listed / ONE:g}"
         if not least <= similarity < self.least_listed:
             return limit
-        return f"{limit}, less {(self.least_listed - least) / ONE:g} for the noise of the estimate"
+        return f"{limit}, less {(self.least_listed - least) / ONE:g} for the noise of the estimate,"
 
     def least(
         self,

@@ -44,7 +44,10 @@ class StoredPages:
         self._scheme, self._options, self.path = scheme, options, path
         directory = state_directory(path)
         if directory is None:
-            raise StateError(f"state directory {path}: contains no state of a judge")
+            raise StateError(
+                f"state directory {path}: contains no state of a judge to look up URLs and ids in; an index"
+                " is named with --index, and a page of a file as FILE#3 or FILE#PLACE"
+            )
         self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
         try:
             self._records = StateReader(self._store, scheme)

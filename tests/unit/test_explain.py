@@ -287,6 +287,28 @@ def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
     assert "block" not in shown
 
 
+def test_a_page_is_named_by_the_origin_of_its_verdict(tmp_path: Path) -> None:
+    first, second = edited(3, 200, 3, han=False)
+    payload = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<main><p>{second}</p></main>".encode()
+    header = (
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:1>\r\n"
+        "WARC-Date: 2026-01-02T03:04:05Z\r\nWARC-Target-URI: http://x.example/2\r\n"
+        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(payload)}\r\n\r\n"
+    )
+    (tmp_path / "crawl.warc").write_bytes((header.encode() + payload + b"\r\n\r\n") * 2)
+    line = json.dumps({"url": "http://x.example/1", "text": first})
+    (tmp_path / "pages.jsonl").write_text(f"\n{line}\n")  # an empty line is no page, and counts as a line
+    sources = (tmp_path / "pages.jsonl", tmp_path / "crawl.warc")
+    neardup("scan", *sources, "-o", tmp_path / "verdicts.jsonl")
+    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    sides = [f"{verdict['origin']['file']}#{verdict['origin']['place']}" for verdict in verdicts]
+    assert [side.rpartition("#")[2].rpartition(" ")[0] for side in sides] == ["line", *["record at byte"] * 2]
+    found = json.loads(neardup("explain", sides[0], sides[2], "--json").stdout)
+    assert (found["verdict"], found["page"]["url"]) == ("duplicate", "http://x.example/2")
+    with pytest.raises(SettingsError, match=r"it has no page there \(line 9\)"):
+        neardup("explain", f"{tmp_path}/pages.jsonl#line 9", sides[1])
+
+
 def test_nothing_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
     url = f"http://x.example/{'long/' * 30}"
     text = edited(3, 100, 0, han=False)[0] + " " + "x" * 60
@@ -303,7 +325,7 @@ def test_nothing_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
 def test_the_limit_is_one_number_and_the_allowance_stands_where_it_decides(similarity: int) -> None:
     rule = Rule(VerdictOptions(), FINGERPRINTER.scheme)
     told = rule.describe_limit(similarity, rule.least_similarity)
-    allowed = "0.8, less 0.002 for the noise of the estimate"
+    allowed = "0.8, less 0.002 for the noise of the estimate,"
     assert told == (allowed if 7980 <= similarity < 8000 else "0.8")
     assert rule.describe_limit(similarity, rule.least_listed) == "0.8"
 
@@ -467,6 +489,11 @@ def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> 
 def test_options_that_allow_no_tables_are_refused() -> None:
     with pytest.raises(SettingsError, match="take at most 64"):
         neardup("explain", "0" * 32, "1" * 32, "--mode", "strict", "--scheme", "width=128")
+
+
+def test_a_url_without_a_state_is_answered_with_what_would_do(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="--index, and a page of a file as FILE#3"):
+        neardup("explain", "http://a.example/", "http://b.example/", "--state-dir", tmp_path / "none")
 
 
 def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:
