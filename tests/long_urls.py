@@ -119,7 +119,7 @@ async def _follow(
     """Apply decisions, as a standby or a rebuild does; or decide them again, as the audit does."""
     judge, found = Judge(state, genesis), _Records([], [])
     for place, logged in enumerate(decisions):
-        entries = await reader.up_to(logged.end)
+        entries = await reader.read_up_to(logged.end)
         if again:
             assert judge.decide(entries).record() == logged
         found.verdicts.extend(b"" for _ in judge.json(entries, logged))

@@ -43,14 +43,14 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
 
     from stream.judge.query import matching_anchors
     from stream.kafka import topics
-    from stream.kafka.follower import opened_follower
+    from stream.kafka.follower import open_follower
     from stream.page_rows.page_fingerprinter import PageFingerprinter
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
     fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)
     directory = settings.state_dir / settings.namespace / "query"
     console = Console(stderr=True)
-    async with opened_follower(settings, genesis, directory) as follower:
+    async with open_follower(settings, genesis, directory) as follower:
         with console.status("following the decisions"):
             await follower.follow_to_end()
         messages = chain.from_iterable(opened)

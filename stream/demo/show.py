@@ -168,7 +168,7 @@ async def _follow(settings: Settings, outcome: DemoOutcome, progress: Callable[[
     )
     decoder, reader = msgspec.json.Decoder(VerdictRecord), VerdictReader(settings)
     partition_of: dict[str, int] = {}
-    async with clients.started(settings, consumer):
+    async with clients.open_client(settings, consumer):
         last = time.monotonic()
         while not outcome.published or outcome.verdicts.total() < outcome.published:
             batches = (await consumer.getmany(timeout_ms=200)).values()

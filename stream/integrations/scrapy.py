@@ -133,7 +133,7 @@ class NeardupPipeline:
                 max_batch_size=PRODUCER_BATCH_BYTES,
                 max_request_size=2 * MAX_MESSAGE,
             )
-            await stack.enter_async_context(clients.started(self.settings, self._producer))
+            await stack.enter_async_context(clients.open_client(self.settings, self._producer))
             if self._wait:
                 await topics.check(self.settings, "follow")
                 # Its positions are known before the first page is published.
@@ -213,7 +213,7 @@ class NeardupPipeline:
         """Send a message, and return its partition and offset. Raises BrokerError."""
         try:
             sent = await self._producer.send(self._names.pages, message.value, key=key_of(message, "url"))
-            async with clients.acknowledged(f"topic {self._names.pages}"):
+            async with clients.acknowledgement_limit(f"topic {self._names.pages}"):
                 acknowledged = await sent
         except Exception as error:
             raise BrokerError(

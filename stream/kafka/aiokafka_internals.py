@@ -43,13 +43,13 @@ def raise_offset_errors(client: AIOKafkaClient) -> None:
     """
     send = client.send
 
-    async def sending(node_id: int, request: Any, **options: Any) -> Any:
+    async def send_and_check(node_id: int, request: Any, **options: Any) -> Any:
         answer = await send(node_id, request, **options)
         if isinstance(request, OffsetFetchRequest) and (code := getattr(answer, "error_code", 0)):
             raise for_code(code)()
         return answer
 
-    client.send = sending
+    client.send = send_and_check
 
 
 # The group.
@@ -81,13 +81,13 @@ def keep_commits(consumer: AIOKafkaConsumer) -> None:
         return
     request = coordinator._do_commit_offsets
 
-    def requesting(*commit: Any) -> asyncio.Task[None]:
+    def keep_request(*commit: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = retrieved(asyncio.ensure_future(request(*commit)))
         requests.add(task)
         task.add_done_callback(requests.discard)
         return task
 
-    coordinator._do_commit_offsets = requesting
+    coordinator._do_commit_offsets = keep_request
     _COMMITS[consumer] = requests
 
 

@@ -82,7 +82,7 @@ class LogBounds:
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[AIOKafkaClient]:
     """Connect a client for these requests. Raises BrokerError if no broker answers or admits us."""
-    async with clients.started(settings, clients.client(settings)) as client:
+    async with clients.open_client(settings, clients.client(settings)) as client:
         yield client
 
 

@@ -40,7 +40,7 @@ from stream.kafka.aiokafka_internals import (
     raise_offset_errors,
     retrieve_errors,
 )
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.settings import OAUTHBEARER, Settings
 
 P = ParamSpec("P")
@@ -91,13 +91,13 @@ def tls(settings: Settings) -> ssl.SSLContext | None:
     """Return the TLS context, or None without TLS. Raises SettingsError that names the file at fault."""
     if "SSL" not in settings.security_protocol:
         return None
-    with _naming("ssl_cafile", settings.ssl_cafile):
+    with _errors_naming("ssl_cafile", settings.ssl_cafile):
         context = ssl.create_default_context(cafile=settings.ssl_cafile)
     if settings.ssl_certfile:
         secret = settings.ssl_password
         # Without a password, OpenSSL would prompt for one on the terminal.
         password = secret.get_secret_value() if secret else ""
-        with _naming("ssl_certfile, ssl_keyfile, ssl_password", settings.ssl_certfile):
+        with _errors_naming("ssl_certfile, ssl_keyfile, ssl_password", settings.ssl_certfile):
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, lambda: password)
     return context
 
@@ -116,7 +116,7 @@ def _security(settings: Settings) -> dict[str, Any]:
 
 
 @contextmanager
-def _naming(options: str, file: object) -> Iterator[None]:
+def _errors_naming(options: str, file: object) -> Iterator[None]:
     try:
         yield
     except (OSError, ssl.SSLError) as error:
@@ -133,7 +133,7 @@ class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
     async def token(self) -> str:
         """Return the current token. Raises SettingsError if there is none."""
         if self._file:
-            with _naming("sasl_token_file", self._file):
+            with _errors_naming("sasl_token_file", self._file):
                 text = await asyncio.to_thread(self._file.read_text, "ascii")
         else:
             text = await self._run_command(self._command.get_secret_value() if self._command else "")
@@ -171,7 +171,7 @@ class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 @asynccontextmanager
-async def started(settings: Settings, client: C, *, patiently: bool = False) -> AsyncIterator[C]:
+async def open_client(settings: Settings, client: C, *, patiently: bool = False) -> AsyncIterator[C]:
     """Start a client, and close it in any case, even if it was only partly started.
 
     Raises BrokerError, which says why no broker admits us. With `patiently`, waits while brokers are
@@ -179,7 +179,7 @@ async def started(settings: Settings, client: C, *, patiently: bool = False) -> 
     """
     try:
         if patiently:
-            await until_answered("a broker", lambda: start(settings, client))
+            await retry_until_answered("a broker", lambda: start(settings, client))
         else:
             await start(settings, client)
         yield client
@@ -211,7 +211,7 @@ async def end(client: Client) -> None:
 
 
 @asynccontextmanager
-async def acknowledged(what: str) -> AsyncIterator[None]:
+async def acknowledgement_limit(what: str) -> AsyncIterator[None]:
     """Limit the wait for acknowledgements, because aiokafka's idempotent producer retries forever.
 
     Raises BrokerError, whose message starts with `what`.
@@ -227,7 +227,7 @@ async def acknowledged(what: str) -> AsyncIterator[None]:
 
 
 async def start(settings: Settings, client: Client) -> None:
-    """Start a client, which the caller must close by `end`. Raises BrokerError like `started`."""
+    """Start a client, which the caller must close by `end`. Raises BrokerError like `open_client`."""
     if _uses_tokens(settings):
         # aiokafka ignores the rejection of a token, and treats later responses as empty ones.
         cause = await _find_cause(settings)
@@ -381,11 +381,11 @@ def with_translated_errors(
     """Decorate a coroutine function with `translated_errors`."""
 
     @functools.wraps(function)
-    async def explaining(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def translating(*args: P.args, **kwargs: P.kwargs) -> T:
         with translated_errors():
             return await function(*args, **kwargs)
 
-    return explaining
+    return translating
 
 
 _DENIED: Final[dict[type[KafkaError], str]] = {

@@ -21,10 +21,11 @@ log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def opened_state(
+async def open_state(
     directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
 ) -> AsyncIterator[State]:
-    """Open and close a state in threads. It is closed even if the opening was cancelled.
+    """Context manager that opens and closes a state in threads. The state is closed even if the opening was
+    cancelled.
 
     An error within the context takes precedence over an error on closing.
     """
@@ -47,7 +48,7 @@ async def _close(opening: asyncio.Task[State]) -> None:
 
 
 def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    def open_state() -> State:
+    def attempt() -> State:
         refuse_known_damage(directory)
         return State(
             directory,
@@ -59,20 +60,18 @@ def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
         )
 
     try:
-        return open_state()
+        return attempt()
     except DamagedStateError as error:
         if not settings.rebuild_damaged:
             raise
         _move_away(directory, error)
-    return open_state()
+    return attempt()
 
 
 @asynccontextmanager
-async def moved_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
-    """Move a state directory aside if damage is found within the context, where `rebuild_damaged` says so.
-
-    Raises StaleError then, and else the DamagedStateError.
-    """
+async def move_if_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
+    """Context manager that moves a state directory aside if DamagedStateError is raised within it and
+    `rebuild_damaged` is set. Raises StaleError in that case."""
     try:
         yield
     except DamagedStateError as error:

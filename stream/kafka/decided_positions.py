@@ -12,7 +12,7 @@ from aiokafka.client import AIOKafkaClient
 from stream.judge.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import RecordReader, TopicReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
@@ -37,7 +37,7 @@ async def expected_offsets(
     async def ask() -> broker_metadata.LogBounds:
         return (await broker_metadata.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
 
-    bounds = await until_answered(f"topic {topic}", ask)
+    bounds = await retry_until_answered(f"topic {topic}", ask)
     if bounds.start == bounds.end:
         return {}
     async with TopicReader(settings, topic, bounds.end) as decisions:
@@ -50,7 +50,7 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
     A decision names the sources that it advanced, so active sources are found soon. Only for an unknown
     source, all records are read, each once.
     """
-    start, end = await until_answered(f"topic {decisions.topic}", decisions.bounds)
+    start, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
     missing, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
     while missing and start < end:
         first = max(start, end - window)
@@ -72,5 +72,5 @@ async def _expected_within(decisions: RecordReader, first: int, end: int) -> dic
                 sources = decode_decisions(record.value, record.offset).sources
                 expected |= {key_of(each): each.expected for each in sources}
         if decisions.position == before:  # waits and logs if the leader is unreachable
-            await until_answered(f"topic {decisions.topic}", decisions.bounds)
+            await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
     return expected

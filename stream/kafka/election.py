@@ -72,7 +72,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         else:
             self._committed = end
 
-    async def judged_before(self) -> int:
+    async def committed_offset(self) -> int:
         """Return the committed journal offset, or 0 for none."""
         return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
@@ -93,7 +93,9 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             max_poll_interval_ms=24 * 3600 * 1000,
         )
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
+            await stack.enter_async_context(
+                clients.open_client(self._settings, self._consumer, patiently=True)
+            )
             self._consumer.subscribe([self._topic], listener=self)
             self._open = stack.pop_all()
         return self

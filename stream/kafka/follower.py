@@ -10,10 +10,10 @@ from stream.errors import StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import broker_metadata, clients
-from stream.kafka.damaged_state import moved_when_damaged, opened_state
+from stream.kafka.damaged_state import move_if_damaged, open_state
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
@@ -53,12 +53,12 @@ class Follower:
                     f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
                     f"{self.state.meta.applied}: it was built from other decisions"
                 )
-            entries = await self.journal.up_to(decisions.end, self.on_iteration)
+            entries = await self.journal.read_up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
     async def follow_to_end(self) -> None:
         """Apply all decisions up to the current log end. Waits while leaders are unreachable."""
-        _, end = await until_answered(
+        _, end = await retry_until_answered(
             f"topic {self.decisions.topic}", self.decisions.bounds, self.on_iteration
         )
         while self.decisions.position < end:
@@ -66,7 +66,7 @@ class Follower:
 
 
 @asynccontextmanager
-async def opened_follower(settings: Settings, genesis: Genesis, directory: Path) -> AsyncIterator[Follower]:
+async def open_follower(settings: Settings, genesis: Genesis, directory: Path) -> AsyncIterator[Follower]:
     """Open a state directory with a follower.
 
     Raises StateError if the directory belongs to another Kafka cluster or journal, or is ahead of it (rule
@@ -75,10 +75,10 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
     closing it.
     """
     names = TopicNames(settings.namespace)
-    async with moved_when_damaged(settings, directory), AsyncExitStack() as stack:
-        async with clients.started(settings, clients.client(settings), patiently=True) as client:
-            cluster_id = await until_answered("a broker", lambda: broker_metadata.cluster_id(client))
-        state = await stack.enter_async_context(opened_state(directory, genesis, cluster_id, settings))
+    async with move_if_damaged(settings, directory), AsyncExitStack() as stack:
+        async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
+            cluster_id = await retry_until_answered("a broker", lambda: broker_metadata.cluster_id(client))
+        state = await stack.enter_async_context(open_state(directory, genesis, cluster_id, settings))
         journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
         decisions = await stack.enter_async_context(
             TopicReader(settings, names.decisions, state.meta.decided)
@@ -91,7 +91,7 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
 async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:
     """Raise StateError unless the state was built from this journal and these decisions."""
     meta, path, names = follower.state.meta, follower.directory, TopicNames(settings.namespace)
-    first, end = await until_answered(f"topic {names.decisions}", follower.decisions.bounds)
+    first, end = await retry_until_answered(f"topic {names.decisions}", follower.decisions.bounds)
     if meta.decided > end:
         raise StateError(
             f"state directory {path}: has applied decisions up to {meta.decided}, but they end at {end}"
@@ -102,14 +102,14 @@ async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis:
         )
     if not meta.last:
         return
-    _, end = await until_answered(f"topic {names.journal}", follower.journal.bounds)
+    _, end = await retry_until_answered(f"topic {names.journal}", follower.journal.bounds)
     if meta.applied > end:
         raise StateError(
             f"state directory {path}: has applied topic {names.journal} up to {meta.applied}, "
             f"but it ends at {end}"
         )
     async with journal_reader(settings, meta.applied - 1, genesis) as reader:
-        entries = await reader.up_to(meta.applied)
+        entries = await reader.read_up_to(meta.applied)
     if entries[-1].digest != meta.last:
         raise StateError(
             f"state directory {path}: built from another journal, whose record {meta.applied - 1} differs"

@@ -19,7 +19,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_DIGEST, random_seed
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
@@ -107,7 +107,7 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
     )
     # Starting the producer completes or aborts the transaction of any earlier creator, and fences it. If the
     # topic is empty from here on, it stays empty until our commit, or our commit fails.
-    async with clients.started(settings, producer):
+    async with clients.open_client(settings, producer):
         if await read_genesis(client, settings) is not None:
             return False
         await refuse_records_without_genesis(client, settings)
@@ -178,7 +178,7 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
-    async with clients.started(settings, consumer):
+    async with clients.open_client(settings, consumer):
         consumer.assign([partition])
         consumer.seek(partition, bounds.start)
         while await consumer.position(partition) < bounds.end:
@@ -206,7 +206,7 @@ async def wait_for_genesis(
     try:
         async with asyncio.timeout(timeout):
             if timeout is None:
-                genesis = await until_answered("a broker", lambda: _poll(settings))
+                genesis = await retry_until_answered("a broker", lambda: _poll(settings))
             else:
                 genesis = await _poll(settings)
     except TimeoutError:

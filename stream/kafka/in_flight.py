@@ -18,8 +18,8 @@ class TransactionInFlight:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def under_way(self) -> bool:
-        """Whether a transaction was begun and not awaited yet."""
+    def is_in_flight(self) -> bool:
+        """Whether a transaction was begun and is not awaited yet."""
         return self._task is not None
 
     def begin(self, publishing: Coroutine[Any, Any, None]) -> None:

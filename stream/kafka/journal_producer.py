@@ -18,7 +18,7 @@ REQUEST_BYTES: Final = 96 << 20
 
 
 @asynccontextmanager
-async def started_journal_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
+async def open_journal_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
     """Start an idempotent producer. Waits while brokers are unreachable; raises SecurityError."""
     producer = clients.producer(
         settings,
@@ -28,5 +28,5 @@ async def started_journal_producer(settings: Settings) -> AsyncIterator[AIOKafka
         max_batch_size=JOURNAL_BATCH_BYTES,
         max_request_size=REQUEST_BYTES,
     )
-    async with clients.started(settings, producer, patiently=True):
+    async with clients.open_client(settings, producer, patiently=True):
         yield producer

@@ -31,12 +31,12 @@ class Outage:
         self._interval = FIRST_SECONDS
 
     @property
-    def ongoing(self) -> bool:
-        """Whether it was unreachable at the last attempt."""
+    def is_ongoing(self) -> bool:
+        """Whether the last attempt failed."""
         return self._since is not None
 
     def note(self, error: object) -> None:
-        """Record that it is unreachable."""
+        """Record a failed attempt."""
         now = time.monotonic()
         if self._since is None:
             self._since = self._next = now
@@ -48,17 +48,17 @@ class Outage:
             self._interval = min(2 * self._interval, LONGEST_SECONDS)
 
     def end(self) -> None:
-        """Record that it answered."""
+        """Record a successful attempt."""
         if self._since is not None:
             log.info("answers_again", wanted=self._wanted, away_seconds=round(time.monotonic() - self._since))
             self._since = None
 
 
-async def until_answered(
+async def retry_until_answered(
     wanted: str, ask: Callable[[], Awaitable[T]], on_iteration: Callable[[], None] = lambda: None
 ) -> T:
-    """Return the result of `ask`, retrying while it raises BrokerError. `on_iteration` is called for each
-    attempt.
+    """Return the result of `ask`, which is called again while it raises BrokerError. `wanted` is what the log
+    says is waited for. `on_iteration` is called before each attempt.
 
     Raises SecurityError, which is an answer of the broker.
     """

@@ -18,7 +18,7 @@ from stream.judge.batch import BATCH_BYTES, Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import Outage, until_answered
+from stream.kafka.outage import Outage, retry_until_answered
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
 
@@ -76,10 +76,12 @@ class TopicReader:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
+            await stack.enter_async_context(
+                clients.open_client(self._settings, self._consumer, patiently=True)
+            )
             # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
             client = client_of(self._consumer)
-            await until_answered(
+            await retry_until_answered(
                 f"topic {self.topic}", lambda: broker_metadata.metadata(client, [self.topic])
             )
             self._consumer.assign([self._partition])
@@ -99,7 +101,7 @@ class TopicReader:
                 self._partition, timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
             )
         except OffsetOutOfRangeError:
-            first, end = await until_answered(f"topic {self.topic}", self.bounds)
+            first, end = await retry_until_answered(f"topic {self.topic}", self.bounds)
             raise StateError(
                 f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
             ) from None
@@ -173,13 +175,14 @@ class JournalReader:
         """Number of records not returned yet, as of the last fetch."""
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
 
-    def waiting(self, limit: int) -> float:
-        """Return which share of a batch of at most `limit` rows was fetched but not returned yet."""
+    def waiting_share(self, limit: int) -> float:
+        """Return the rows fetched but not returned yet, as a fraction of a batch of at most `limit` rows and
+        BATCH_BYTES; may exceed 1."""
         return max(self._rows / limit, self._bytes / BATCH_BYTES)
 
     @property
     def waiting_since(self) -> int | None:
-        """Append time of the next record in milliseconds, if it was fetched already."""
+        """Append time of the next record in milliseconds; None if it is not fetched yet."""
         return self._waiting[0].time if self._waiting else None
 
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
@@ -226,7 +229,7 @@ class JournalReader:
 
     async def _read_ahead(self, limit: int) -> None:
         while True:
-            while self.waiting(limit) >= 1:
+            while self.waiting_share(limit) >= 1:
                 self._room.clear()
                 await self._room.wait()
             await self._fetch(POLL_SECONDS)
@@ -235,11 +238,11 @@ class JournalReader:
             await asyncio.sleep(0)  # getmany does not yield while it has buffered records
 
     @property
-    def unreachable(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether the journal's leader does not deliver records that are waited for."""
-        return self._outage.ongoing
+        return self._outage.is_ongoing
 
-    async def up_to(
+    async def read_up_to(
         self,
         end: int,
         on_iteration: Callable[[], None] = lambda: None,

@@ -21,11 +21,11 @@ POLL_MS: Final = 200
 
 
 class TopicSubscription:
-    """Yields the committed records of all partitions of a topic: those that follow, or all of them.
+    """Yields the committed records of all partitions of a topic: new ones, or all from the beginning.
 
-    A partition that is added is read from its beginning: it was empty when we began. aiokafka's own
-    subscriptions without a group forget every position when that happens. They would go on at the ends, so
-    miss records, or at the beginnings, so repeat all.
+    A partition that is added is read from its beginning, since it was empty when the subscription began.
+    aiokafka's own subscriptions without a group would not do: when a partition is added, they forget every
+    position, and go on at the ends, missing records, or at the beginnings, repeating all.
     """
 
     def __init__(
@@ -36,16 +36,14 @@ class TopicSubscription:
         from_beginning: bool = False,
         report_waiting: Callable[[bool], None] | None = None,
     ) -> None:
-        """`report_waiting` is called once, as soon as it waits for records that are not there yet.
-
-        Its argument is whether any were there when it began.
-        """
+        """`report_waiting` is called once, as soon as all existing records are read and new ones are waited
+        for. Its argument is whether there were any records at the beginning."""
         self._settings, self._topic, self._from_beginning = settings, topic, from_beginning
         self._report_waiting = report_waiting
         self._bounds: dict[TopicPartition, LogBounds] = {}
-        """Those of the beginning."""
+        """Log bounds when the subscription began."""
         self._positions: dict[TopicPartition, int] = {}
-        """Where to go on. Other partitions are read from their beginning."""
+        """The next offset of each partition. Partitions without one are read from their beginning."""
         self._consumer = clients.consumer(
             settings,
             group_id=None,
@@ -56,9 +54,10 @@ class TopicSubscription:
         )
 
     async def __aenter__(self) -> Self:
-        """Begin at the present ends, unless told otherwise. Raises TopicError and BrokerError."""
+        """Begin at the present ends, or at the beginning if so configured. Raises TopicError and
+        BrokerError."""
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(clients.started(self._settings, self._consumer))
+            await stack.enter_async_context(clients.open_client(self._settings, self._consumer))
             client = client_of(self._consumer)
             bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
             if not self._from_beginning:
@@ -80,7 +79,7 @@ class TopicSubscription:
             if partitions and partitions != self._consumer.assignment():
                 self._assign(partitions)
             fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
-            if not fetched and self._report_waiting is not None and await self._caught_up():
+            if not fetched and self._report_waiting is not None and await self._is_caught_up():
                 self._report_waiting(any(bound.start < bound.end for bound in self._bounds.values()))
                 self._report_waiting = None
             for key, records in fetched.items():
@@ -88,14 +87,13 @@ class TopicSubscription:
                 for record in records:
                     yield record
 
-    async def _caught_up(self) -> bool:
-        """Return whether everything was read that was there in the beginning."""
+    async def _is_caught_up(self) -> bool:
+        """Return whether all records are read that existed when the subscription began."""
         partitions = self._consumer.assignment() & self._bounds.keys()
         positions = {key: await self._consumer.position(key) for key in partitions}
         return all(position >= self._bounds[key].end for key, position in positions.items())
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions."""
         self._consumer.assign(list(partitions))  # which forgets positions
         for key in self._consumer.assignment() & self._positions.keys():
             self._consumer.seek(key, self._positions[key])

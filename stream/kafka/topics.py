@@ -90,7 +90,7 @@ async def create(
     # Whatever is refused is refused before anything is created.
     Rule(options, scheme).design()
     avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
-    async with clients.started(settings, clients.admin(settings)) as admin:
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
         await agreed_genesis(client_of(admin), settings, scheme, options, seed)
         verdict_topics = [names.verdicts, *map(names.route_topic, settings.routes)]
         number = await asyncio.to_thread(avro.register, verdict_topics) if avro else None
@@ -130,16 +130,16 @@ async def _create_missing(
     while True:
         existing = (await broker_metadata.metadata(client_of(admin), [topic.name for topic in plans])).topics
         missing = [topic for topic in plans if topic.name not in existing]
-        if not missing and await _all_brokers_know(client_of(admin), plans):
+        if not missing and await _is_known_to_all_brokers(client_of(admin), plans):
             return created
         if asyncio.get_running_loop().time() > deadline:
             named = ", ".join(topic.name for topic in missing) or "some brokers do not know all leaders"
             raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
-        created += await _ask_to_create(admin, missing, width, dev=dev)
+        created += await _request_creation(admin, missing, width, dev=dev)
         await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
-async def _all_brokers_know(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
+async def _is_known_to_all_brokers(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
     """Return whether all brokers know these topics and their leaders, since any may get the next request."""
     for broker in client.cluster.brokers():
         answer = await broker_metadata.metadata(client, [topic.name for topic in plans], broker.nodeId)
@@ -156,8 +156,8 @@ async def add_partitions(settings: Settings, topics: Sequence[str], partitions: 
     Raises AccessError, which names topic and command, if an ACL is missing.
     """
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
-    async with clients.started(settings, clients.admin(settings)) as admin:
-        while narrow := await _narrower(client_of(admin), topics, partitions):
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
+        while narrow := await _topics_with_fewer(client_of(admin), topics, partitions):
             if asyncio.get_running_loop().time() > deadline:
                 raise TopicError(
                     f"topics without {partitions} partitions after {CREATE_SECONDS:g} s: {', '.join(narrow)}"
@@ -176,7 +176,7 @@ async def add_partitions(settings: Settings, topics: Sequence[str], partitions: 
             await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
-async def _narrower(client: AIOKafkaClient, topics: Sequence[str], partitions: int) -> list[str]:
+async def _topics_with_fewer(client: AIOKafkaClient, topics: Sequence[str], partitions: int) -> list[str]:
     """Return those of the topics that have fewer partitions, according to any broker."""
     narrow: set[str] = set()
     for broker in client.cluster.brokers():
@@ -185,7 +185,7 @@ async def _narrower(client: AIOKafkaClient, topics: Sequence[str], partitions: i
     return sorted(narrow)
 
 
-async def _ask_to_create(
+async def _request_creation(
     admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
 ) -> list[str]:
     requests = [

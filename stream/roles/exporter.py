@@ -46,7 +46,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    async with broker_metadata.connect(settings) as client, clients.started(settings, consumer):
+    async with broker_metadata.connect(settings) as client, clients.open_client(settings, consumer):
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
         bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
         starts = sink.offsets(topic_id)

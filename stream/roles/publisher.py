@@ -184,7 +184,7 @@ class _Window:
         while self._sends and (self._bytes > unacknowledged or self._sends[0][1].done()):
             message, future = self._sends[0]
             try:
-                async with clients.acknowledged(f"{message.origin}, topic {self._topic}"):
+                async with clients.acknowledgement_limit(f"{message.origin}, topic {self._topic}"):
                     await future
             except KafkaError as error:
                 raise self._failure(message, error) from error

@@ -172,7 +172,7 @@ async def test_verdicts_that_were_not_folded_are_not_committed(
         patch.setattr("stream.dashboard.counting.app.batch_of", fail)
         patch.setattr("stream.dashboard.role._first_error", wait_for_commits)  # several intervals
         await DashboardRole(settings).run()
-    async with clients.started(settings, clients.admin(settings)) as admin:
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
         assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard) == {}
 
 
@@ -185,7 +185,7 @@ async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_p
     for partitions in (7, 9):
         async with dashboard_process(settings, log) as (process, client):
             await client.counted(len(kept))
-            async with clients.started(settings, clients.admin(settings)) as admin:
+            async with clients.open_client(settings, clients.admin(settings)) as admin:
                 await admin.create_partitions({names.verdicts: NewPartitions(partitions)})
             for _ in range(5):
                 news = [
@@ -212,7 +212,7 @@ async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_p
 
 async def _commits_all(settings: Settings) -> bool:
     names = TopicNames(settings.namespace)
-    async with clients.started(settings, clients.admin(settings)) as admin:
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
         committed = await committed_offsets(admin, names.dashboard)
         bounds = await broker_metadata.log_bounds(client_of(admin), [names.verdicts])
     # A transaction ends with a marker.

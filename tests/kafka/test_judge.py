@@ -28,7 +28,7 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.judge import Judge
 from stream.kafka import topics
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower, opened_follower
+from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.messages.decision import CHANGE_SHIFT, NOT_ADMITTED, encode_decisions
@@ -100,7 +100,7 @@ def crawl(count: int, seed: str = "") -> list[bytes]:
 async def digest_of(settings: Settings, directory: Path) -> str:
     """The digest of a state directory, brought up to the end of the decisions."""
     genesis = await topics.wait_for_genesis(settings, 10)
-    async with opened_follower(settings, genesis, directory) as follower:
+    async with open_follower(settings, genesis, directory) as follower:
         await follower.follow_to_end()
         return follower.state.digest()
 

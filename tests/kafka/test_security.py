@@ -318,7 +318,7 @@ async def test_a_dashboard_that_may_not_add_partitions_says_to_which(
     await create(everything)
     needed = grants("dashboard", names)
     await make(everything, [each for each in needed if "Create" in each.operations])
-    async with clients.started(everything, clients.admin(everything)) as admin:
+    async with clients.open_client(everything, clients.admin(everything)) as admin:
         await admin.create_partitions({names.verdicts: NewPartitions(5)})
     fewer = [dataclasses.replace(each, operations=tuple(set(each.operations) - {"Alter"})) for each in needed]
     for principal, allowed in ((f"{namespace}-few", fewer), (f"{namespace}-all", needed)):

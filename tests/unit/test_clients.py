@@ -46,7 +46,7 @@ async def test_client_that_cannot_start_is_closed(
     alone: Settings, kind: Callable[[Settings], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(BrokerError, match=f"no broker answers at {NOBODY}"):
-        async with clients.started(alone, kind(alone)):
+        async with clients.open_client(alone, kind(alone)):
             raise AssertionError("it has started")
     gc.collect()
     assert "Unclosed" not in caplog.text

@@ -35,20 +35,20 @@ async def test_journal_whose_leader_is_silent_is_waited_for() -> None:
 
     with capture_logs() as logged:
         async with JournalReader(topic, GENESIS) as reader:
-            reading = asyncio.create_task(reader.up_to(END, on_iteration, short_seconds=0))
+            reading = asyncio.create_task(reader.read_up_to(END, on_iteration, short_seconds=0))
             await until(lambda: turns > 100)
             assert not reading.done()
-            assert reader.unreachable
+            assert reader.is_unreachable
             topic.silent = False
             assert [each.offset for each in await reading] == [FIRST, FIRST + 1]
-            assert not reader.unreachable
+            assert not reader.is_unreachable
     assert [each["event"] for each in logged] == ["waiting", "answers_again"]
 
 
 async def test_journal_that_answers_and_ends_too_early_is_refused() -> None:
     async with JournalReader(TopicInMemory("journal", VALUES, FIRST), GENESIS) as reader:
         with pytest.raises(StateError, match=f"decisions end at {END + 1}, but the log ends at {END}"):
-            await reader.up_to(END + 1, short_seconds=0)
+            await reader.read_up_to(END + 1, short_seconds=0)
 
 
 async def test_journal_that_is_short_only_while_its_leader_is_new_is_read() -> None:
@@ -62,7 +62,7 @@ async def test_journal_that_is_short_only_while_its_leader_is_new_is_read() -> N
             if turns == 50:
                 values.append(VALUES[1])
 
-        assert len(await reader.up_to(END, on_iteration)) == 2
+        assert len(await reader.read_up_to(END, on_iteration)) == 2
 
 
 async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> None:
@@ -74,7 +74,7 @@ async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> 
 
     async with JournalReader(Holed("journal", VALUES, FIRST), GENESIS) as reader:
         with pytest.raises(StateError, match=f"decisions end at {END}, but there is no record at {END - 1}"):
-            await reader.up_to(END)
+            await reader.read_up_to(END)
 
 
 async def test_question_is_asked_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,14 +87,14 @@ async def test_question_is_asked_until_it_is_answered(monkeypatch: pytest.Monkey
         return "it"
 
     with capture_logs() as logged:
-        assert await outages.until_answered("a broker", ask) == "it"
+        assert await outages.retry_until_answered("a broker", ask) == "it"
         assert [(each["event"], each["wanted"]) for each in logged] == [
             ("waiting", "a broker"),
             ("answers_again", "a broker"),
         ]
         errors.append(SecurityError("sasl_password: refused"))
         with pytest.raises(SecurityError):
-            await outages.until_answered("a broker", ask)
+            await outages.retry_until_answered("a broker", ask)
 
 
 def test_absence_is_told_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ async def test_fetches_larger_than_a_batch_do_not_pile_up() -> None:
             taken += [each.offset for each in await reader.next_rows(5)]
             for _ in range(3):
                 await asyncio.sleep(0)  # as a judge that waits for its transaction
-            assert reader.waiting(5) <= (FETCHED + 5) / 5
+            assert reader.waiting_share(5) <= (FETCHED + 5) / 5
     assert taken == list(range(FIRST, FIRST + len(VALUES)))
 
 
@@ -48,9 +48,9 @@ async def test_what_is_given_back_comes_next() -> None:
     async with JournalReader(TopicInMemory("journal", VALUES, FIRST, FETCHED), GENESIS) as reader:
         while len(taken) < len(VALUES):
             found = await reader.next_rows(5)
-            waiting = reader.waiting(1)
+            waiting = reader.waiting_share(1)
             reader.give_back(found[2:])
-            assert reader.waiting(1) == waiting + len(found[2:])
+            assert reader.waiting_share(1) == waiting + len(found[2:])
             taken += [each.offset for each in found[:2]]
     assert taken == list(range(FIRST, FIRST + len(VALUES)))
 
@@ -68,7 +68,7 @@ async def test_rule_9_batches_of_long_urls_are_bounded_in_bytes() -> None:
             batches.append([entry.offset for entry in entries])
             for _ in range(100):
                 await asyncio.sleep(0)  # as a judge that waits for its transaction
-            assert reader.waiting(32_768) * BATCH_BYTES <= BATCH_BYTES + read * largest
+            assert reader.waiting_share(32_768) * BATCH_BYTES <= BATCH_BYTES + read * largest
     assert [each for batch in batches for each in batch] == list(range(FIRST, FIRST + len(values)))
     assert len(batches) < 6
 

@@ -186,7 +186,7 @@ class LatestVerdicts:
         )
         batches: list[VerdictColumns] = []
         reader = VerdictReader(settings)
-        async with clients.started(settings, consumer):
+        async with clients.open_client(settings, consumer):
             consumer.assign(list(open_ones))
             for key, end in open_ones.items():
                 consumer.seek(key, max(bounds[key].start, end - TAIL))

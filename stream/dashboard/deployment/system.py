@@ -140,7 +140,7 @@ class Watch:
             max_partition_fetch_bytes=64 << 10,
             fetch_max_wait_ms=100,
         )
-        async with clients.started(self._settings, admin), clients.started(self._settings, consumer):
+        async with clients.open_client(self._settings, admin), clients.open_client(self._settings, consumer):
             while True:
                 async with asyncio.timeout(20):
                     await self._look(admin, consumer)

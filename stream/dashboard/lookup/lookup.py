@@ -40,7 +40,7 @@ from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.shingle_diff import ShingleDiff
 from stream.judge.state import Baseline
-from stream.kafka.follower import Follower, opened_follower
+from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
@@ -100,7 +100,7 @@ class Finder:
             try:
                 async with (
                     ChildPool(1, configuration, registry_of(self._settings)) as self._pool,
-                    opened_follower(self._settings, self._genesis, self._directory) as follower,
+                    open_follower(self._settings, self._genesis, self._directory) as follower,
                 ):
                     await self._follow(follower)
             except (NeardupError, OSError) as error:

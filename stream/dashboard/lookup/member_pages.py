@@ -49,7 +49,7 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
         bounds = (await broker_metadata.log_bounds(client, [key.topic], committed=True)).get(key)
         if bounds is None or not bounds.start <= source.offset < bounds.end:
             raise PageGoneError(f"{where}: retention has deleted the message")
-        async with clients.started(settings, consumer):
+        async with clients.open_client(settings, consumer):
             value = await _value_at(consumer, key, source.offset)
             # Fetches name topics, not their ids.
             topic_id = await broker_metadata.topic_id_at_leaders(client, consumer, key.topic, [key.partition])

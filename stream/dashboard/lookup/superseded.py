@@ -47,7 +47,7 @@ class SupersededClusters:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        async with clients.started(self._settings, consumer):
+        async with clients.open_client(self._settings, consumer):
             consumer.assign([self._partition])
             async for record in consumer:
                 if record.value is not None and _RECORD.decode(record.value).state == "superseded":

@@ -377,7 +377,7 @@ async def committed_records(
         enable_auto_commit=False,
         max_partition_fetch_bytes=8 << 20,
     )
-    async with clients.started(settings, consumer):
+    async with clients.open_client(settings, consumer):
         async with broker_metadata.connect(settings) as client:
             topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
             committed_bounds = await broker_metadata.log_bounds(client, [topic], committed=True)

@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from stream.kafka import clients, topics
-from stream.kafka.follower import opened_follower
+from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
@@ -51,14 +51,14 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     differences: list[str] = []
     with ScratchDirectory("audit") as directory:
         async with (
-            opened_follower(settings, genesis, Path(directory) / "state") as follower,
+            open_follower(settings, genesis, Path(directory) / "state") as follower,
             TopicReader(settings, names.decisions, 0) as decisions,
         ):
             _, end = await decisions.bounds()
             while decisions.position < end:
                 for record in await decisions.poll():
                     logged = decode_decisions(record.value, record.offset)
-                    entries = await follower.journal.up_to(logged.end)
+                    entries = await follower.journal.read_up_to(logged.end)
                     again = follower.judge.decide(entries).record()
                     if again != logged:
                         differences.append(

@@ -18,11 +18,11 @@ from stream.judge.rehearse import rehearse
 from stream.judge.state import State
 from stream.kafka import clients, record_batches, topics
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower, opened_follower
+from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import TransactionInFlight
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
@@ -78,13 +78,13 @@ class JudgeRole:
                 if election.lost.is_set():
                     raise StaleError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
-                if journal.waiting(self.settings.judge_rows) < AHEAD:
+                if journal.waiting_share(self.settings.judge_rows) < AHEAD:
                     await transaction.finish()
                 if entries := await journal.next_rows(self.settings.judge_rows):
                     async with BatchInFlight(entries, follower.judge, publisher, self.watch) as batch:
                         journal.give_back(await batch.decide())
                         await batch.prepare()
-                        if transaction.under_way:
+                        if transaction.is_in_flight:
                             reach("judge.ahead")
                             await transaction.finish()
                         await batch.publish(transaction, partial(self._committed, batch, state, election))
@@ -110,7 +110,7 @@ class JudgeRole:
         with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
-        opening = watch.opened(opened_follower(settings, genesis, directory))
+        opening = watch.opened(open_follower(settings, genesis, directory))
         async with enter_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
                 async with self._flushes.beside(follower.state), self._scrubs.beside():
@@ -121,7 +121,7 @@ class JudgeRole:
         """Follow the leading judge until this one is elected, then lead."""
         settings, names, watch = self.settings, self.names, self.watch
         await run_unless_stopped(self._stop, follower.follow_to_end())
-        joining = watch.joined(Election(settings, names.judge, names.journal, instance))
+        joining = watch.join(Election(settings, names.judge, names.journal, instance))
         async with enter_unless_stopped(self._stop, joining) as election:
             if election is None:
                 return
@@ -139,13 +139,13 @@ class JudgeRole:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that break
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await until_answered("a broker", lambda: topics.check(self.settings, "judge"))
+        await retry_until_answered("a broker", lambda: topics.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
         """Fence the previous leader, apply its last decisions, and judge."""
         watch = self.watch
-        fencing = watch.joined(VerdictPublisher(self.settings, self.names, genesis.scheme_id))
+        fencing = watch.join(VerdictPublisher(self.settings, self.names, genesis.scheme_id))
         async with enter_unless_stopped(self._stop, fencing) as publisher:
             if publisher is None:
                 return
@@ -154,7 +154,7 @@ class JudgeRole:
             if self._stop.is_set():
                 return
             judge, journal = follower.judge, follower.journal
-            before = await election.judged_before()
+            before = await election.committed_offset()
             if not judge.state.meta.decided and before > judge.state.meta.applied:
                 raise StateError(
                     f"topic {self.names.decisions} is empty, but the journal was judged up to {before}: the "

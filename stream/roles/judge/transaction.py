@@ -65,7 +65,9 @@ class VerdictPublisher:
                 transaction_timeout_ms=60_000,
                 retry_backoff_ms=RETRY_MS,
             )
-            await stack.enter_async_context(clients.started(self._settings, self._producer, patiently=True))
+            await stack.enter_async_context(
+                clients.open_client(self._settings, self._producer, patiently=True)
+            )
             self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
             self._open = stack.pop_all()
         return self
@@ -88,7 +90,7 @@ class VerdictPublisher:
         """
         await self._producer.begin_transaction()
         try:
-            async with clients.acknowledged(f"transaction of topic {self._names.decisions}"):
+            async with clients.acknowledgement_limit(f"transaction of topic {self._names.decisions}"):
                 sent = await self._send(decided, decisions, verdicts)
                 # aiokafka commits a transaction even if one of its sends failed, so await all of them (rule
                 # 10).

@@ -52,7 +52,7 @@ class JudgeWatch:
         metrics, state = self.metrics, follower.state
         follower.on_iteration = self.health.turn
         self.health.checks["broker"] = follower.decisions.reach
-        self.health.checks["journal"] = lambda: not follower.journal.unreachable
+        self.health.checks["journal"] = lambda: not follower.journal.is_unreachable
         self.health.checks["replayed"] = lambda: False
         self.health.checks["assigned"] = lambda: False
         metrics.journal_position.set_function(lambda: state.meta.applied)
@@ -75,7 +75,7 @@ class JudgeWatch:
         metrics.leading.set(0)
 
     @asynccontextmanager
-    async def joined(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    async def join(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
         """Enter a context that may wait for brokers, with the liveness check suspended."""
         async with AsyncExitStack() as stack:
             with self.health.excuse("waiting for brokers"):

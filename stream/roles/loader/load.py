@@ -18,7 +18,7 @@ from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.in_flight import in_thread
-from stream.kafka.journal_producer import started_journal_producer
+from stream.kafka.journal_producer import open_journal_producer
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
 from stream.messages.decision import decode_decisions
@@ -97,7 +97,7 @@ async def load(
         enter = stack.enter_async_context
         turn = await enter(LoadTurn(settings, names))
         await turn.come()
-        admin = await enter(clients.started(settings, clients.admin(settings)))
+        admin = await enter(clients.open_client(settings, clients.admin(settings)))
         decisions = await enter(TopicReader(settings, names.decisions, 0))
         _, end = await decisions.bounds()
         source = LoadedSource(rows.digest, Corpus(replace_surrogates(rows.name), rows.count))
@@ -116,7 +116,7 @@ async def load(
             rows=loading.rows,
             judged_before=loading.judged_before,
         )
-        producer = await enter(started_journal_producer(settings))
+        producer = await enter(open_journal_producer(settings))
         await _Loader(
             genesis, names, rows, source, judged, loading, turn, decisions, admin, producer, max_lag
         ).run()
@@ -166,7 +166,7 @@ class _Loader:
         """Append a record. One at a time, as in rule 2: an idempotent producer would accept one behind a
         refused one."""
         reach("load.before_append")
-        async with clients.acknowledged(f"topic {self.names.journal}"):
+        async with clients.acknowledgement_limit(f"topic {self.names.journal}"):
             await self.producer.send_and_wait(self.names.journal, record.value, partition=0)
         self.loading.appended = record.end
         reach("load.appended_all" if record.end == self.loading.rows else "load.append")

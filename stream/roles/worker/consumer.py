@@ -25,7 +25,7 @@ PARTITION_FETCH_BYTES: Final = 1 << 20
 
 
 @asynccontextmanager
-async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
+async def open_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
     """Start a consumer in the group of workers, without a subscription. Waits while
     brokers are unreachable; raises SecurityError."""
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
@@ -44,5 +44,5 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
         fetch_max_bytes=fetch,
         max_partition_fetch_bytes=min(fetch, PARTITION_FETCH_BYTES),
     )
-    async with clients.started(settings, consumer, patiently=True):
+    async with clients.open_client(settings, consumer, patiently=True):
         yield consumer

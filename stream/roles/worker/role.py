@@ -21,9 +21,9 @@ from stream.fingerprint.row import Row
 from stream.futures import retrieved
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.aiokafka_internals import raise_group_errors
-from stream.kafka.journal_producer import started_journal_producer
+from stream.kafka.journal_producer import open_journal_producer
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import until_answered
+from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
@@ -31,7 +31,7 @@ from stream.pages.outside.schema_registry import registry_of
 from stream.roles.worker.assignment import Assignment
 from stream.roles.worker.backlog import Backlog, JournalBatch
 from stream.roles.worker.careful import feed_carefully
-from stream.roles.worker.consumer import started_consumer
+from stream.roles.worker.consumer import open_consumer
 from stream.roles.worker.dead_letters import DeadLetters
 from stream.roles.worker.dispatch import ChunkQueue, Dispatch
 from stream.roles.worker.offset_commits import OffsetCommits
@@ -165,7 +165,7 @@ class WorkerRole:
             else:
                 await self._verify_topic(assignment, batch.ends)
         with self.watch.stage("bury"):
-            async with clients.acknowledged(f"topic {self.names.rejected}"):
+            async with clients.acknowledgement_limit(f"topic {self.names.rejected}"):
                 await self._dead_letters.send(source, batch.rejected)
         rows = Rows.of(
             self._genesis.scheme,
@@ -178,7 +178,7 @@ class WorkerRole:
         )
         reach("worker.before_append")
         with self.watch.stage("append"):
-            async with clients.acknowledged(f"topic {self.names.journal}"):
+            async with clients.acknowledgement_limit(f"topic {self.names.journal}"):
                 await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
         reach("worker.append")
         self.stats.add(batch)
@@ -276,10 +276,10 @@ class WorkerRole:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that lose records (rule
         14)."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await until_answered("a broker", lambda: topics.check(self.settings, "worker"))
+        await retry_until_answered("a broker", lambda: topics.check(self.settings, "worker"))
         # Otherwise a missing grant that is rarely used, to read the decisions, would be noticed long after
         # the start.
-        await until_answered("a broker", lambda: acl_check.check(self.settings, "worker"))
+        await retry_until_answered("a broker", lambda: acl_check.check(self.settings, "worker"))
         return genesis
 
     def _children(self) -> ChildPool:
@@ -294,8 +294,8 @@ class WorkerRole:
         settings, watch = self.settings, self.watch
         async with AsyncExitStack() as stack:
             with watch.health.excuse("waiting for brokers"):
-                self._producer = await stack.enter_async_context(started_journal_producer(settings))
-                self._consumer = await stack.enter_async_context(started_consumer(settings))
+                self._producer = await stack.enter_async_context(open_journal_producer(settings))
+                self._consumer = await stack.enter_async_context(open_consumer(settings))
                 self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
             self._polling = Polling(
                 self._consumer, self.names.pages, settings.worker_memory, self.stats, watch.health
