@@ -55,7 +55,8 @@ RENAMED = {
 }
 """Commands of earlier versions, and what to call instead."""
 ROLES = ("run", "worker", "judge", "dashboard")
-"""Long-running commands. Their exit code tells a supervisor whether to restart them."""
+"""Commands that run unattended: programs read their logs, and their exit code tells a supervisor whether to
+restart them."""
 INTERPRETED = ("explain",)
 """Commands that compare one pair of pages, for which Python's loops take less than loading machine code, and
 12 s less than compiling it."""

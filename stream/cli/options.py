@@ -53,9 +53,11 @@ def _tell_unknown_variables(settings: Settings) -> None:
     if unknown:
         import structlog
 
+        from stream.cli import ROLES
         from stream.ops import logging
 
-        logging.configure(settings.log_format, click.get_current_context().info_name or "")
+        command = click.get_current_context().info_name or ""
+        logging.configure(settings.log_format, command, unattended=command in ROLES)
         for name, other in unknown.items():
             message = f"{name}: no such option, ignored{meant(name, [other] if other else [])}"
             structlog.get_logger(__name__).warning("unknown_variable", message=message)

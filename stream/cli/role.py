@@ -20,7 +20,7 @@ def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> 
 
     Any other exception is logged with its traceback and exits with 1.
     """
-    logging.configure(settings.log_format, name)
+    logging.configure(settings.log_format, name, unattended=True)
     log = structlog.get_logger(__name__)
     try:
         asyncio.run(work)

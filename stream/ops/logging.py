@@ -24,19 +24,17 @@ _QUIET: Final = {
     "asyncio": logging.WARNING,
 }
 _OURS: Final = "stream"
-UNATTENDED: Final = ("run", "worker", "judge", "dashboard")
-"""Commands that run unattended, so that programs read their logs: `stream.cli.ROLES`."""
 
 
-def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
+def configure(log_format: str, role: str, least: int = logging.INFO, *, unattended: bool = False) -> None:
     """Send structlog and stdlib logging to stderr. `log_format` is auto, text or json.
 
-    With auto, UNATTENDED log JSON where stderr is not a terminal. Other commands always log text, as people
-    read the stderr of a scan even where it is redirected.
+    With auto, commands that run unattended log JSON where stderr is not a terminal, for programs. Other
+    commands always log text, as people read the stderr of a scan also where it is redirected.
 
     The level is `least` for our own loggers and WARNING for libraries. `role` is added to every line.
     """
-    for_people = sys.stderr.isatty() or role not in UNATTENDED
+    for_people = sys.stderr.isatty() or not unattended
     text = log_format == "text" or (log_format == "auto" and for_people)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,

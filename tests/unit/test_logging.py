@@ -6,20 +6,24 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
 from stream.cli import ROLES
+from stream.errors import SettingsError
 from stream.ops import logging as ours
 from stream.ops.repeats import FREE
+from tests.commands import finished
 
 MAIN = """
 import logging, warnings
 import structlog
 from stream.ops import logging as ours
-ours.configure({format!r}, {role!r}, logging.INFO)
+ours.configure({format!r}, {role!r}, logging.INFO, unattended={unattended})
 log = structlog.get_logger("stream.roles.worker.role", role="worker")
 log.info("reading", partitions=[0, 2], offsets={{0: 17}})
 log.debug("nobody wants to know")
@@ -38,7 +42,7 @@ except ZeroDivisionError:
 
 
 def logged(form: str, role: str = "worker") -> str:
-    code = MAIN.format(format=form, role=role)
+    code = MAIN.format(format=form, role=role, unattended=role in ROLES)
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True
     )
@@ -57,8 +61,20 @@ def test_json_logs_are_all_json() -> None:
     assert len(lines) == 5
 
 
-def test_only_roles_log_json_where_stderr_is_no_terminal() -> None:
-    assert ours.UNATTENDED == ROLES
+@pytest.mark.parametrize("role", ROLES)
+async def test_roles_log_json_where_stderr_is_no_terminal(role: str, tmp_path: Path) -> None:
+    environment = {
+        "NEARDUP_PAGE_BYTE": "1MiB", "NEARDUP_SECURITY_PROTOCOL": "SSL",
+        "NEARDUP_SSL_CAFILE": str(tmp_path / "missing"), "NEARDUP_STATE_DIR": str(tmp_path / "state"),
+        "NEARDUP_DASHBOARD_PORT": "0",
+    }  # fmt: skip
+    code, _, stderr = await finished(sys.executable, "-m", "stream.cli", role, environment=environment)
+    assert code == SettingsError.exit_code
+    events = {json.loads(line)["event"] for line in stderr.splitlines()}
+    assert {"unknown_variable", "ended"} <= events
+
+
+def test_other_commands_log_text_where_stderr_is_no_terminal() -> None:
     assert all(line.startswith("{") for line in logged("auto").splitlines())
     lines = logged("auto", "scan")
     assert not lines.startswith("{")
