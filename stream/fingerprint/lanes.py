@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from stream.errors import SettingsError
 from stream.fingerprint.row import WORD
 
-U8 = NDArray[np.uint8]
-U64 = NDArray[np.uint64]
-
 WIDTHS: Final = (32, 64, 128)
 """Supported widths of fingerprints in bits."""
 
@@ -29,7 +26,7 @@ def words_of(width: int) -> int:
     return -(-width // WORD)
 
 
-def as_words(fingerprints: U64, width: int) -> U64:
+def as_words(fingerprints: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
     """The fingerprints as (n, lanes). Raises SettingsError for a wrong shape, or bits beyond the width."""
     count = words_of(width)
     if fingerprints.dtype != np.uint64:
@@ -44,32 +41,32 @@ def as_words(fingerprints: U64, width: int) -> U64:
     return columns
 
 
-def from_integers(fingerprints: Sequence[int], width: int) -> U64:
+def from_integers(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
     """Convert integers, as the fingerprinter returns them, to fingerprints (n, lanes)."""
     size = 8 * words_of(width)
     content = b"".join(each.to_bytes(size, "big") for each in fingerprints)
     return as_words(np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, size // 8), width)
 
 
-def integers(fingerprints: U64) -> list[int]:
+def integers(fingerprints: NDArray[np.uint64]) -> list[int]:
     """The fingerprints (n, lanes) as integers."""
     values: list[Any] = fingerprints.tolist()
     return [each[0] if len(each) == 1 else each[0] << WORD | each[1] for each in values]
 
 
-def first_words(fingerprints: U64) -> U64:
+def first_words(fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The most significant lane of each fingerprint (n,): distances of these are lower bounds."""
     return fingerprints[:, 0].copy()
 
 
-def distances(a: U64, b: U64) -> U8:
+def distances(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Hamming distances of n pairs, (n,), of (n, lanes) each. `a` or `b` may be (1, lanes)."""
     if a.shape[1] == 1:
         return np.asarray(np.bitwise_count(a[:, 0] ^ b[:, 0]), np.uint8)
     return np.asarray(np.bitwise_count(a ^ b).sum(axis=1, dtype=np.uint8))
 
 
-def to_hex(words: U64, width: int) -> list[str]:
+def to_hex(words: NDArray[np.uint64], width: int) -> list[str]:
     """Each fingerprint in width / 4 hex digits."""
     content = words.astype(">u8").tobytes().hex()
     size, digits = words.shape[1] * 16, width // 4
