@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from stream.locks import try_lock
+
 SUFFIX: Final = ".scratch"
 UNLOCKED: Final = ".unlocked"
 """Suffix of a directory that is not locked yet."""
@@ -76,7 +78,7 @@ def _remove_left(directory: Path) -> None:
 def _remove_unlocked(left: Path) -> None:
     lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(left, ignore_errors=True)
+        if try_lock(lock):
+            shutil.rmtree(left, ignore_errors=True)
     finally:
         os.close(lock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
 from stream.brokers.ports import HOST, claim, free_port
 from stream.errors import BrokerError
+from stream.locks import try_lock
 from stream.scratch import ScratchDirectory
 
 ATTEMPTS: Final = 4
@@ -300,7 +300,7 @@ def _lock(directory: Path, progress: Callable[[str], None]) -> int:
         raise BrokerError(f"data directory {directory}: {error.strerror}") from error
     deadline, waits = time.monotonic() + LOCK_SECONDS, False
     try:
-        while not _locked(lock):
+        while not try_lock(lock):
             if time.monotonic() > deadline:
                 raise BrokerError(f"data directory {directory}: another broker uses it")
             if not waits:
@@ -311,14 +311,6 @@ def _lock(directory: Path, progress: Callable[[str], None]) -> int:
         os.close(lock)
         raise
     return lock
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:

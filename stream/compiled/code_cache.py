@@ -12,7 +12,6 @@ is an error, or is run.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
 import os
@@ -40,6 +39,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from stream.compiled.code_digest import code_digest
+from stream.locks import try_lock
 
 FORMAT: Final = 1
 SUFFIX: Final = ".code"
@@ -253,15 +253,13 @@ class _CompileLocks:
         sign = 0
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if kept():
-                    return False
+                if try_lock(file):
+                    return True
             except OSError:  # the file system does not support locks
                 self._patient = False
                 return False
-            else:
-                return True
+            if kept():
+                return False
             now, seen = time.monotonic(), os.fstat(file).st_mtime_ns
             if seen != sign:
                 sign, since = seen, now

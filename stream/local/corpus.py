@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from stream.errors import RowsError, SettingsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprinted
+from stream.locks import try_lock
 from stream.objects import AnyPath
 from stream.page_rows.page_fingerprinter import with_columns_named
 from stream.pages.columns import Columns
@@ -268,10 +268,8 @@ def _hold(directory: AnyPath) -> Iterator[None]:
     except OSError as error:
         raise SettingsError(f"output {directory}: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"output {directory}: another process is writing to it") from None
+        if not try_lock(held):
+            raise SettingsError(f"output {directory}: another process is writing to it")
         yield
     finally:
         os.close(held)

@@ -5,7 +5,6 @@ Fingerprints, tables and verdicts are those of a deployment. Unlike there, the j
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -37,6 +36,7 @@ from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
 from stream.judge.rule import Rule
 from stream.judge.state import State
+from stream.locks import try_lock
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -413,10 +413,8 @@ def _made_alone(directory: Path) -> Iterator[None]:
         private_directory(directory)
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateBusyError(f"index {directory}: another process is making it") from None
+        if not try_lock(held):
+            raise StateBusyError(f"index {directory}: another process is making it")
         if (directory / _GENESIS).exists():
             raise StateBusyError(f"index {directory}: another process has just made it")
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
 from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
 
@@ -94,10 +94,8 @@ class ParquetSink(Sink):
         return self._arrow.field(name, arrow, nullable="NOT NULL" not in declared)
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError("another process is exporting to it") from None
+        if not try_lock(self._held):
+            raise ValueError("another process is exporting to it")
 
     def _last_part(self) -> tuple[int, _Offsets]:
         """Return the number of the last file and the position it stores."""
