@@ -117,19 +117,22 @@ def command(
 def _of_index(
     directory: Path, context: click.Context, scheme: Scheme, options: VerdictOptions
 ) -> tuple[Scheme, VerdictOptions, bytes]:
-    """Return scheme, options and seed of an index. Raises SchemeMismatchError if others were named."""
-    from stream.errors import SchemeMismatchError
-    from stream.local.index import read_genesis
+    """Return scheme, options and seed of an index. Raises SchemeMismatchError if others were named; the seed
+    need not be."""
+    from stream.local.index import read_genesis, refuse_others
 
     def named(*parameters: str) -> bool:
         default = click.core.ParameterSource.DEFAULT
         return any(context.get_parameter_source(each) is not default for each in parameters)
 
     genesis = read_genesis(directory)
-    if named("scheme") and scheme.with_seed(genesis.seed).id != genesis.scheme_id:
-        raise SchemeMismatchError(f"index {directory} has scheme {genesis.scheme_id}, not {scheme.id}")
-    if named("mode", "distance", "given") and options.id != genesis.options.id:
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {genesis.options}")
+    keyed = scheme if scheme.seed_file else scheme.with_seed(genesis.seed)
+    refuse_others(
+        directory,
+        genesis,
+        keyed if named("scheme") else None,
+        options if named("mode", "distance", "given") else None,
+    )
     return genesis.scheme, genesis.options, genesis.seed
 
 

@@ -380,10 +380,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
             _refuse_others_files(directory)
         return genesis, True
     stored = read_genesis(directory)
-    if scheme is not None and scheme.id != stored.scheme_id:
-        raise SchemeMismatchError(f"index {directory} has scheme {stored.scheme_id}, not {scheme.id}")
-    if options is not None and options.id != stored.options.id:
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {stored.options}")
+    refuse_others(directory, stored, scheme, options)
     private_directory(directory)
     return stored, False
 
@@ -404,6 +401,16 @@ def read_genesis(directory: Path) -> Genesis:
     if not isinstance(stored, Genesis):
         raise damage_error(directory, f"{_GENESIS}: it holds another record")
     return stored
+
+
+def refuse_others(
+    directory: Path, genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None
+) -> None:
+    """Raise SchemeMismatchError unless an index has this scheme and these options, where they are given."""
+    if scheme is not None and scheme.id != genesis.scheme_id:
+        raise SchemeMismatchError(f"index {directory} has scheme {genesis.scheme_id}, not {scheme.id}")
+    if options is not None and options.id != genesis.options.id:
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {genesis.options}")
 
 
 @contextmanager

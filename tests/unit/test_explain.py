@@ -412,6 +412,10 @@ def test_a_page_of_an_index_that_is_a_duplicate_itself_is_not_what_counts(tmp_pa
         neardup("explain", *names[1:], "--index", index, "-k", "14")
     with pytest.raises(SchemeMismatchError, match="has scheme"):
         neardup("explain", *names[1:], "--index", index, "--scheme", "shingle=4")
+    seed = tmp_path / "seed"
+    seed.write_text("ab" * 16)
+    with pytest.raises(SchemeMismatchError, match="has scheme"):
+        neardup("explain", *names[1:], "--index", index, "--scheme", f"seed_file={seed}")
     with pytest.raises(SettingsError, match="has no page with that URL or id"):
         neardup("explain", "nowhere", names[1], "--index", index)
     with pytest.raises(StateError, match="there is no index"):
