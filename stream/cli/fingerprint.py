@@ -54,10 +54,18 @@ def command(
     With --output they become rows for `neardup scan` and `neardup load`. When it was interrupted or killed,
     run the same command again: it resumes behind the last file, and the rows are the same, byte for byte.
     """
-    from stream.cli.progress import damages_of, passed_over_by, reading, show_damages, show_passed_over
+    from stream.cli.progress import (
+        damages_of,
+        passed_over_by,
+        reading,
+        show_damages,
+        show_passed_over,
+        show_repeated_ids,
+    )
 
     if output is None:
         _show(settings, opened, scheme, as_json)
+        show_repeated_ids(opened)
         if show_damages(opened):
             sys.exit(1)
         return
@@ -104,6 +112,7 @@ def command(
     else:
         _summarise(manifest, output, counts, reader.describe_rate())
         show_passed_over(passed_over_by(opened))
+    show_repeated_ids(opened)
     if show_damages(opened):
         sys.exit(1)
 

@@ -122,13 +122,22 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         id_column: str | None,
         text_column: str | None,
         html_column: str | None,
+        id_prefix: str,
         **kwargs: Any,
     ) -> Any:
         from stream.pages.columns import Columns
 
-        columns = Columns(url=url_column, id=id_column, text=text_column, html=html_column)
+        columns = Columns(
+            url=url_column, id=id_column, text=text_column, html=html_column, id_prefix=id_prefix
+        )
         return function(*args, columns=columns, **kwargs)
 
+    command = click.option(
+        "--id-prefix",
+        metavar="TEXT",
+        default="",
+        help="Put before each id, for ids that other data sets have as well.",
+    )(command)
     for field, what in (
         ("html", "the HTML, if it is not `html`."),
         ("text", "the text, if it is not `text`."),

@@ -72,6 +72,19 @@ def show_damages(sources: Sequence[Source]) -> bool:
     return any(source.damages for source in sources)
 
 
+def show_repeated_ids(sources: Sequence[Source]) -> None:
+    """Print a line if pages of the sources have one id, and so count as one page."""
+    shared = {each.repeated_ids for each in sources if each.repeated_ids is not None}
+    for each in filter(None, (ids.first for ids in shared)):
+        click.echo(
+            printable(
+                f"repeated ids: {each.url} is {each.one} and {each.other}, so the later counts as the same"
+                " page fetched again; if they are different pages, give each data set its own --id-prefix"
+            ),
+            err=True,
+        )
+
+
 class Reading:
     """The progress of reading sources to their end."""
 

@@ -40,6 +40,7 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
         show_damages,
         show_passed_over,
         show_rejections,
+        show_repeated_ids,
     )
     from stream.roles.publisher import publish
     from stream.sources.rejections import Rejections
@@ -64,5 +65,6 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     warning = f"; workers will reject {unfit:,} of them" if unfit else ""
     click.echo(f"published {quantity(count, 'page')} to {settings.namespace}.pages{warning}")
     show_rejections(rejections)
+    show_repeated_ids(opened)
     if show_damages(opened) or (count and unfit == count):
         sys.exit(1)

@@ -63,6 +63,7 @@ def command(
         show_damages,
         show_passed_over,
         show_rejections,
+        show_repeated_ids,
     )
 
     logging.configure(settings.log_format, "scan")
@@ -90,6 +91,7 @@ def command(
         )
         show_rejections(seen.rejections)
         show_passed_over(passed_over)
+    show_repeated_ids(opened)
     damaged = show_damages(opened)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
@@ -202,12 +204,15 @@ async def _scan(
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
             ]
             seen.pages += sum(remaining.values())
+            repeated_ids = next((each.repeated_ids for each in opened if each.repeated_ids), None)
             judged_messages = 0
             async with aclosing(judged(settings, index, sources, before)) as chunks:
                 async for _ in chunks:
                     records = list(map(decode, values))
                     for record in records:
                         seen.count_verdict(record)
+                        if repeated_ids is not None and record.change in ("unchanged", "changed"):
+                            repeated_ids.add_recrawl(record.url, str(record.origin))
                     verdicts.write(values, records)
                     judged_messages += sum(record.source.topic_id == TOPIC_ID for record in records)
                     progress.advance(seen.verdicts.total(), seen.messages - judged_messages)

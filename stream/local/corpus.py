@@ -55,7 +55,7 @@ class CorpusPlan(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[tuple[str, int | None]]
     """Names and sizes in bytes."""
     columns: dict[str, dict[str, str]] = {}
-    """Names of columns, by source."""
+    """Names of columns and prefix of ids, by source."""
 
 
 class RowsOptions(NamedTuple):
@@ -114,7 +114,7 @@ async def fingerprint_corpus(
         page_bytes=settings.page_bytes,
         uncertain=options.uncertain,
         sources=[(each.name, each.total_bytes) for each in sources],
-        columns={each.name: named for each in sources if (named := each.columns.names)},
+        columns={each.name: given for each in sources if (given := each.columns.given)},
     )
     names = [name for name, _ in plan.sources]
     if doubled := sorted({name for name in names if names.count(name) > 1}):

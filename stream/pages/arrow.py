@@ -60,10 +60,12 @@ def refuse_unfit(field: str, name: str, kind: pa.DataType) -> None:
         raise SettingsError(f"column `{name}` is {str(kind)[:MAX_TYPE]}, not {due}")
 
 
-def message_rows(batch: pa.RecordBatch, places: dict[str, Path]) -> Iterator[dict[str, Any]]:
+def message_rows(
+    batch: pa.RecordBatch, places: dict[str, Path], id_prefix: str = ""
+) -> Iterator[dict[str, Any]]:
     """Yield the fields of the page message of each row, which the batch has in these places."""
     columns = [
-        ("url" if field == "id" else field, _cells(field, _column_at(batch, path)))
+        ("url" if field == "id" else field, _cells(field, _column_at(batch, path), id_prefix))
         for field, path in places.items()
     ]
     for index in range(batch.num_rows):
@@ -123,11 +125,11 @@ def _column_at(batch: pa.RecordBatch, path: Path) -> pa.Array:
     return compute.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def _cells(name: str, column: pa.Array) -> list[Any]:
+def _cells(name: str, column: pa.Array, id_prefix: str) -> list[Any]:
     """Return the values of a column, as they stand in a message."""
     column = _plain(column)
     if name == "id":
-        return _each(_url_of_id, _read(column))
+        return _each(lambda value: _url_of_id(value, id_prefix), _read(column))
     if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
         return _read(column)
     kind = column.type
@@ -144,14 +146,14 @@ def _each(convert: Callable[[Any], Any], cells: list[Any]) -> list[Any]:
     return [None if cell is None else convert(cell) for cell in cells]
 
 
-def _url_of_id(value: Any) -> Any:
+def _url_of_id(value: Any, prefix: str) -> Any:
     """Return the URL for an id; None for one that is empty or NaN, which pandas has for a missing integer."""
     if isinstance(value, float):
         if math.isnan(value):
             return None
         value = int(value) if value.is_integer() else repr(value)
     if isinstance(value, str | int):
-        return url_of_id(str(value)) if value != "" else None
+        return url_of_id(str(value), prefix) if value != "" else None
     return value
 
 

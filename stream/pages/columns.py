@@ -40,13 +40,16 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     `link.href` is the field `href` of the column `link`, unless there is a column of that very name. The
     content is the named column alone. Of a data set without URLs, ids stand in for them: see `url_of_id`.
 
-    Raises SettingsError for two names of one thing: `url` and `id`, or `text` and `html`.
+    Raises SettingsError for two names of one thing: `url` and `id`, or `text` and `html`; and for a prefix of
+    ids without them.
     """
 
     url: str | None = None
     id: str | None = None
     text: str | None = None
     html: str | None = None
+    id_prefix: str = ""
+    """Put before each id: other data sets may have the same ids."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -59,11 +62,18 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         for field, name in self.names.items():
             if not name:
                 raise SettingsError(f"{field}-column: an empty name")
+        if self.id_prefix and self.id is None:
+            raise SettingsError("id-prefix: only ids have one; name their column with id-column")
 
     @property
     def names(self) -> dict[str, str]:
         """The names that are given, by field."""
         return {field: name for field in USUAL if (name := getattr(self, field)) is not None}
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The names that are given, and the prefix of ids, by attribute."""
+        return self.names | ({"id_prefix": self.id_prefix} if self.id_prefix else {})
 
     @property
     def fields(self) -> list[str]:
@@ -106,7 +116,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             content = bytes(value)
             if field == "id":
-                content = _json_url_of_id(content)
+                content = _json_url_of_id(content, self.id_prefix)
             if field in ("url", "id"):
                 url = _string_or_none(content)
             parts.append(prefix + content)
@@ -214,9 +224,10 @@ def as_argument(names: dict[str, str]) -> str:
     return f"columns=Columns({', '.join(f'{field}={name!r}' for field, name in names.items())})"
 
 
-def url_of_id(value: str) -> str:
-    """Return the URL that stands in for that of a page with this id: `id://localhost/` and the id, with all
-    but letters, digits and `-._~` percent-encoded. Different ids have different URL keys."""
+def url_of_id(value: str, prefix: str = "") -> str:
+    """Return the URL that stands in for that of a page with this id: `id://localhost/`, the prefix and the
+    id, with all but letters, digits and `-._~` percent-encoded. Different ids have different URL keys."""
+    value = prefix + value
     return ID_URL + (_DOTS.get(value) or quote(value, safe="", errors="replace"))
 
 
@@ -288,16 +299,16 @@ def _decoder(columns: Columns) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(row)
 
 
-def _json_url_of_id(value: bytes) -> bytes:
+def _json_url_of_id(value: bytes, prefix: str) -> bytes:
     """Return the JSON of the URL for the JSON of an id: a string, or a number as it is written. An empty id
     is none; another type stays as it is, to be rejected."""
     if value[:1] == b'"':
         text = _string_or_none(value)
         if text is None:
             return value
-        return msgspec.json.encode(url_of_id(text)) if text else b"null"
+        return msgspec.json.encode(url_of_id(text, prefix)) if text else b"null"
     if value[:1] in b"-0123456789":
-        return msgspec.json.encode(url_of_id(value.decode("ascii")))
+        return msgspec.json.encode(url_of_id(value.decode("ascii"), prefix))
     return value
 
 

@@ -50,7 +50,7 @@ def fingerprint_batch(
     located = refuse_misfits(pages.schema, columns)
     by_name = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
     fingerprinter = _fingerprinter(scheme or Scheme(), seed)
-    given = messages(by_name[MESSAGE]) if located is None else message_rows(pages, located)
+    given = messages(by_name[MESSAGE]) if located is None else message_rows(pages, located, columns.id_prefix)
     rows = [with_columns_named(row, columns) for row in _rows(fingerprinter, given, page_bytes)]
     keys = _cast("key", by_name["key"], pa.binary()) if "key" in by_name else [None] * len(rows)
     places = _places(by_name, pages.num_rows)

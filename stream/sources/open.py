@@ -20,6 +20,7 @@ from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.encoding import encoding_of
 from stream.sources.jsonl import JsonlSource
+from stream.sources.repeated_ids import RepeatedIds
 from stream.sources.rows import MARKS, RowsSource, is_rows
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
@@ -124,6 +125,10 @@ def open_sources(
             for each in opened
         ]
     _refuse_shared_urls([each for each in opened if isinstance(each, DirectorySource)])
+    repeated_ids = RepeatedIds()
+    for each in opened:
+        if each.columns.id is not None or isinstance(each, RowsSource):
+            each.repeated_ids = repeated_ids
     return opened
 
 

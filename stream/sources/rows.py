@@ -69,7 +69,11 @@ class RowsSource(Source):
     def placed(self, scheme: Scheme, start: int = 0) -> Iterator[PlacedRow]:
         """Yield the rows from number `start` on, with their places and message keys. Raises RowsError, and
         SchemeMismatchError for rows of another scheme or seed."""
-        return self._reader.read(scheme, start)
+        for placed in self._reader.read(scheme, start):
+            if self.repeated_ids is not None:
+                place = placed.place
+                self.repeated_ids.add(placed.row.url, place.source, f"page {place.position + 1}")
+            yield placed
 
     def _read(self) -> Iterator[Message]:
         raise SettingsError(

@@ -10,6 +10,7 @@ from typing import Final
 
 from stream.errors import PageError
 from stream.pages.columns import NO_COLUMNS, Columns
+from stream.sources.repeated_ids import RepeatedIds
 
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
@@ -78,6 +79,8 @@ class Source(abc.ABC):
         self.damage_count = 0
         self.pages = 0
         """Pages read by the last iteration."""
+        self.repeated_ids: RepeatedIds | None = None
+        """Where ids of pages are noted: sources that are opened together share one."""
         self.passed_over: Counter[str] = Counter()
         """Counts of content that is no page, by the keys of `PASSED_OVER`."""
 
@@ -97,6 +100,8 @@ class Source(abc.ABC):
         try:
             for message in self._read():
                 self.pages += 1
+                if self.repeated_ids is not None:
+                    self.repeated_ids.add(message.url_hint, message.file, message.place)
                 yield message
         except PageError as error:
             self._note_damage(error)

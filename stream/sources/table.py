@@ -48,7 +48,7 @@ class CsvSource(FileSource):
                     line, count = rows.line_num, len(cells)
                     fields = {field: cells[at] for field, at in columns if at < count and cells[at]}
                     if "id" in fields:
-                        fields["url"] = url_of_id(fields.pop("id"))
+                        fields["url"] = url_of_id(fields.pop("id"), self.columns.id_prefix)
                     if any(cells):
                         yield _message(message_fields(fields), self, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
@@ -86,7 +86,7 @@ class ParquetSource(FileSource):
                 wanted = [".".join(path) for path in places.values()]
                 for group in range(file.num_row_groups):  # a batch of two would lose rows before damage
                     for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
-                        for fields in message_rows(batch, places):
+                        for fields in message_rows(batch, places, self.columns.id_prefix):
                             number += 1
                             yield _message(fields, self, f"row {number}")
                         self._share = number / file.metadata.num_rows

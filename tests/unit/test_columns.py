@@ -30,6 +30,7 @@ from stream.rows.fingerprint import columns_read, fingerprint_batch
 from stream.sources.jsonl import LOOKED_AT
 from stream.sources.open import open_source, open_sources
 from stream.sources.rejections import Rejections
+from stream.sources.repeated_ids import RepeatedIds
 from stream.text.url import COARSEST, MAX_URL, PLAIN, url_key
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
@@ -559,6 +560,8 @@ def test_rows_of_other_columns_are_not_resumed(tmp_path: Path) -> None:
     neardup(*command, "a")
     with pytest.raises(SettingsError, match="begun with columns"):
         neardup(*command, "b")
+    with pytest.raises(SettingsError, match=r"begun with columns.*id_prefix"):
+        neardup(*command, "a", "--id-column", "url", "--id-prefix", "x/")
     assert json.loads(neardup(*command, "a").stdout)["resumed"] == 1
 
 
@@ -616,3 +619,70 @@ def test_every_command_names_the_columns_of_the_source(tmp_path: Path) -> None:
         [{"order": 1, "doc": 2, "raw": None}, {"order": 2, "doc": None, "raw": TEXT}]
     )
     assert fingerprint_batch(batches, columns=columns).column("detail").to_pylist() == details[:2]
+
+
+def numbered(tmp_path: Path) -> list[str]:
+    """Two data sets of other pages whose ids both count from 0."""
+    paths = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]
+    for first, path in zip((0, 100), paths, strict=True):
+        jsonl(path, [{"n": n, "text": text(first + n)} for n in range(4)])
+    return list(map(str, paths))
+
+
+def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -> None:
+    one, two = numbered(tmp_path)
+    repeated = f"repeated ids: id://localhost/0 is {one} line 1 and {two} line 1, so"
+    scanned = neardup("scan", one, two, "--id-column", "n")
+    assert repeated in scanned.stderr
+    assert scanned.stderr.count("repeated ids") == 1
+    assert repeated in neardup("fingerprint", one, two, "--id-column", "n", "--json").stderr
+    for path, rows, prefix in ((one, "a", ""), (two, "b", ""), (two, "c", "two/")):
+        made = neardup("fingerprint", path, "-o", tmp_path / rows, "--id-column", "n", "--id-prefix", prefix)
+        assert "repeated ids" not in made.stderr
+    rows = [str(tmp_path / each) for each in "abc"]
+    collided = neardup("scan", *rows[:2], "-o", tmp_path / "collided.csv").stderr
+    assert f"repeated ids: id://localhost/0 is {one} page 1 and {two} page 1, so" in collided
+    apart = neardup("scan", rows[0], rows[2], "-o", tmp_path / "apart.csv").stderr
+    assert "repeated ids" not in apart
+    verdicts = verdicts_in(tmp_path / "apart.csv")
+    assert [(each["verdict"], each["change"]) for each in verdicts] == [("unique", "new")] * 8
+    assert verdicts[7]["url"] == "id://localhost/two%2F3"
+
+
+def test_an_index_tells_of_ids_that_it_had(tmp_path: Path) -> None:
+    """Which page had them is not known any more."""
+    one, two = numbered(tmp_path)
+    scan = ["scan", "--index", tmp_path / "index", "--id-column", "n"]
+    assert "repeated ids" not in neardup(*scan, one).stderr
+    assert f"repeated ids: id://localhost/0 is {two} line 1 and an earlier page" in neardup(*scan, two).stderr
+    assert "repeated ids" not in neardup(*scan, two, "--id-prefix", "two/").stderr
+
+
+def test_prefixes_are_part_of_ids_however_pages_come(write: Any) -> None:
+    columns = Columns(id="n", id_prefix="a b/")
+    path = write([{"n": 7, "text": TEXT}, {"n": 8, "text": TEXT}])
+    read = [each["url"] for each in fields(path, columns)]
+    made = fingerprint_batch(batch(n=[7, 8], text=[TEXT, TEXT]), columns=columns)
+    assert made.column("url").to_pylist() == read == [f"id://localhost/a%20b%2F{n}" for n in (7, 8)]
+
+
+def test_a_prefix_without_ids_is_refused() -> None:
+    with pytest.raises(SettingsError, match="id-prefix: only ids have one"):
+        Columns(url="link", id_prefix="a/")
+
+
+def test_repeated_ids_are_noticed_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream.sources.repeated_ids.SAMPLE", 64)
+    ids = RepeatedIds()
+    for name in ("one", "one", "two"):  # a source may be read twice
+        for number in range(10_000):
+            ids.add(url_of_id(str(number)), name, f"line {number}")
+            assert len(ids._origins) <= 64
+        assert (ids.first is None) == (name == "one")
+    assert ids.first is not None
+    assert ids.first.one.replace("one", "two") == ids.first.other
+    ids = RepeatedIds()
+    for place in ("line 1", "line 2"):
+        ids.add(URL, "one", place)
+        ids.add(None, "one", place)
+    assert ids.first is None
