@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import parquet
 
+from stream import Columns
 from stream.fingerprint.scheme import Scheme
 from stream.objects import path_of
 from stream.rows.arrow import FIRST, PlacedRow
@@ -122,3 +123,23 @@ def verdicts_on(directory: Path | str, folder: Path, *options: str) -> bytes:
 def reasons(found: Iterable[PlacedRow]) -> set[str]:
     """Why pages were rejected."""
     return {each.row.reason for each in found if each.row.reason}
+
+
+def write_named(path: Path) -> Columns:
+    """Write pages under other names than those of messages, and return the names: three, of which one has no
+    content."""
+    table = {
+        "doc_id": [7, 8, 9],
+        "other.name": ["no"] * 3,
+        "page": [{"body": "a b c"}, None, {"body": "d e f"}],
+        "order": [1, 2, 3],
+    }
+    parquet.write_table(pa.table(table), path)
+    return Columns(id="doc_id", text="page.body")
+
+
+def check_rows_of_named(directory: Path) -> None:
+    """Check the rows of these pages."""
+    made = [each.row for each in rows(directory)]
+    assert [row.url for row in made] == [f"id://localhost/{number}" for number in (7, 8, 9)]
+    assert [row.reason for row in made] == [None, "missing_field", None]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from stream import Columns
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.integrations.spark import fingerprint, write_rows
-from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdicts_on
+from tests.engines.corpus import (
+    COUNT,
+    Corpus,
+    Expected,
+    check_rows_of_named,
+    rows,
+    seed_file,
+    verdicts_on,
+    write_named,
+)
 from tests.unit.test_ways_in import PAGE_BYTES, hostile, of_one_machine
 
 
@@ -63,18 +70,7 @@ def test_the_seed_is_in_no_plan_of_spark(spark: SparkSession, made: Corpus, tmp_
 
 
 def test_columns_with_other_names_and_ids_make_rows_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "doc_id": [7, 8, 9],
-            "other.name": ["no"] * 3,
-            "page": [{"body": "a b c"}, None, {"body": "d e f"}],
-            "order": [1, 2, 3],
-        }
-    )
-    parquet.write_table(table, tmp_path / "pages.parquet")
+    columns = write_named(tmp_path / "pages.parquet")
     pages = spark.read.parquet(str(tmp_path / "pages.parquet"))
-    columns = Columns(id="doc_id", text="page.body")
     write_rows(pages, str(tmp_path / "rows"), work=str(tmp_path / "work"), columns=columns)
-    made = [each.row for each in rows(tmp_path / "rows")]
-    assert [row.url for row in made] == [f"id://localhost/{number}" for number in (7, 8, 9)]
-    assert [row.reason for row in made] == [None, "missing_field", None]
+    check_rows_of_named(tmp_path / "rows")
