@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from stream.cli.options import CONNECTION, with_settings
+from stream.cli.quantity import quantity
 from stream.extras import needs_export
 from stream.ops import logging
 from stream.settings import Settings
@@ -123,7 +124,7 @@ class _Waiting:
         now = time.monotonic()
         if self._least is None or pages < self._least:
             self._least, self._moved = pages, now
-        line = f"waiting for the judge: {_pages(pages)} not judged yet"
+        line = f"waiting for the judge: {quantity(pages, 'page')} not judged yet"
         if now - self._moved > STALLED_SECONDS:
             line += f", the same as {now - self._moved:.0f} s ago: do workers and a judge run?"
         self._update(line)
@@ -160,15 +161,10 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
     if findings.waiting:
         since = findings.waiting_since
         oldest = "" if since is None else f", the oldest published {_age(since)} ago"
-        console.print(
-            f"{_pages(findings.waiting)} not judged yet{oldest}; `neardup audit --wait` waits for the judge"
-        )
+        waiting = quantity(findings.waiting, "page")
+        console.print(f"{waiting} not judged yet{oldest}; `neardup audit --wait` waits for the judge")
     if findings.loaded:
         console.print("the manifests of some loaded rows were not named: --rows DIRECTORY checks them too")
-
-
-def _pages(count: int) -> str:
-    return f"{count:,} {'page is' if count == 1 else 'pages are'}"
 
 
 def _age(milliseconds: int) -> str:

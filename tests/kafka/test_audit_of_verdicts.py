@@ -48,7 +48,7 @@ async def test_rule_17_pages_that_wait_are_not_missing(settings: Settings) -> No
     assert findings.waiting_since / 1000 <= began
     code, out, _ = await neardup_process(settings, "audit")
     assert code == 1
-    assert "5 pages are not judged yet, the oldest published" in out
+    assert "5 pages not judged yet, the oldest published" in out
     assert "not clean" not in out
     code, out, _ = await neardup_process(settings, "audit", "--json")
     assert (code, json.loads(out)["waiting"], json.loads(out)["missing"]) == (1, 5, 0)
