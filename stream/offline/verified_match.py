@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import from_integers, to_hex, words_of
@@ -115,6 +116,19 @@ def _no_sketches(path: str) -> SettingsError:
     )
 
 
+class SimilarPairs(NamedTuple):
+    """Pairs of a page of `pages` and one of the batch."""
+
+    pages: Sketched
+    row: NDArray[np.int64]
+    """Rows of `pages`."""
+    stored: NDArray[np.int64]
+    """Rows of the batch."""
+    distance: NDArray[np.integer[Any]]
+    similarity: NDArray[np.int64]
+    """In ten-thousandths."""
+
+
 class Verified:
     """Finds similar pairs within a batch, or of a batch and a corpus. The batch is held in memory; pairs are
     yielded as they are found.
@@ -145,6 +159,17 @@ class Verified:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record per pair as it is found; may be called once. Pairs within a batch are sorted by row,
         then the match's row; with a corpus, by the match's row, then row."""
+        rule = self._rule
+        for pairs in self.pairs():
+            side, stored_side = _Sides(pairs.pages, pairs.row, rule), _Sides(self._held, pairs.stored, rule)
+            batch, other = (side, stored_side) if self._corpus is None else (stored_side, side)
+            for one, two, distance, alike in zip(
+                batch, other, pairs.distance.tolist(), pairs.similarity.tolist(), strict=True
+            ):
+                yield one | {"distance": distance, "similarity": rule.published(alike), "match": two}
+
+    def pairs(self) -> Iterator[SimilarPairs]:
+        """Yield the same pairs in columns; one of the two may be called, once."""
         start, held, rule = time.perf_counter(), self._held, self._rule
         own = self._corpus is None
         chunks = [held] if self._corpus is None else self._counted(self._corpus)
@@ -159,12 +184,7 @@ class Verified:
             self._matched[stored] = True
             if own:
                 self._matched[row] = True
-            side, stored_side = _Sides(pages, row, rule), _Sides(held, stored, rule)
-            batch, other = (side, stored_side) if own else (stored_side, side)
-            for one, two, distance, alike in zip(
-                batch, other, pairs.distance[similar].tolist(), similarity[similar].tolist(), strict=True
-            ):
-                yield one | {"distance": distance, "similarity": rule.published(alike), "match": two}
+            yield SimilarPairs(pages, row, stored, pairs.distance[similar], similarity[similar])
         self._scan_seconds = time.perf_counter() - start
 
     def summary(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def write_file(path: AnyPath, table: pa.Table) -> RowsFile:
     """Write a file of sorted rows, durable once this returns. Equal rows give equal bytes. Raises OutputError
     and RowsError."""
     with writing_to(path) as output:
-        sink = pa.PythonFile(_File(output), mode="w")
+        sink = pa.PythonFile(ArrowFile(output), mode="w")
         with parquet.ParquetWriter(
             sink,
             table.schema,
@@ -235,7 +235,7 @@ class RowsReader:
             )
 
 
-class _File:
+class ArrowFile:
     """`stream.output.Output` with the methods that pyarrow calls."""
 
     closed = False

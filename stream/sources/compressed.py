@@ -8,7 +8,7 @@ import io
 import lzma
 import sys
 import zlib
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, Literal, cast
 
 import zstandard
 
@@ -18,6 +18,7 @@ from stream.objects import path_of
 STDIN: Final = "-"
 DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 """Exceptions of reading a truncated or damaged file."""
+Compression = Literal["gzip", "bzip2", "xz", "zstd"]
 _PEEK: Final = 16
 _XZ: Final = b"\xfd7zXZ\x00"
 _BZIP2_BLOCKS: Final = (b"1AY&SY", b"\x17rE8P\x90")
@@ -67,25 +68,35 @@ def open_counting(path: str) -> CountingFile:
 def decompressed(raw: CountingFile) -> io.BufferedReader:
     """The decompressed content of a file, over all members or frames."""
     buffered = io.BufferedReader(raw, 1 << 16)
-    start = buffered.peek(_PEEK)[:_PEEK]
-    if start.startswith(b"\x1f\x8b"):
-        return cast(io.BufferedReader, gzip.GzipFile(fileobj=buffered))
-    if start.startswith(b"BZh") and start[4:10] in _BZIP2_BLOCKS:
-        return io.BufferedReader(cast(io.RawIOBase, bz2.BZ2File(buffered)), 1 << 16)
-    if start.startswith(_XZ):
-        return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(buffered)), 1 << 16)
-    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and start[0] & 0xF0 == 0x50):
-        reader = zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True)
-        return io.BufferedReader(cast(io.RawIOBase, reader), 1 << 16)
+    match _compression(buffered.peek(_PEEK)[:_PEEK]):
+        case "gzip":
+            return cast(io.BufferedReader, gzip.GzipFile(fileobj=buffered))
+        case "bzip2":
+            return io.BufferedReader(cast(io.RawIOBase, bz2.BZ2File(buffered)), 1 << 16)
+        case "xz":
+            return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(buffered)), 1 << 16)
+        case "zstd":
+            reader = zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True)
+            return io.BufferedReader(cast(io.RawIOBase, reader), 1 << 16)
     return cast(io.BufferedReader, buffered)
 
 
-def is_bzip2_or_xz(path: str) -> bool:
-    """Whether the file is compressed with bzip2 or xz, which fastwarc does not support. Raises
-    PageError."""
+def _compression(start: bytes) -> Compression | None:
+    if start.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if start.startswith(b"BZh") and start[4:10] in _BZIP2_BLOCKS:
+        return "bzip2"
+    if start.startswith(_XZ):
+        return "xz"
+    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and start[0] & 0xF0 == 0x50):
+        return "zstd"
+    return None
+
+
+def compression_of(path: str) -> Compression | None:
+    """How the file is compressed. Raises PageError."""
     with open_counting(path) as raw:
-        start = raw.read(_PEEK) or b""
-    return start.startswith((b"BZh", _XZ))
+        return _compression(io.BufferedReader(raw, _PEEK).peek(_PEEK)[:_PEEK])
 
 
 def first_bytes(path: str, count: int = 512) -> bytes:

@@ -72,6 +72,10 @@ class DirectorySource(Source):
         """The URLs of all pages, in order, without reading the pages."""
         return map(self._url, self._files())
 
+    def files(self) -> Iterator[Path]:
+        """The pages' files, in order."""
+        return self._files()
+
     def _read(self) -> Iterator[Message]:
         self._bytes_read = 0
         for file in self._files(reading=True):

@@ -22,14 +22,16 @@ from stream.sources.compressed import (
     DAMAGED,
     STDIN,
     CountingFile,
+    compression_of,
     decompressed,
-    is_bzip2_or_xz,
 )
 from stream.sources.encode import encode_page
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message
 
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
+OWN: Final = ("bzip2", "xz")
+"""Compressions that fastwarc does not support."""
 MAX_BODY: Final = MAX_MESSAGE // 2
 """Most bytes of a body, stored or decoded. Its base64 must fit in MAX_MESSAGE."""
 
@@ -47,7 +49,7 @@ class WarcSource(FileSource):
         with self._opened() as raw:
             try:
                 # If fastwarc decompresses (gzip and zstd), it knows each record's offset in the file.
-                own = self.name != STDIN and is_bzip2_or_xz(self.name)
+                own = self.name != STDIN and compression_of(self.name) in OWN
                 file = CountingFile(decompressed(raw)) if own else raw
                 # auto_decode would stop at the first body that cannot be decoded.
                 for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
@@ -74,8 +76,8 @@ def _check_end(path: str, start: int) -> None:
             pass
 
 
-def _page(record: WarcRecord, where: str) -> Page | str:
-    """The page of a record, or the reason why it has none, a key of `PASSED_OVER`."""
+def why_no_page(record: WarcRecord, where: str) -> str | None:
+    """The reason why a record has no page, a key of `PASSED_OVER`, or None. Raises PageError."""
     length = record.headers.get("Content-Length", "")
     if not (length and length.isdecimal()):
         # fastwarc takes a header truncated by the end of the file for an empty record.
@@ -86,13 +88,20 @@ def _page(record: WarcRecord, where: str) -> Page | str:
     http = record.http_headers if record.is_http_parsed else None
     if http is not None and not 200 <= (http.status_code or 0) < 300:
         return "http_status"
-    content_type = content_type_of(record)
-    if (content_type or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
+    if (content_type_of(record) or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
         return "content_type"
+    return None
+
+
+def _page(record: WarcRecord, where: str) -> Page | str:
+    """The page of a record, or the reason why it has none."""
+    if why := why_no_page(record, where):
+        return why
+    url = target_of(record)
     return Page(
         url=url,
         body=_body(record, where),
-        content_type=content_type,
+        content_type=content_type_of(record),
         fetched_at=fetched_at_of(record),
         canonical_url=canonical_url_of(record, url),
     )
