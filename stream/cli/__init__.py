@@ -19,6 +19,7 @@ from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 SECTIONS = {
     "Start here": {
         "scan": "judge pages from files, without a broker",
+        "dedup": "write files without the near-duplicates in them",
         "explain": "explain why two pages are near-duplicates, or are not",
         "demo": "run the whole system on a real crawl and a real broker",
     },

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
@@ -131,3 +138,13 @@ def reading(sources: Sequence[Source]) -> Iterator[Reading]:
             progress.update(task, description=description, completed=completed)
 
         yield Reading(sources, update)
+
+
+@contextmanager
+def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar over a number of pages. Yields what is called with the number done so far."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)

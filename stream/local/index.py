@@ -61,6 +61,8 @@ _FLUSHED: Final = "flushed"
 which RocksDB opens as an older state; without a journal, the lost items could not be restored."""
 VERDICT_LOG: Final = "verdicts.log"
 """File with verdicts that the output of an interrupted scan lacks."""
+RUN: Final = "dedup"
+"""Directory with the last run of `neardup dedup`, which may begin before there is an index."""
 _ROWS: Final = 512
 """Batch size of `Index.add_all`."""
 
@@ -385,6 +387,13 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     return stored, False
 
 
+def refuse_unfit(directory: Path, scheme: Scheme, options: VerdictOptions) -> None:
+    """Raise SchemeMismatchError, StateError or SettingsError if no index with these can be opened or made
+    in a directory. Makes nothing."""
+    Rule(options, scheme).design()
+    _genesis(directory, scheme, options)
+
+
 def read_genesis(directory: Path) -> Genesis:
     """Return the scheme, options and seed of an index. Raises StateError if there is none."""
     path = directory / _GENESIS
@@ -441,7 +450,8 @@ def _refuse_others_files(directory: Path) -> None:
     if not directory.is_dir():
         return
     for left in directory.iterdir():
-        if left.suffix != ".part" and left.name != "lost+found":  # of a start that was killed; of a volume
+        # of a start that was killed; of a run that is not judged yet, and of a volume
+        if left.suffix != ".part" and left.name not in (RUN, "lost+found"):
             raise StateError(f"index {directory}: is no index and not empty, it has {left.name}")
 
 

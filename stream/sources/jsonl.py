@@ -27,6 +27,7 @@ LOOKED_AT: Final = 100
 """Most lines that are read before it is clear whether they have the columns of pages,"""
 LOOKED_AT_BYTES: Final = 8 << 20
 """and about as many bytes."""
+_END: Final = b"\r\n"
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _URL: Final = msgspec.json.Decoder(_UrlOnly)
 
@@ -53,12 +54,14 @@ class JsonlSource(FileSource):
         self.columns = columns
 
     def _read(self) -> Iterator[Message]:
-        lines = self._refuse_other_columns(self._lines())
+        lines = self._refuse_other_columns(self.lines())
         if self.columns == NO_COLUMNS:
-            for value, place in lines:
+            for line, place in lines:
+                value = line.rstrip(_END)
                 yield Message(value, url_of(value), self.name, place)
         else:
-            for value, place in lines:
+            for line, place in lines:
+                value = line.rstrip(_END)
                 yield Message(*self.columns.message(value), self.name, place, columns=self.columns)
 
     def _refuse_other_columns(self, lines: Iterator[_Line]) -> Iterator[_Line]:
@@ -80,7 +83,12 @@ class JsonlSource(FileSource):
             raise SettingsError(f"source {self.name}: {message}")
         return chain(first, lines)  # no generator: it would cost a tenth of the reading
 
-    def _lines(self) -> Iterator[_Line]:
+    def lines(self) -> Iterator[_Line]:
+        """Yield the line of each page as it is stored, or its item of an array, with its place.
+
+               Text in UTF-16 or UTF-32 is in UTF-8 then, and a byte order mark is removed.
+        Raises PageError for damage.
+        """
         number, first = 0, b""
         with self._opened() as raw:
             try:
@@ -99,8 +107,8 @@ class JsonlSource(FileSource):
                         first = line
                     if len(line) > MAX_MESSAGE:
                         raise PageError("too_large", f"{self.name} line {number}: over {MAX_MESSAGE} bytes")
-                    if value := line.rstrip(b"\r\n"):
-                        yield value, f"line {number}"
+                    if line.rstrip(_END):
+                        yield line, f"line {number}"
             except DAMAGED as error:
                 raise PageError("damaged_source", f"{self.name} after line {number}: {error}") from error
 
@@ -124,8 +132,8 @@ class JsonlSource(FileSource):
             items = None
         if items is None:
             for place, line in enumerate(lines, number):
-                if value := line.rstrip(b"\r\n"):
-                    yield value, f"line {place}"
+                if line.rstrip(_END):
+                    yield line, f"line {place}"
         else:
             for place, item in enumerate(items, 1):
                 yield bytes(item), f"item {place}"

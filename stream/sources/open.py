@@ -32,6 +32,7 @@ _JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.
 
 _CSV: Final = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _PARQUET: Final = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_PATTERNS: Final = {"warc": _WARC, "jsonl": _JSONL, "csv": _CSV, "parquet": _PARQUET}
 _SOURCES: Final[dict[str, Callable[[str], Source]]] = {"warc": WarcSource, "rows": RowsSource}
 _TABLES: Final[dict[str, Callable[[str, Columns], Source]]] = {
     "jsonl": JsonlSource,
@@ -198,15 +199,14 @@ def _kind(path: str) -> str:
     return _kind_of_file(path)
 
 
+def kind_by_name(path: str) -> str | None:
+    """The format that the name of a file tells, of FORMATS; None if it tells none."""
+    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(path)), None)
+
+
 def _kind_of_file(path: str) -> str:
-    if _WARC.search(path):
-        return "warc"
-    if _JSONL.search(path):
-        return "jsonl"
-    if _CSV.search(path):
-        return "csv"
-    if _PARQUET.search(path):
-        return "parquet"
+    if kind := kind_by_name(path):
+        return kind
     start = first_bytes(path)
     if start.startswith(b"WARC/"):
         return "warc"

@@ -39,7 +39,7 @@ class CsvSource(FileSource):
         with self._opened() as raw:
             try:
                 text = decoded(decompressed(raw), self.name)
-                rows = csv.reader(text, delimiter="\t" if ".tsv" in Path(self.name).name.lower() else ",")
+                rows = csv.reader(text, delimiter=delimiter_of(self.name))
                 names = [name.strip() for name in next(rows, [])]
                 with attributed_to(f"source {self.name}"):
                     places = self.columns.locate(names)
@@ -53,6 +53,11 @@ class CsvSource(FileSource):
                         yield _message(message_fields(fields), self, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
+
+
+def delimiter_of(path: str) -> str:
+    """What separates the cells of a CSV file of this name."""
+    return "\t" if ".tsv" in Path(path).name.lower() else ","
 
 
 class ParquetSource(FileSource):

@@ -1,0 +1,252 @@
+"""`neardup dedup`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from stream import failpoints
+from stream.cli.group import SectionCommand
+from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.printable import printable
+from stream.cli.quantity import quantity
+from stream.errors import SettingsError
+from stream.extras import needs_export
+from stream.ops import logging
+from stream.output import if_interrupted, writing
+from stream.scratch import ScratchDirectory
+from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.dedup.election import Election
+    from stream.dedup.outputs import Outputs
+    from stream.dedup.run import Request, Run
+    from stream.sources.rows import RowsSource
+    from stream.sources.source import Source
+
+EXAMPLES: Final = 3
+
+
+class Choice(NamedTuple):
+    """Which page of which cluster is kept."""
+
+    keep: Any
+    quality_column: str | None
+    chains: bool
+
+
+_STEP: Final = 1000
+"""Pages between two updates of a bar."""
+
+
+@click.command("dedup", cls=SectionCommand)
+@with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
+@with_sources
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+              help="File for the pages of one source; directory for several, with a file of the same name for"
+              " each. Compressed if the name ends in .gz, .bz2, .xz or .zst.")  # fmt: skip
+@click.option("--dropped", type=click.Path(path_type=Path),
+              help="Write each page that is left out, why, and which is kept in its place, to NAME.parquet,"
+              " NAME.csv, or else as JSON Lines; - for stdout.")  # fmt: skip
+@click.option("--keep", type=click.Choice(["first", "longest", "newest", "quality"]), default="first",
+              show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
+              " fetched_at, quality by --quality-column, the largest number.")  # fmt: skip
+@click.option("--quality-column", metavar="NAME", help="Column with the number for --keep quality.")
+@click.option("--clusters", type=click.Choice(["stars", "chains"]), default="stars", show_default=True,
+              help="stars: pages like the first one of a cluster, as verdicts say; chains: also those"
+              " that are alike through others. Chains take 0.3 kB of memory for each page.")  # fmt: skip
+@click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
+              help="Continue the index in this directory, or make it: pages like those it has are dropped,"
+              " and a run that was killed is resumed.  [default: a new one, removed at the end]")  # fmt: skip
+@with_verdict_options
+@with_scheme
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
+def command(
+    settings: Settings,
+    opened: list[Source],
+    output: Path,
+    dropped: Path | None,
+    keep: Any,
+    quality_column: str | None,
+    clusters: str,
+    index_directory: Path | None,
+    options: Any,
+    scheme: Any,
+    as_json: bool,
+) -> None:
+    """Write SOURCES without their near-duplicates: one page of each cluster, in the format of its source.
+
+    Lines of JSON, rows of CSV and records of web archives stay as they are, byte for byte; Parquet keeps all
+    columns, and saved pages are copied as files. Pages that cannot be judged, such as those without a URL or
+    text, are left out and named in --dropped: each page is either in OUTPUT or there. OUTPUT appears when it
+    is complete, and replaces a file then. Exits with code 1 when all pages are rejected, or a source is
+    damaged.
+    """
+    with needs_export("dedup"):
+        from stream.dedup.outputs import Outputs, refuse_report
+        from stream.dedup.run import Request, open_run
+
+    logging.configure(settings.log_format, "dedup")
+    if (keep == "quality") != (quality_column is not None):
+        raise SettingsError(
+            "keep, quality-column: --keep quality needs --quality-column, and it alone has one"
+        )
+    if clusters == "chains" and (options.strict or options.keys != "minima"):
+        raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
+    outputs = Outputs(output, opened)
+    if dropped:
+        refuse_report(dropped, output, opened)
+    choice = Choice(keep, quality_column, clusters == "chains")
+    started = time.monotonic()
+    request = Request(settings, scheme, options, opened)
+    with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
+        with if_interrupted(lambda: _describe_rest(index_directory)):
+            summary = asyncio.run(_dedup(run, request, outputs, choice, dropped))
+        run.finish()
+    summary["seconds"] = round(time.monotonic() - started, 3)
+    _show(summary, opened, output, as_json)
+    if summary["damaged"] or (summary["pages"] and summary["dropped"].get("rejected") == summary["pages"]):
+        sys.exit(1)
+
+
+async def _dedup(
+    run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: Path | None
+) -> dict[str, Any]:
+    """Judge the sources, elect pages, write them, and return the summary."""
+    from stream.cli.progress import counting, reading
+    from stream.dedup.election import open_election
+    from stream.local.corpus import CorpusCounts
+
+    sources = request.sources
+    with reading(sources) as reader:
+        rows = await run.fingerprint(CorpusCounts(), reader.advance)
+    with counting("judged", rows.count) as progress:
+        await run.judge(rows, progress)
+    with open_election(run.directory) as election:
+        with counting("electing", None):
+            _elect(election, run, request, rows, choice)
+        with counting("written", rows.count) as progress:
+            size = _write(election, run, sources, outputs, progress)
+        if dropped:
+            with writing(dropped) as file:
+                election.report(file, dropped.suffix.lower())
+        return _summary(election, sources, size)
+
+
+def _elect(election: Election, run: Run, request: Request, rows: RowsSource, choice: Choice) -> None:
+    """Decide which pages are kept."""
+    from stream.dedup.quality import quality_of
+
+    election.read(run.rows, run.verdicts, rows.digest)
+    if choice.chains:
+        from stream.dedup.chains import find_chains
+        from stream.judge.rule import Rule
+
+        rule = Rule(request.options, request.scheme)
+        threads = request.settings.worker_processes
+        election.add_chains(*find_chains(rows, request.scheme, rule, election.links(), threads))
+    if choice.quality_column is not None:
+        parts = election.parts()
+        for source in request.sources:
+            if part := parts.get(source.name):
+                values = quality_of(source, choice.quality_column, part.pages)
+                election.add_qualities(part.first, values)
+    election.elect(choice.keep, chains=choice.chains)
+
+
+def _write(
+    election: Election, run: Run, sources: Sequence[Source], outputs: Outputs, progress: Callable[[int], None]
+) -> int:
+    """Write the pages that are kept, and return how many bytes they take."""
+    from stream.dedup.copies import copy, size_of
+    from stream.dedup.election import NO_PAGES
+    from stream.dedup.kept_pages import KeptPages
+
+    parts, passed, size = election.parts(), 0, 0
+
+    def advance() -> None:
+        nonlocal passed
+        passed += 1
+        if passed % _STEP == 0:
+            progress(passed)
+
+    with outputs.writing() as targets:
+        for source in sources:
+            part = parts.get(source.name, NO_PAGES)
+            if source.damages and not part.pages:
+                continue  # nothing of it could be read, perhaps not even its columns
+            run.refuse_changed(source)
+            pages = KeptPages(source.name, election.positions(part), part.pages, advance)
+            copy(source, pages, targets[source.name])
+            run.refuse_changed(source)
+            failpoints.reach("dedup.copied")
+            size += size_of(targets[source.name])
+    failpoints.reach("dedup.written")
+    return size
+
+
+def _summary(election: Election, sources: Sequence[Source], size: int) -> dict[str, Any]:
+    from stream.cli.progress import damages_of, passed_over_by
+
+    return {
+        "pages": election.pages(),
+        "kept": election.kept(),
+        "dropped": election.why(),
+        "reasons": election.reasons(),
+        "examples": [each._asdict() for each in election.examples(EXAMPLES)],
+        "rejected": election.rejected(),
+        "bytes": size,
+        "source_bytes": sum(each.total_bytes or 0 for each in sources),
+        "passed_over": dict(passed_over_by(sources)),
+        "damaged": damages_of(sources),
+    }
+
+
+def _describe_rest(index: Path | None) -> str:
+    if index is None:
+        return "nothing is kept of this run; with --index DIR, it could be resumed"
+    return "run the same command again to go on"
+
+
+def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_json: bool) -> None:
+    """Print the summary, for people or as JSON."""
+    from stream.cli.progress import list_counts, show_damages, show_passed_over
+
+    if as_json:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    else:
+        dropped = summary["dropped"]
+        listed = f"; dropped: {', '.join(f'{count:,} {why}' for why, count in dropped.items())}"
+        click.echo(
+            f"{quantity(summary['pages'], 'page')}: {summary['kept']:,} kept{listed if dropped else ''};"
+            f" {summary['seconds']:,.0f} s",
+            err=True,
+        )
+        click.echo(
+            f"{output}: {_megabytes(summary['bytes'])} of {_megabytes(summary['source_bytes'])}", err=True
+        )
+        for each in summary["examples"]:
+            one, other = printable(each["url"]), printable(each["kept_url"])
+            click.echo(f"  {each['similarity']:.2f} alike: {one}, dropped for {other}", err=True)
+        if summary["reasons"]:
+            click.echo(
+                f"rejected for {list_counts(Counter(summary['reasons']))};"
+                " `neardup help reasons` explains the reasons",
+                err=True,
+            )
+            for reason, example in summary["rejected"].items():
+                click.echo(f"  {reason}: {printable(example)}", err=True)
+        show_passed_over(Counter(summary["passed_over"]))
+    show_damages(sources)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,317 @@
+"""Which pages are kept, and why each other page is dropped: the rules of docs/examples/keep_one.sql.
+
+DuckDB sorts on disk what exceeds its memory. Pages are numbered from 0 on, in the order of the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from stream.output import Output
+from stream.sinks.base import ExportError
+from stream.sinks.csv_text import text_of
+
+Keep = Literal["first", "longest", "newest", "quality"]
+MEMORY: Final = "1GB"
+"""Limit of DuckDB, beyond which it uses the disk."""
+CHUNK: Final = 16_384
+BLOCK: Final = 1 << 20
+WHY: Final = {
+    "same cluster": "like the page that is kept",
+    "same short text": "too short to compare, with the text of the page that is kept",
+    "old version": "of a URL that has a newer page",
+    "in the index": "like a page that the index had before",
+    "rejected": "could not be read",
+}
+"""Why pages are dropped."""
+_ORDER: Final = {
+    "first": "NULL",
+    "longest": "length",
+    "newest": "fetched_at",
+    "quality": "quality",
+}
+
+_NO_ROWS: Final = """
+CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::VARCHAR AS url_key,
+    ''::VARCHAR AS source, 0::BIGINT AS position, 0::BIGINT AS length, 0::BIGINT AS fetched_at,
+    ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail WHERE false;
+CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCHAR AS verdict,
+    ''::VARCHAR AS cluster, ''::VARCHAR AS text_hash, 0.0::DOUBLE AS similarity,
+    ''::VARCHAR AS duplicate_of_url WHERE false;
+"""
+_ROWS: Final = """
+CREATE VIEW pages AS
+SELECT "order" AS number, url, coalesce(url_key, url) AS url_key, source, position, length, fetched_at,
+    fingerprint, reason, detail
+FROM read_parquet({rows});
+CREATE VIEW verdicts AS
+SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url
+FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
+"""
+_JUDGED: Final = """
+CREATE TABLE judged AS
+SELECT
+    pages.number, url_key, length, fetched_at, verdict, text_hash,
+    coalesce(cluster, text_hash, pages.number::VARCHAR) AS alike,
+    cluster IS NULL AS short,
+    cluster IS NOT NULL AND anchors.id IS NULL AS elsewhere
+FROM pages
+LEFT JOIN verdicts ON verdicts.number = pages.number
+LEFT JOIN (SELECT id FROM verdicts) AS anchors ON anchors.id = cluster
+"""
+"""`elsewhere` is a page whose cluster the index had before."""
+_NEWEST_VERSIONS: Final = """
+CREATE TABLE newest_versions AS
+SELECT
+    *,
+    min(number) OVER (PARTITION BY url_key, alike) AS first_number,
+    min(number) OVER (PARTITION BY coalesce(text_hash, number::VARCHAR)) AS twin
+FROM judged
+WHERE verdict <> 'rejected'
+QUALIFY row_number() OVER (PARTITION BY url_key ORDER BY number DESC) = 1
+"""
+_CLUSTERS: Final = """
+CREATE TABLE clusters AS
+SELECT *, bool_or(elsewhere) OVER (PARTITION BY cluster) AS outside
+FROM (SELECT newest_versions.*, {cluster} AS cluster FROM newest_versions {joined})
+"""
+_KEPT: Final = """
+CREATE TABLE kept AS
+SELECT number, cluster FROM clusters {joined}
+WHERE NOT outside
+QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {order} DESC NULLS LAST, first_number) = 1
+ORDER BY number
+"""
+_DROPPED: Final = """
+CREATE TABLE dropped AS
+SELECT
+    judged.number,
+    CASE
+        WHEN judged.verdict = 'rejected' THEN 'rejected'
+        WHEN clusters.number <> judged.number THEN 'old version'
+        WHEN clusters.outside THEN 'in the index'
+        WHEN judged.short THEN 'same short text'
+        ELSE 'same cluster'
+    END AS why,
+    kept.number AS kept_number
+FROM judged
+LEFT JOIN clusters ON clusters.url_key = judged.url_key AND judged.verdict <> 'rejected'
+LEFT JOIN kept ON kept.cluster = clusters.cluster
+WHERE judged.number IS DISTINCT FROM kept.number
+ORDER BY judged.number
+"""
+_REPORT: Final = """
+SELECT
+    pages.url, pages.source AS origin_file, 'page ' || (pages.position + 1) AS origin_place,
+    why, pages.reason, pages.detail,
+    coalesce(kept_pages.url, CASE why WHEN 'in the index' THEN duplicate_of_url END) AS kept_url,
+    kept_pages.source AS kept_file, 'page ' || (kept_pages.position + 1) AS kept_place,
+    similarity,
+    bit_count(xor(pages.fingerprint::BIT, kept_pages.fingerprint::BIT))::INTEGER AS bits
+FROM dropped
+JOIN pages ON pages.number = dropped.number
+JOIN verdicts ON verdicts.number = dropped.number
+LEFT JOIN pages AS kept_pages ON kept_pages.number = dropped.kept_number
+"""
+
+
+class Part(NamedTuple):
+    """The pages of a source."""
+
+    first: int
+    pages: int
+
+
+NO_PAGES: Final = Part(0, 0)
+
+
+class Example(NamedTuple):
+    """A page that is dropped, and the one that is kept in its place."""
+
+    url: str
+    kept_url: str
+    similarity: float
+
+
+class Election:
+    """The pages of a run, of which one of each cluster is elected."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, directory: Path) -> None:
+        self._database, self._directory = database, directory
+
+    def read(self, rows: Path, verdicts: Path, topic_id: str) -> None:
+        """Read the rows of a run, and the verdicts on them. Raises ExportError if one is missing."""
+        with self._explained():
+            if any(rows.glob("*.parquet")):
+                places = {"rows": f"{rows}/*.parquet", "verdicts": f"{verdicts}/*.parquet"}
+                values = {name: _literal(value) for name, value in places.items()}
+                self._database.execute(_ROWS.format(**values, topic_id=_literal(topic_id)))
+            else:
+                self._database.execute(_NO_ROWS)
+            self._database.execute(_JUDGED)
+            self._database.execute(_NEWEST_VERSIONS)
+        if missing := self._one("SELECT count(*) FROM judged WHERE verdict IS NULL"):
+            raise ExportError(
+                f"{verdicts}: {missing:,} pages have no verdict in it; judged before, in a run whose"
+                " verdicts are gone: begin again with a new --index"
+            )
+
+    def links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pages that stand for those with their text, and for each the first one of its cluster by
+        the verdicts."""
+        question = "SELECT DISTINCT twin, min(twin) OVER (PARTITION BY alike) FROM newest_versions"
+        with self._explained(), self._database.cursor() as cursor:
+            cursor.execute(question)
+            table: Any = cursor.to_arrow_table()
+        one, two = (column.to_numpy() for column in table.columns)
+        return one, two
+
+    def add_chains(self, pages: NDArray[np.int64], roots: NDArray[np.int64]) -> None:
+        """Take chains as clusters: for each page that `links` returns, the first one of its chain."""
+        with self._explained():
+            self._database.execute("CREATE TABLE chains (twin BIGINT, root BIGINT)")
+            self._insert("chains", {"twin": pages, "root": roots})
+
+    def add_qualities(self, first: int, values: Iterator[float | None]) -> None:
+        """Store the values of the column for the rule `quality`, of pages from number `first` on."""
+        with self._explained():
+            self._database.execute("CREATE TABLE IF NOT EXISTS qualities (number BIGINT, quality DOUBLE)")
+            while part := [value for value, _ in zip(values, range(CHUNK), strict=False)]:
+                numbers = np.arange(first, first + len(part))
+                self._insert("qualities", {"number": numbers, "quality": pa.array(part, pa.float64())})
+                first += len(part)
+
+    def elect(self, keep: Keep, *, chains: bool) -> None:
+        """Decide which pages are kept."""
+        cluster = "root::VARCHAR" if chains else "alike"
+        joined = "JOIN chains USING (twin)" if chains else ""
+        quality = "LEFT JOIN qualities USING (number)" if keep == "quality" else ""
+        with self._explained():
+            self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
+            self._database.execute(_KEPT.format(order=_ORDER[keep], joined=quality))
+            self._database.execute(_DROPPED)
+
+    def parts(self) -> dict[str, Part]:
+        """Source -> its pages, for the sources that have any."""
+        question = "SELECT source, min(number), count(*) FROM pages GROUP BY source"
+        return {source: Part(first, count) for source, first, count in self._ask(question)}
+
+    def pages(self) -> int:
+        """Number of pages."""
+        return self._one("SELECT count(*) FROM judged")
+
+    def kept(self, part: Part | None = None) -> int:
+        """Number of pages that are kept, of all or of a source."""
+        if part is None:
+            return self._one("SELECT count(*) FROM kept")
+        first, end = part.first, part.first + part.pages
+        return self._one("SELECT count(*) FROM kept WHERE number >= ? AND number < ?", first, end)
+
+    def positions(self, part: Part) -> Iterator[int]:
+        """Yield the positions of the pages of a source that are kept, in order."""
+        question = "SELECT number - ? FROM kept WHERE number >= ? AND number < ? ORDER BY number"
+        first, end = part.first, part.first + part.pages
+        return (position for (position,) in self._ask(question, first, first, end))
+
+    def why(self) -> dict[str, int]:
+        """Why pages are dropped -> their number."""
+        counts = dict(self._ask("SELECT why, count(*) FROM dropped GROUP BY why"))
+        return {why: counts[why] for why in WHY if why in counts}
+
+    def reasons(self) -> dict[str, int]:
+        """Reason -> number of rejected pages."""
+        return dict(
+            self._ask(
+                "SELECT reason, count(*) FROM dropped JOIN pages USING (number) WHERE why = 'rejected'"
+                " GROUP BY reason ORDER BY count(*) DESC, reason"
+            )
+        )
+
+    def rejected(self) -> dict[str, str]:
+        """Reason -> an example: origin of the first page, and what was wrong with it."""
+        question = (
+            "SELECT reason, arg_min(source || ' page ' || (position + 1) || coalesce(': ' || detail, ''),"
+            " number) FROM dropped JOIN pages USING (number) WHERE why = 'rejected' GROUP BY reason"
+        )
+        return dict(self._ask(question))
+
+    def examples(self, count: int) -> list[Example]:
+        """Return those dropped pages whose verdicts are the least sure."""
+        question = (
+            f"SELECT url, kept_url, similarity FROM ({_REPORT})"  # noqa: S608 (constants)
+            " WHERE why = 'same cluster' AND similarity IS NOT NULL ORDER BY similarity, url LIMIT ?"
+        )
+        return [Example(*each) for each in self._ask(question, count)]
+
+    def report(self, output: Output, suffix: str) -> None:
+        """Write a line or row for each page that is dropped, in order."""
+        if suffix == ".csv":
+            self._report_csv(output)
+            return
+        path = self._directory / f"dropped{suffix}"
+        kind = "parquet, COMPRESSION zstd" if suffix == ".parquet" else "json"
+        try:
+            with self._explained():
+                self._database.execute(
+                    f"COPY ({_REPORT} ORDER BY dropped.number) TO {_literal(str(path))} (FORMAT {kind})"
+                )
+            with path.open("rb") as file:
+                while block := file.read(BLOCK):
+                    output.write(block)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _report_csv(self, output: Output) -> None:
+        with self._explained(), self._database.cursor() as cursor:
+            cursor.execute(f"{_REPORT} ORDER BY dropped.number")
+            output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
+            while rows := cursor.fetchmany(CHUNK):
+                output.write(text_of(rows).encode())
+
+    def _one(self, question: str, *values: Any) -> int:
+        ((answer,),) = self._ask(question, *values)
+        return int(answer)
+
+    def _ask(self, question: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        with self._explained(), self._database.cursor() as cursor:
+            cursor.execute(question, list(values))
+            while rows := cursor.fetchmany(CHUNK):
+                yield from rows
+
+    def _insert(self, table: str, columns: dict[str, Any]) -> None:
+        self._database.register("coming", pa.table(columns))
+        self._database.execute(f"INSERT INTO {table} SELECT * FROM coming")  # noqa: S608 (constants)
+        self._database.unregister("coming")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            raise ExportError(f"{self._directory}: {error}") from error
+
+
+@contextmanager
+def open_election(directory: Path) -> Iterator[Election]:
+    """An election that keeps in this directory what does not fit in memory. Raises ExportError."""
+    path = directory / "election.duckdb"
+    for left in (path, path.with_name(f"{path.name}.wal")):  # of a run that was killed
+        left.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as database:
+        database.execute(f"SET memory_limit = '{MEMORY}'")
+        database.execute(f"SET temp_directory = {_literal(str(directory / 'spilled'))}")
+        database.execute("SET preserve_insertion_order = false")
+        yield Election(database, directory)
+    path.unlink(missing_ok=True)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
