@@ -31,7 +31,7 @@ import msgspec
 from stream.children.confine import confine, start_no_more
 from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard
 from stream.children.position import Position
-from stream.fingerprint.row import Row, failed
+from stream.fingerprint.row import Row, failed_row
 from stream.fingerprint.scheme import Scheme
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.schema import Registered
@@ -330,7 +330,7 @@ def _read_page(
             except MemoryError:
                 os._exit(OUT_OF_MEMORY)
             except Exception as error:
-                return failed(error)
+                return failed_row(error)
 
 
 def _finish(

@@ -11,7 +11,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from stream.children.deadline import host_of, seconds
 from stream.children.position import Position
-from stream.fingerprint.row import Row, failed
+from stream.fingerprint.row import Row, failed_row
 from stream.pages.outside.errors import FetchNeededError
 
 STORE_SECONDS: Final = 60.0
@@ -98,7 +98,7 @@ class Guard:
         except FetchNeededError:
             raise
         except Exception as error:
-            return failed(error)
+            return failed_row(error)
 
     def _allow(self, size: int, crashes: int) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds(self._deadline, size, self.page_bytes, crashes))

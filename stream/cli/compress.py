@@ -49,14 +49,14 @@ def command(
     from stream.errors import SettingsError
     from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
     from stream.offline.compressed_file import write_compressed
-    from stream.offline.fingerprint_match import gather, open_either
+    from stream.offline.fingerprint_match import gather, open_fingerprints_or_pages
 
     logging.configure(settings.log_format, "compress")
     if str(file) == STDOUT:
         raise SettingsError("FILE: a compressed file is binary and cannot be written to stdout; name a file")
     if block_bytes % 8:
         raise SettingsError(f"block-bytes: {block_bytes} is not a multiple of 8")
-    opened = open_either(
+    opened = open_fingerprints_or_pages(
         settings,
         scheme,
         source,

@@ -93,7 +93,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
             directory,
             report_line=report_line,
             progress=progress,
-            reported=report_outcome,
+            report_outcome=report_outcome,
             stop=stop,
         )
 

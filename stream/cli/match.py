@@ -133,12 +133,12 @@ def _near(
     layout: str | None,
     files: dict[str, Any],
 ) -> Matches:
-    from stream.offline.fingerprint_match import find_matches, find_pairs, open_either
+    from stream.offline.fingerprint_match import find_matches, find_pairs, open_fingerprints_or_pages
 
-    opened, threads = open_either(settings, scheme, batch, **files), settings.worker_processes
+    opened, threads = open_fingerprints_or_pages(settings, scheme, batch, **files), settings.worker_processes
     if corpus is None:
         return find_pairs(opened, distance, layout=layout, threads=threads)
-    against = open_either(settings, scheme, corpus, **files)
+    against = open_fingerprints_or_pages(settings, scheme, corpus, **files)
     with _bar(against.count) as advance:
         return find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from stream.demo.chinese import chinese_messages
-from stream.demo.fetch import Say, cache_directory, cached, fetch
+from stream.demo.fetch import Say, cache_directory, fetch, is_cached
 from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
 from stream.errors import CrawlError
@@ -101,7 +101,7 @@ def prepare(progress: Say | None = None, *, origin: Origin = "auto", cache: Path
         releases = MAVEN if origin == "maven" else PIP
         return Crawl(releases, fetch(releases, directory, say))
     choices = [MAVEN, PIP] if shutil.which("mvn") else [PIP, MAVEN]
-    choices.sort(key=lambda releases: not cached(releases, directory))
+    choices.sort(key=lambda releases: not is_cached(releases, directory))
     failures = []
     for releases in choices:
         try:

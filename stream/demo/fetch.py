@@ -28,7 +28,7 @@ def cache_directory() -> Path:
     return platformdirs.user_cache_path("neardup") / "demo"
 
 
-def cached(releases: Sequence[Release], cache: Path) -> bool:
+def is_cached(releases: Sequence[Release], cache: Path) -> bool:
     """Return whether all releases are completely cached."""
     return all(_is_whole(_archive(release, cache)) for release in releases)
 

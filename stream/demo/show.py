@@ -90,13 +90,15 @@ async def show(
     *,
     report_line: Callable[[str], None],
     progress: Callable[[int, int], None],
-    reported: Callable[[DemoOutcome], None],
+    report_outcome: Callable[[DemoOutcome], None],
     stop: asyncio.Event | None = None,
 ) -> DemoOutcome:
-    """Run the demo. `report_line` is called with lines of text, `progress` with the pages published and
-    judged so far, for the first time when publishing begins.
+    """Run the demo. `report_line` is called with lines of text, `progress` with the numbers of pages
+    published and judged so far, beginning with (0, 0) when publishing begins, and `report_outcome` with the
+    outcome.
 
-    With `stop`, everything keeps running after the audit until it is set.
+    With `stop`, everything keeps running after the audit until it is set. Raises NeardupError if the demo
+    stalls.
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
     report_line(
@@ -108,7 +110,7 @@ async def show(
     processes = deployment(settings, WORKERS, logs)
     page = dashboard(settings, processes, logs)
     async with Supervisor([*processes, page], settings.shutdown_seconds) as roles:
-        await _ready(logs, roles)
+        await _wait_until_ready(logs, roles)
         report_line(f"dashboard, while this runs: {page.ops_url}/")
         started = time.monotonic()
         progress(0, 0)
@@ -122,14 +124,14 @@ async def show(
             outcome.seconds = await following - started
         except TimeoutError:
             raise NeardupError(
-                _last_words(logs, f"{outcome.verdicts.total()} of {outcome.published or '?'} pages judged")
+                _stall_report(logs, f"{outcome.verdicts.total()} of {outcome.published or '?'} pages judged")
             ) from None
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
         outcome.findings = await audit(settings)
         outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
-        reported(outcome)
+        report_outcome(outcome)
         if stop is not None:
             report_line(
                 f"everything keeps running, with the dashboard at {page.ops_url}/, until you press Ctrl-C"
@@ -138,7 +140,7 @@ async def show(
     return outcome
 
 
-async def _ready(logs: Path, roles: Supervisor) -> None:
+async def _wait_until_ready(logs: Path, roles: Supervisor) -> None:
     """Wait until the judge leads and every worker has its partitions, so start-up is not measured."""
     signs = {
         "judge.log": "leading",
@@ -151,10 +153,10 @@ async def _ready(logs: Path, roles: Supervisor) -> None:
             roles.check()
             await asyncio.sleep(0.1)
             # Roles that compile at their first start say so in their logs: that is progress, however long.
-            if (size := _written(logs)) != written:
+            if (size := _log_bytes(logs)) != written:
                 last, written = time.monotonic(), size
             elif time.monotonic() - last > QUIET_SECONDS:
-                raise NeardupError(_last_words(logs, "the roles are not ready"))
+                raise NeardupError(_stall_report(logs, "the roles are not ready"))
 
 
 async def _follow(settings: Settings, outcome: DemoOutcome, progress: Callable[[int, int], None]) -> float:
@@ -200,8 +202,7 @@ async def _rocksdb_probes(log: Path, judged: int) -> int:
             await asyncio.sleep(0.1)
 
 
-def _written(logs: Path) -> int:
-    """Return the size of all logs in bytes."""
+def _log_bytes(logs: Path) -> int:
     return sum(log.stat().st_size for log in logs.iterdir())
 
 
@@ -210,7 +211,7 @@ def _events(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-def _last_words(logs: Path, what: str) -> str:
+def _stall_report(logs: Path, what: str) -> str:
     """Return an error text for a stalled demo, with the ends of all logs."""
     ends = [f"{log.name}: {log.read_text(encoding='utf-8')[-500:].strip()}" for log in sorted(logs.iterdir())]
     return f"no progress for {QUIET_SECONDS:g} s, {what}; the logs of the roles end with:\n" + "\n".join(ends)

@@ -66,7 +66,7 @@ def limits(bins: int) -> NDArray[np.int64]:
 
 
 @functools.cache
-def differing(bins: int) -> NDArray[np.int64]:
+def estimated_differences(bins: int) -> NDArray[np.int64]:
     """Return the estimated number of elements, in 1024ths, by the number of odd bins: (bins + 1,). From half
     of the bins on, the estimate is unbounded and the table holds a very large number.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.fingerprint.parity import ONE, SCALE, differing, limits
+from stream.fingerprint.parity import ONE, SCALE, estimated_differences, limits
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
 
@@ -39,7 +39,9 @@ class Estimator(NamedTuple):
 def estimator(scheme: Scheme) -> Estimator:
     """Return the estimator for the sketches of a scheme."""
     bits, bins = scheme.sketch_bits if scheme.sketch == "minhash" else 0, scheme.sketch_bins
-    return Estimator(bits, differing(bins), differing(bins // 2), limits(bins), low_bits(bins))
+    return Estimator(
+        bits, estimated_differences(bins), estimated_differences(bins // 2), limits(bins), low_bits(bins)
+    )
 
 
 @compiled

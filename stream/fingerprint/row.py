@@ -85,7 +85,7 @@ def without_large_key(row: Row, key: bytes | None) -> Row:
     return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
 
 
-def failed(error: Exception) -> Row:
+def failed_row(error: Exception) -> Row:
     """Return the row that rejects a page because of an exception."""
     detail = f"{type(error).__name__}: {error}"
     return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])

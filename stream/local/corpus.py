@@ -16,7 +16,7 @@ from stream import failpoints
 from stream.errors import RowsError, SettingsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.local.scan import fingerprinted
+from stream.local.scan import fingerprint_messages
 from stream.locks import try_lock
 from stream.objects import AnyPath
 from stream.page_rows.page_fingerprinter import with_columns_named
@@ -40,7 +40,7 @@ from stream.sources.rejections import Rejections
 from stream.sources.source import Damage, Message, Source, refuse_unreadable
 
 PLAN: Final = "_neardup_plan.json"
-"""What an unfinished run was asked for, so that another can go on with it."""
+"""File with the plan of a run, by which another run resumes it."""
 PAGES_PER_FILE: Final = 65_536
 
 
@@ -99,9 +99,9 @@ async def fingerprint_corpus(
 ) -> Manifest:
     """Fingerprint all pages of the sources into files of `directory`, and write the manifest last.
 
-    Files appear whole, one for `pages_per_file` pages. Called again after it was killed, it goes on behind
-    the last of them; the files are the same, byte for byte, as those of a run that was not killed. `progress`
-    is called with the numbers of pages fingerprinted so far, and of those read ahead of them.
+    Files appear whole, one for `pages_per_file` pages. Called again after it was killed, it resumes after the
+    last file; the files are the same, byte for byte, as without the kill. `progress` is called with the
+    number of pages fingerprinted so far, and of those read ahead.
 
     Raises SettingsError if the directory holds something else, or the rows of another run. Objects cannot be
     locked: two runs that write the same rows below one prefix do no harm, as both write the same bytes.
@@ -120,17 +120,17 @@ async def fingerprint_corpus(
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingsError(f"source {doubled[0]}: named twice")
     seed = scheme.seed()
-    with _hold(directory):
+    with _lock_directory(directory):
         if _is_resumed(directory, plan) and (directory / NAME).exists():
             manifest = read_manifest(directory)
             counts.resumed = manifest.rows
             _recall_damages(sources, manifest.damaged)
             return manifest
-        files = _written(directory, plan, scheme)
+        files = _finished_files(directory, plan, scheme)
         counts.resumed = sum(each.rows for each in files)
         last = last_read(directory / files[-1].name, names) if files else None
         feed = _PlacedMessages(sources, counts.resumed, last, directory)
-        async with aclosing(fingerprinted(settings, scheme, seed, feed)) as chunks:
+        async with aclosing(fingerprint_messages(settings, scheme, seed, feed)) as chunks:
             file = _File(scheme, plan)
             async for rows in chunks:
                 for of_message in rows:
@@ -148,7 +148,7 @@ async def fingerprint_corpus(
                 files.append(file.write(directory, len(files)))
         if not files:
             refuse_unreadable(sources)
-            _begin(directory, plan)
+            _record_plan(directory, plan)
         failpoints.reach("rows.manifest")
         damaged = [
             DamagedSource(each.name, each.damage_count, [(one.error, one.pages) for one in each.damages])
@@ -170,10 +170,10 @@ def _recall_damages(sources: Sequence[Source], damaged: Sequence[DamagedSource])
 
 
 class _PlacedMessages:
-    """The messages of sources from number `start` on, whose places are kept until they are asked for.
+    """The messages of sources from number `start` on. The place of each is kept until it is taken.
 
-    Raises SettingsError unless the page before is `last`: a source that was damaged has other pages now, and
-    numbers would be those of others.
+    Raises SettingsError unless the page before `start` is `last`: a source that was damaged meanwhile has
+    other pages, so the same numbers would mean other pages.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class _File:
     def write(self, directory: AnyPath, number: int) -> RowsFile:
         self._pack()
         if not number:
-            _begin(directory, self._plan)
+            _record_plan(directory, self._plan)
         written = write_file(directory / _name(number), sorted_table(self._batches, self._scheme))
         failpoints.reach("rows.file")
         return written
@@ -252,7 +252,7 @@ def _name(number: int) -> str:
 
 
 @contextmanager
-def _hold(directory: AnyPath) -> Iterator[None]:
+def _lock_directory(directory: AnyPath) -> Iterator[None]:
     """Create the directory and lock it. Raises SettingsError."""
     if not isinstance(directory, Path):
         try:
@@ -280,17 +280,18 @@ def _refuse_others_files(directory: AnyPath) -> None:
     if (directory / PLAN).exists():
         return
     for other in directory.iterdir():
-        if not _is_left(other):
+        if not _is_partial(other):
             raise SettingsError(f"output {directory}: not empty, it has {other.name}; name a new directory")
 
 
-def _is_left(file: AnyPath) -> bool:
+def _is_partial(file: AnyPath) -> bool:
     """Whether a killed run was writing this file."""
     return file.name.startswith(".neardup-") and file.suffix == ".part"
 
 
-def _begin(directory: AnyPath, plan: CorpusPlan) -> None:
-    """Note the plan unless it is noted: before the first file, when nothing of it can be refused any more."""
+def _record_plan(directory: AnyPath, plan: CorpusPlan) -> None:
+    """Write the plan, unless an earlier run did. Called before the first file is written, when nothing of the
+    plan can be refused any more."""
     if not _is_resumed(directory, plan):
         with writing_to(directory / PLAN) as file:
             file.write(msgspec.json.encode(plan))
@@ -310,23 +311,23 @@ def _is_resumed(directory: AnyPath, plan: CorpusPlan) -> bool:
     for name, value in now.items():
         if before[name] != value:
             raise SettingsError(
-                f"output {directory}: begun with {name} {_shown(before[name])}, not {_shown(value)};"
+                f"output {directory}: begun with {name} {_as_json(before[name])}, not {_as_json(value)};"
                 " name a new directory, or run the same command again"
             )
     if any(name == STDIN for name, _ in plan.sources):
         raise SettingsError(f"output {directory}: begun from standard input, which cannot be read again")
     for left in directory.iterdir():
-        if _is_left(left):
+        if _is_partial(left):
             left.unlink()
     return True
 
 
-def _shown(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _written(directory: AnyPath, plan: CorpusPlan, scheme: Scheme) -> list[RowsFile]:
-    """The whole files of an earlier run. A last one with fewer pages is made again."""
+def _finished_files(directory: AnyPath, plan: CorpusPlan, scheme: Scheme) -> list[RowsFile]:
+    """The complete files of an earlier run. A last one with fewer pages is removed, to be made again."""
     files: list[RowsFile] = []
     there = list(visible(directory))
     for number, path in enumerate(there):

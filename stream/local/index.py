@@ -161,7 +161,7 @@ class Index:
             Rule(genesis.options, genesis.scheme).design()  # refuses options before they are written
             self._fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)
             made = [path / _GENESIS, path / INDEX, *([] if path.exists() else [path])]
-            with _made_alone(path) if is_new else nullcontext():
+            with _create_alone(path) if is_new else nullcontext():
                 if is_new:
                     self._made = made
                     _write_genesis(path / _GENESIS, genesis)
@@ -339,13 +339,13 @@ class Index:
 
     def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
         return self._fingerprinter.rows_of(
-            [self._read(item) if isinstance(item, Page) else self._named(*item) for item in items]
+            [self._read(item) if isinstance(item, Page) else self._read_text(*item) for item in items]
         )
 
     def _read(self, page: Page) -> ReadPage | Row:
         return self._fingerprinter.read_page(self._fingerprinter.validate(page, self._page_bytes))
 
-    def _named(self, name: str, text: str) -> ReadPage:
+    def _read_text(self, name: str, text: str) -> ReadPage:
         name = replace_surrogates(name)
         try:
             return ReadPage(name, self._fingerprinter.url_key(name), None, text)
@@ -423,7 +423,7 @@ def refuse_others(
 
 
 @contextmanager
-def _made_alone(directory: Path) -> Iterator[None]:
+def _create_alone(directory: Path) -> Iterator[None]:
     """Create the directory of a new index, where no other process makes one meanwhile."""
     with TranslatedErrors(directory):
         private_directory(directory)

@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class ScannedBatch(NamedTuple):
-    """A judged batch, with what its verdicts do not say of each page, in their order."""
+    """A judged batch, with the row and the origin of each page, in the order of its verdicts."""
 
     decided: JudgedBatch
     rows: Sequence[Row]
@@ -103,16 +103,17 @@ async def judged(
     sources: Sequence[Iterable[Message]],
     before: Callable[[ScannedBatch], None] = lambda scanned: None,
 ) -> AsyncGenerator[JudgedBatch, None]:
-    """Judge sources one after another with an index; of rows that it has judged before, only the rest.
+    """Judge sources one after another with an index. Of a source of rows, those that the index has judged
+    before are skipped.
 
-    `before` is called with each batch before the index stores it. Of rows, where a batch ends follows from
-    where it begins, so that one that is judged again after a crash gets the same ids. Raises
-    SchemeMismatchError and SettingsError for rows that do not fit the index.
+    `before` is called with each batch before the index stores it. The end of a batch of rows depends only on
+    its beginning, so a batch that is judged again after a crash gets the same ids. Raises SchemeMismatchError
+    and SettingsError for rows that do not fit the index.
     """
     for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
         if not are_rows:
             messages = _MessagesWithOrigins(chain.from_iterable(some))
-            chunks = fingerprinted(settings, index.scheme, index.seed, messages)
+            chunks = fingerprint_messages(settings, index.scheme, index.seed, messages)
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
                 async for batch in batches:
                     rows, origins = messages.take(batch)
@@ -205,7 +206,7 @@ def rows_id(source: RowsSource) -> RowsId:
     return RowsId("rows", source.digest)
 
 
-async def fingerprinted(
+async def fingerprint_messages(
     settings: Settings, scheme: Scheme, seed: bytes, messages: Iterable[Message]
 ) -> AsyncGenerator[list[Row], None]:
     """Fingerprint the messages in child processes, and yield their rows in order.

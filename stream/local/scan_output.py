@@ -1,9 +1,9 @@
-"""The verdicts of a scan, each exactly once in its output, also when a scan with an index is killed.
+"""The verdicts of a scan, each exactly once in its output, even if a scan with an index is killed.
 
-An index has no journal. What it has judged, it does not judge again; what it had not flushed when it was
-killed, it forgets, and gives the same ids to other pages. So an output gets a verdict only once the index has
-the page durably. The verdicts that it lacks are in a log beside the index: those of a batch are durable
-there before the batch is stored, and stay until they are durable in the output.
+An index has no journal: pages that it has judged are not judged again, and pages that it had not flushed when
+it was killed are forgotten, so that their ids are given to other pages. So a verdict is written to the output
+only once its page is durable in the index. Until then it is in a log beside the index: the verdicts of a
+batch are durable there before the batch is stored, and stay until they are durable in the output.
 """
 
 from __future__ import annotations

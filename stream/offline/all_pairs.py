@@ -22,7 +22,7 @@ from stream.tables.arrays import I64, U64
 def all_pairs(
     fingerprints: U64, width: int, distance: int, *, threads: int = 1, layout: Layout | None = None
 ) -> tuple[Pairs, int]:
-    """All pairs (row < stored) within the distance, and the number of comparisons.
+    """All pairs (row < stored) of fingerprints (n, lanes) within the distance, and the number of comparisons.
 
     Each thread processes one table at a time, in 8 bytes per fingerprint. Raises SettingsError.
     """
@@ -30,9 +30,9 @@ def all_pairs(
     layout = layout if layout is not None else layout_for(len(words), width, distance)
     layout.refuse_beyond(distance)
 
-    def of_table(table: int) -> tuple[Pairs, int]:
+    def search_table(table: int) -> tuple[Pairs, int]:
         parts, compared = [], 0
-        for row, stored in _together(layout, words, table):
+        for row, stored in _pairs_in_table(layout, words, table):
             apart = distances(words[row], words[stored])
             near = np.flatnonzero(apart <= distance)
             parts.append(Pairs(row[near], stored[near], apart[near]))
@@ -40,11 +40,11 @@ def all_pairs(
         return Pairs.merge(parts), compared
 
     with ThreadPoolExecutor(threads, thread_name_prefix="pairs") as pool:
-        per_table = list(pool.map(of_table, range(layout.tables)))
+        per_table = list(pool.map(search_table, range(layout.tables)))
     return Pairs.merge([pairs for pairs, _ in per_table]), sum(compared for _, compared in per_table)
 
 
-def _together(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64]]:
+def _pairs_in_table(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64]]:
     """Yield all pairs of rows with equal prefixes in a table, the smaller row first."""
     count = len(words)
     low = np.uint64(count.bit_length())

@@ -37,7 +37,7 @@ class BatchTables:
         self._tables: Final = PrefixTables.of(Entries(words, words), self.layout.masks, distance)
 
     def scan(self, corpus: U64) -> tuple[Pairs, int]:
-        """All near pairs of the batch (row) and a chunk of the corpus (stored), and the number of
+        """All near pairs of the batch (row) and a chunk (n, lanes) of the corpus (stored), and the number of
         comparisons."""
         words = np.ascontiguousarray(as_words(corpus, self.width))
         near = find_all(self._tables, Entries(words, words))

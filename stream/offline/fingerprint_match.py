@@ -15,7 +15,7 @@ from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.lanes import as_words, from_integers, to_hex, words_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.local.scan import fingerprinted
+from stream.local.scan import fingerprint_messages
 from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprints, open_fingerprints
@@ -85,7 +85,7 @@ class Matches:
         }
 
 
-def open_either(
+def open_fingerprints_or_pages(
     settings: Settings,
     scheme: Scheme,
     path: str,
@@ -118,7 +118,7 @@ def rows_of(
     """Yield, for each chunk of pages, the rows with a fingerprint and the number of pages without one."""
     # The event loop runs only while a chunk is requested, so that pages are read no faster than consumed.
     with asyncio.Runner() as runner:
-        rows = fingerprinted(settings, scheme, scheme.seed(), messages)
+        rows = fingerprint_messages(settings, scheme, scheme.seed(), messages)
         try:
             while (some := runner.run(_next(rows))) is not None:
                 ready = [row for row in some if row.ready]
@@ -168,7 +168,7 @@ def find_matches(
     parts: list[Pairs] = []
     named: dict[int, tuple[str, str | None]] = {}
     scanned = compared = 0
-    for pairs, cost, chunk in match(tables, _joined(corpus), threads):
+    for pairs, cost, chunk in match(tables, _large_chunks(corpus), threads):
         if len(pairs):
             parts.append(Pairs(pairs.row, pairs.stored + scanned, pairs.distance))
             rows = np.unique(pairs.stored)
@@ -224,7 +224,7 @@ def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = No
     )
 
 
-def _joined(file: FingerprintFile) -> Iterator[tuple[U64, NamedFingerprints]]:
+def _large_chunks(file: FingerprintFile) -> Iterator[tuple[U64, NamedFingerprints]]:
     """Chunks with their fingerprints. Small ones, which come from pages, are concatenated."""
     small: list[NamedFingerprints] = []
     size = 0
@@ -232,15 +232,15 @@ def _joined(file: FingerprintFile) -> Iterator[tuple[U64, NamedFingerprints]]:
         small.append(chunk)
         size += len(chunk.words)
         if size >= CHUNK // 2:
-            whole = _put_together(small)
+            whole = _concatenate(small)
             yield whole.words, whole
             small, size = [], 0
     if small:
-        whole = _put_together(small)
+        whole = _concatenate(small)
         yield whole.words, whole
 
 
-def _put_together(chunks: list[NamedFingerprints]) -> NamedFingerprints:
+def _concatenate(chunks: list[NamedFingerprints]) -> NamedFingerprints:
     if len(chunks) == 1:
         return chunks[0]
     names = itertools.chain.from_iterable(chunk.names or [""] * len(chunk.words) for chunk in chunks)

@@ -109,7 +109,7 @@ def _state(directory: Path) -> FingerprintFile:
 
     anchors = live_anchors(directory)
     words = anchors.fingerprints
-    return FingerprintFile(str(directory), anchors.width, anchors.scheme, _sliced(words), len(words))
+    return FingerprintFile(str(directory), anchors.width, anchors.scheme, _slices(words), len(words))
 
 
 def _index(path: str) -> FingerprintFile:
@@ -133,10 +133,10 @@ def _array(path: str, width: int | None) -> FingerprintFile:
         words = as_words(array, width)
     except SettingsError as error:
         raise FingerprintFileError(f"source {path}: {error}") from None
-    return FingerprintFile(path, width, None, _sliced(words), len(words))
+    return FingerprintFile(path, width, None, _slices(words), len(words))
 
 
-def _sliced(words: U64) -> Iterator[NamedFingerprints]:
+def _slices(words: U64) -> Iterator[NamedFingerprints]:
     for first in range(0, len(words), CHUNK):
         yield NamedFingerprints(np.asarray(words[first : first + CHUNK]), None)
 

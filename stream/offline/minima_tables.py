@@ -42,7 +42,7 @@ class PageColumns:
 
 
 class SliceMatches(NamedTuple):
-    """The pairs of a range of query rows."""
+    """The pairs of a range of query rows, and the number of comparisons."""
 
     pairs: Pairs
     """Query rows (row) and indexed rows (stored), sorted by row, then stored."""
@@ -76,24 +76,25 @@ class MinimaTables:
         return SliceMatches(Pairs(row[order], stored[order], distance[order]), near.compared, reached)
 
 
-Asked = TypeVar("Asked", bound=PageColumns)
+Query = TypeVar("Query", bound=PageColumns)
 
 
 def search_all(
-    tables: MinimaTables, chunks: Iterable[Asked], threads: int, *, later: bool = False
-) -> Iterator[tuple[Asked, SliceMatches]]:
-    """Find the pairs of all pages of the chunks on `threads` threads. Results are in order."""
+    tables: MinimaTables, chunks: Iterable[Query], threads: int, *, later: bool = False
+) -> Iterator[tuple[Query, SliceMatches]]:
+    """Find the pairs of all pages of the chunks on `threads` threads. Yields each chunk with the pairs of a
+    range of its rows, in order. `later` is as in `MinimaTables.search`."""
 
-    def slices() -> Iterator[tuple[Asked, int, int]]:
+    def slices() -> Iterator[tuple[Query, int, int]]:
         for chunk in chunks:
             for first in range(0, len(chunk), SLICE):
                 yield chunk, first, min(first + SLICE, len(chunk))
 
-    def search(chunk: Asked, first: int, end: int) -> tuple[Asked, int, SliceMatches]:
+    def search(chunk: Query, first: int, end: int) -> tuple[Query, int, SliceMatches]:
         return chunk, end, tables.search(chunk, first, end, later=later)
 
     with ThreadPoolExecutor(threads, thread_name_prefix="match") as pool:
-        under_way: deque[Future[tuple[Asked, int, SliceMatches]]] = deque()
+        under_way: deque[Future[tuple[Query, int, SliceMatches]]] = deque()
         coming, exhausted = slices(), False
         while under_way or not exhausted:
             while not exhausted and len(under_way) <= threads:

@@ -140,7 +140,7 @@ class Verified:
         self._rule, self._threads = rule, threads
         self._files = [batch] if corpus is None else [batch, corpus]
         self._corpus = corpus
-        self._held = _whole(batch, rule.scheme)
+        self._held = _all_pages(batch, rule.scheme)
         start = time.perf_counter()
         self._tables = MinimaTables(self._held, rule.scheme.width, rule.options.distance, rule.design())
         self._build_seconds = time.perf_counter() - start
@@ -172,7 +172,7 @@ class Verified:
         """Yield the same pairs in columns; one of the two may be called, once."""
         start, held, rule = time.perf_counter(), self._held, self._rule
         own = self._corpus is None
-        chunks = [held] if self._corpus is None else self._counted(self._corpus)
+        chunks = [held] if self._corpus is None else self._numbered_chunks(self._corpus)
         for pages, matches in search_all(self._tables, chunks, self._threads, later=own):
             pairs = matches.pairs
             similarity = rule.similarities_at(pages.sketches, pairs.row, held.sketches, pairs.stored)
@@ -201,7 +201,7 @@ class Verified:
             "scan_seconds": round(self._scan_seconds, 3),
         }
 
-    def _counted(self, corpus: SketchedFile) -> Iterator[Sketched]:
+    def _numbered_chunks(self, corpus: SketchedFile) -> Iterator[Sketched]:
         """The chunks of the corpus with row numbers. Small ones, which come from pages, are concatenated."""
         small: list[Sketched] = []
         for chunk in chain(corpus, [None]):
@@ -209,7 +209,7 @@ class Verified:
                 small.append(chunk)
             size = sum(map(len, small))
             if size and (chunk is None or size >= CHUNK):
-                yield _joined(small, self._rule.scheme, self._scanned)
+                yield _concatenate(small, self._rule.scheme, self._scanned)
                 self._scanned += size
                 small = []
 
@@ -227,11 +227,11 @@ class _Sides:
             yield {"row": first + row, "name": names[row] or None, "fingerprint": digits}
 
 
-def _whole(file: SketchedFile, scheme: Scheme) -> Sketched:
-    return _joined(list(file), scheme, 0)
+def _all_pages(file: SketchedFile, scheme: Scheme) -> Sketched:
+    return _concatenate(list(file), scheme, 0)
 
 
-def _joined(parts: list[Sketched], scheme: Scheme, first: int) -> Sketched:
+def _concatenate(parts: list[Sketched], scheme: Scheme, first: int) -> Sketched:
     if not parts:
         empty = np.zeros((0, words_of(scheme.width)), np.uint64)
         return Sketched.of(empty, np.zeros((0, scheme.sketch_bytes // 8), np.uint64), [])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from stream.errors import SettingsError, attributed_to
-from stream.fingerprint.row import Row, failed
+from stream.fingerprint.row import Row, failed_row
 from stream.fingerprint.scheme import Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage, with_columns_named
 from stream.pages.arrow import MESSAGE, locate, message_rows, messages, milliseconds, refuse_unfit
@@ -178,7 +178,7 @@ def _read(
     except MemoryError:  # the engine's limit, not the page's fault: the task is tried again
         raise
     except Exception as error:
-        return failed(error)
+        return failed_row(error)
     return read
 
 
@@ -188,4 +188,4 @@ def _alone(fingerprinter: PageFingerprinter, page: ReadPage | Row) -> Row:
     except MemoryError:
         raise
     except Exception as error:
-        return failed(error)
+        return failed_row(error)
