@@ -5,7 +5,7 @@ Every sketch ends with the key of the set's minima (see `stream.fingerprint.mini
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,58 +61,44 @@ def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return ordered[fresh]
 
 
-def similarities(a: NDArray[np.uint64], b: NDArray[np.uint64], scheme: Scheme) -> NDArray[np.int64]:
-    """Return the estimated Jaccard similarity, in ten-thousandths, of the texts sketched in `a` and `b`, both
-    uint64 (m, sketch_bytes / 8): (m,).
+class SketchPairs(NamedTuple):
+    """m pairs of sketches, each pair `a[rows_a[i]]` and `b[rows_b[i]]`."""
 
-    `a` or `b` may be a single sketch, which is compared with all of the other.
-    """
-    a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
-    rows = np.arange(max(len(a), len(b)))
-    return similarities_at(a, rows % len(a), b, rows % len(b), scheme)
+    a: NDArray[np.uint64]
+    """(n, sketch_bytes / 8)"""
+    rows_a: NDArray[np.int64]
+    b: NDArray[np.uint64]
+    rows_b: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> SketchPairs:
+        """Pair the rows of `a` with those of `b`, or a single sketch with all of the other array."""
+        a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+        rows = np.arange(max(len(a), len(b)))
+        return cls(a, rows % len(a), b, rows % len(b))
 
 
-def similarities_at(
-    a: NDArray[np.uint64],
-    rows_a: NDArray[np.int64],
-    b: NDArray[np.uint64],
-    rows_b: NDArray[np.int64],
-    scheme: Scheme,
-) -> NDArray[np.int64]:
-    """Return the estimated Jaccard similarity, in ten-thousandths, of the m pairs (a[rows_a], b[rows_b]):
-    (m,)."""
+def similarities(pairs: SketchPairs, scheme: Scheme) -> NDArray[np.int64]:
+    """Return the estimated Jaccard similarity of the texts of each pair, in ten-thousandths: (m,)."""
     # Imported here, since workers never compare sketches and need not wait for the compiler's import.
     from stream.fingerprint.parity_similarity_compiled import estimator, similarities_of
 
-    return similarities_of(a, rows_a, b, rows_b, estimator(scheme))
+    return similarities_of(*pairs, estimator(scheme))
 
 
-def both_listed_at(
-    a: NDArray[np.uint64],
-    rows_a: NDArray[np.int64],
-    b: NDArray[np.uint64],
-    rows_b: NDArray[np.int64],
-    scheme: Scheme,
-) -> NDArray[np.bool_]:
-    """Return for each of the m pairs (a[rows_a], b[rows_b]) whether both sets are so small that they are
-    compared by their lists: (m,)."""
+def both_listed(pairs: SketchPairs, scheme: Scheme) -> NDArray[np.bool_]:
+    """Return for each pair whether both sets are so small that they are compared by their lists: (m,)."""
     from stream.fingerprint.parity_similarity_compiled import both_listed_of, estimator
 
-    return both_listed_of(a, rows_a, b, rows_b, estimator(scheme))
+    return both_listed_of(*pairs, estimator(scheme))
 
 
-def counted_at(
-    a: NDArray[np.uint64],
-    rows_a: NDArray[np.int64],
-    b: NDArray[np.uint64],
-    rows_b: NDArray[np.int64],
-    scheme: Scheme,
-) -> NDArray[np.bool_]:
-    """Return for each of the m pairs (a[rows_a], b[rows_b]) whether both sets are listed by codes so long
-    that their similarity is counted rather than estimated (see
-    `stream.fingerprint.small_sets.largest_counted`): (m,)."""
+def counted(pairs: SketchPairs, scheme: Scheme) -> NDArray[np.bool_]:
+    """Return for each pair whether both sets are listed by codes so long that their similarity is counted
+    rather than estimated (see `stream.fingerprint.small_sets.largest_counted`): (m,)."""
+    a, rows_a, b, rows_b = pairs
     if scheme.sketch != "parity":
         return np.zeros(len(rows_a), np.bool_)
     size, largest = a.shape[-1] - 2, largest_counted(scheme.sketch_bins)
-    counted: NDArray[np.bool_] = (a[rows_a, size] <= largest) & (b[rows_b, size] <= largest)
-    return counted
+    both: NDArray[np.bool_] = (a[rows_a, size] <= largest) & (b[rows_b, size] <= largest)
+    return both

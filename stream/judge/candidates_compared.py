@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import distances, first_words
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
@@ -139,8 +140,9 @@ class _Search:
             ends = _ends(candidates.row, len(fingerprints))
         anchors = self._read(candidates.anchor)
         place = anchors.places(candidates.anchor)
-        similarity = rule.similarities_at(sketches, candidates.row, anchors.sketch, place)
-        enough = similarity >= rule.least(sketches, candidates.row, anchors.sketch, place)
+        pairs = SketchPairs(sketches, candidates.row, anchors.sketch, place)
+        similarity = rule.similarities(pairs)
+        enough = similarity >= rule.least(pairs)
         similar = enough & rule.near(candidates.distance, statuses[candidates.row])
         return Compared(candidates, anchors, place, similarity, similar, ends, returned)
 

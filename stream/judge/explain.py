@@ -18,6 +18,7 @@ from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.pair import PairPage, judge_pair
 from stream.judge.rule import Rule
 from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
@@ -405,16 +406,14 @@ def _least_similarity(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) ->
     """Return the least similarity that suffices, and whether that of the pages is counted."""
     if rule.options.strict:
         return None, False
-    only = np.zeros(1, np.int64)
     if anchor.sketch is None or page.sketch is None:
         return rule.published(rule.least_similarity), False
-    a, b = _rows(anchor.sketch, page.sketch)
-    least, counted = rule.least(a, only, b, only)[0], rule.counted(a, only, b, only)[0]
-    return rule.published(int(least)), bool(counted)
+    pair = _pair(anchor.sketch, page.sketch)
+    return rule.published(int(rule.least(pair)[0])), bool(rule.counted(pair)[0])
 
 
-def _rows(*sketches: bytes) -> tuple[NDArray[np.uint64], ...]:
-    return tuple(np.frombuffer(each, "<u8").astype(np.uint64)[None] for each in sketches)
+def _pair(a: bytes, b: bytes) -> SketchPairs:
+    return SketchPairs.of(*(np.frombuffer(each, "<u8").astype(np.uint64) for each in (a, b)))
 
 
 def _similarities(
@@ -423,8 +422,7 @@ def _similarities(
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
-        a, b = _rows(anchor.sketch, page.sketch)
-        estimated = rule.published(int(rule.similarities(a, b)[0]))
+        estimated = rule.published(int(rule.similarities(_pair(anchor.sketch, page.sketch))[0]))
     if shingles is not None:
         union = sum(shingles.counts)
         exact = round(shingles.counts[0] / union, 4) if union else None

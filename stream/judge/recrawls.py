@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import Status
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
 from stream.judge.decide_rows_compiled import FingerprintedRows
 from stream.judge.rule import Rule
@@ -61,9 +62,9 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         prints = from_integers([each.fingerprint for each in resolved], rule.scheme.width)
         bits = distances(batch.fingerprint[at], prints[place])
         sketches = np.stack([each.sketch for each in resolved])
-        alike = rule.similarities_at(batch.sketch, at, sketches, place)
-        least = rule.least(batch.sketch, at, sketches, place)
-        like = rule.near(bits, batch.status[at]) & (alike >= least)
+        pairs = SketchPairs(batch.sketch, at, sketches, place)
+        alike = rule.similarities(pairs)
+        like = rule.near(bits, batch.status[at]) & (alike >= rule.least(pairs))
         named = like | (age == 0)
         at = some[named]
         of[at], newer[at], similar[at] = len(baselines) + place[named], age, like[named]

@@ -17,7 +17,7 @@ from stream.fingerprint.lanes import first_words
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import both_listed_at, counted_at, similarities, similarities_at
+from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similarities
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
@@ -111,51 +111,25 @@ class Rule:
             return limit
         return f"{limit}, less {(self.least_listed - least) / ONE:g} for the noise of the estimate,"
 
-    def least(
-        self,
-        a: NDArray[np.uint64],
-        rows_a: NDArray[np.int64],
-        b: NDArray[np.uint64],
-        rows_b: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Least similarity of each of the m pairs of sketches (a[rows_a], b[rows_b])."""
+    def least(self, pairs: SketchPairs) -> NDArray[np.int64]:
+        """Least similarity of each of the m pairs of sketches."""
         if self.options.strict:
-            return np.full(len(rows_a), NO_SIMILARITY, np.int64)
-        listed = both_listed_at(a, rows_a, b, rows_b, self.scheme)
-        return np.where(listed, self.least_listed, self.least_similarity)
+            return np.full(len(pairs.rows_a), NO_SIMILARITY, np.int64)
+        return np.where(both_listed(pairs, self.scheme), self.least_listed, self.least_similarity)
 
-    def counted(
-        self,
-        a: NDArray[np.uint64],
-        rows_a: NDArray[np.int64],
-        b: NDArray[np.uint64],
-        rows_b: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+    def counted(self, pairs: SketchPairs) -> NDArray[np.bool_]:
         """Whether the similarity of each of the m pairs is counted, as both pages are very short, rather than
         estimated (rule 19). No verdict depends on it."""
-        return counted_at(a, rows_a, b, rows_b, self.scheme)
+        return counted(pairs, self.scheme)
 
-    def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Estimate the Jaccard similarities of m pairs of sketches, each (m, lanes), in integer
-        ten-thousandths.
+    def similarities(self, pairs: SketchPairs) -> NDArray[np.int64]:
+        """Estimate the Jaccard similarities of m pairs of sketches, in integer ten-thousandths.
 
         In strict mode all are NO_SIMILARITY.
         """
         if self.options.strict:
-            return np.full(len(a), NO_SIMILARITY, np.int64)
-        return similarities(a, b, self.scheme)
-
-    def similarities_at(
-        self,
-        a: NDArray[np.uint64],
-        rows_a: NDArray[np.int64],
-        b: NDArray[np.uint64],
-        rows_b: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Like `similarities`, for the m pairs (a[rows_a], b[rows_b])."""
-        if self.options.strict:
-            return np.full(len(rows_a), NO_SIMILARITY, np.int64)
-        return similarities_at(a, rows_a, b, rows_b, self.scheme)
+            return np.full(len(pairs.rows_a), NO_SIMILARITY, np.int64)
+        return similarities(pairs, self.scheme)
 
     def published(self, similarity: int) -> float | None:
         """Convert a similarity in ten-thousandths to the value in verdicts; None in strict mode."""

@@ -20,6 +20,7 @@ from stream.errors import SettingsError
 from stream.fingerprint.lanes import from_integers, to_hex, words_of
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.live import live_pages
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
@@ -175,9 +176,9 @@ class Verified:
         chunks = [held] if self._corpus is None else self._numbered_chunks(self._corpus)
         for pages, matches in search_all(self._tables, chunks, self._threads, later=own):
             pairs = matches.pairs
-            similarity = rule.similarities_at(pages.sketches, pairs.row, held.sketches, pairs.stored)
-            least = rule.least(pages.sketches, pairs.row, held.sketches, pairs.stored)
-            similar = np.flatnonzero(similarity >= least)
+            sketches = SketchPairs(pages.sketches, pairs.row, held.sketches, pairs.stored)
+            similarity = rule.similarities(sketches)
+            similar = np.flatnonzero(similarity >= rule.least(sketches))
             self._compared += matches.compared
             self._matches += len(similar)
             row, stored = pairs.row[similar], pairs.stored[similar]

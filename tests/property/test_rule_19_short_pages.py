@@ -10,6 +10,7 @@ import pytest
 
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import entries_of, judge_all, open_state
@@ -44,10 +45,10 @@ def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336
         verdicts = judge_all(judge, entries_of(pages, size, scheme), size)
         sketches = np.array([np.frombuffer(page.sketch, "<u8") for page in pages], np.uint64)
         of_first, of_second = np.arange(0, 2 * cases, 2), np.arange(1, 2 * cases, 2)
-        pair = sketches, of_first, sketches, of_second
-        assert set(judge.rule.counted(*pair).tolist()) == {counted}
-        assert set(judge.rule.least(*pair).tolist()) == {8000 if listed else 7980}
-        similarities = judge.rule.similarities_at(*pair).tolist()
+        pairs = SketchPairs(sketches, of_first, sketches, of_second)
+        assert set(judge.rule.counted(pairs).tolist()) == {counted}
+        assert set(judge.rule.least(pairs).tolist()) == {8000 if listed else 7980}
+        similarities = judge.rule.similarities(pairs).tolist()
     finally:
         state.close()
     if counted:

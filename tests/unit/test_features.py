@@ -15,7 +15,7 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import TIES
-from stream.fingerprint.sketch import similarities
+from stream.fingerprint.sketch import SketchPairs, similarities
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.text.han_cutters import analyse
@@ -239,7 +239,7 @@ def test_pairs_of_ones_own_are_fingerprinted_as_they_are() -> None:
     one, two = (fingerprinter.features((str(i), 1 + i % 3) for i in range(start, 400)) for start in (0, 40))
     assert (one.fingerprint ^ two.fingerprint).bit_count() <= 16
     sketches = (np.frombuffer(each.sketch, "<u8")[None] for each in (one, two))
-    assert similarities(*sketches, fingerprinter.scheme)[0] == pytest.approx(9000, abs=200)
+    assert similarities(SketchPairs.of(*sketches), fingerprinter.scheme)[0] == pytest.approx(9000, abs=200)
     assert one.text_hash != two.text_hash
 
 

@@ -13,7 +13,7 @@ import xxhash
 
 from stream.fingerprint.row import NO_HASH, Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import similarities
+from stream.fingerprint.sketch import SketchPairs, similarities
 from stream.messages.journal import Rows, SourceRange
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
@@ -96,8 +96,8 @@ def test_a_small_change_moves_few_bits_and_another_text_many(
     assert bits_apart(before.fingerprint, other.fingerprint) > 20
     a, b, c = (np.frombuffer(x.sketch, "<u8") for x in (before, after, other))
     scheme = fingerprinter.scheme
-    assert similarities(a[None], b[None], scheme)[0] > 8500
-    assert similarities(a[None], c[None], scheme)[0] < 3500
+    assert similarities(SketchPairs.of(a[None], b[None]), scheme)[0] > 8500
+    assert similarities(SketchPairs.of(a[None], c[None]), scheme)[0] < 3500
 
 
 def test_width_case_and_spacing_change_nothing(fingerprinter: PageFingerprinter) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import similarities, sketch
+from stream.fingerprint.sketch import SketchPairs, similarities, sketch
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 
@@ -148,10 +148,10 @@ def test_a_similarity_is_computed_as_documented(scheme: Scheme) -> None:
         rows = sketch(one, scheme), sketch(two, scheme)
         a, b = (np.frombuffer(row, "<u8")[None] for row in rows)
         documented = reader.similarity(*rows)
-        assert documented == int(similarities(a, b, scheme)[0]), (one.size, two.size)
+        assert documented == int(similarities(SketchPairs.of(a, b), scheme)[0]), (one.size, two.size)
         assert documented == reader.similarity(*rows[::-1])
         lists = scheme.sketch == "parity" and all(map(reader.is_list, rows))
-        assert int(rule.least(a, only, b, only)[0]) == (8000 if lists else 7980)
+        assert int(rule.least(SketchPairs(a, only, b, only))[0]) == (8000 if lists else 7980)
         kinds["lists" if lists else "others"] += 1
         kinds["near the limit"] += 7000 < documented < 9000
     assert min(kinds.values()) > 8, kinds
@@ -169,5 +169,5 @@ def test_so_is_that_of_bins_of_any_kind(scheme: Scheme) -> None:
             rng.integers(0, 2**64, words, np.uint64) & rng.integers(0, 2**64, words, np.uint64)
         ) * np.uint64(rng.integers(0, 2))
         rows[:, words] = rng.choice(sizes, 2)
-        found = int(similarities(rows[:1], rows[1:], scheme)[0])
+        found = int(similarities(SketchPairs.of(rows[:1], rows[1:]), scheme)[0])
         assert found == reader.similarity(*(row.tobytes() for row in rows))

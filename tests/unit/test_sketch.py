@@ -9,7 +9,7 @@ from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
-from stream.fingerprint.sketch import shingles, similarities, sketch
+from stream.fingerprint.sketch import SketchPairs, shingles, similarities, sketch
 from stream.fingerprint.small_sets import largest_counted, low_bits
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
@@ -27,7 +27,7 @@ SCHEMES = [
 
 def estimate(a: np.ndarray, b: np.ndarray, scheme: Scheme) -> float:
     one, two = (np.frombuffer(sketch(x, scheme), "<u8")[None] for x in (a, b))
-    return int(similarities(one, two, scheme)[0]) / 10_000
+    return int(similarities(SketchPairs.of(one, two), scheme)[0]) / 10_000
 
 
 def two_sets(rng: np.random.Generator, common: int, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,9 +87,9 @@ def test_one_sketch_is_compared_with_many(scheme: Scheme) -> None:
     sets = [rng.integers(0, 2**32, 500, np.uint32), *two_sets(rng, 500, 30, 60)]
     rows = np.stack([np.frombuffer(sketch(each, scheme), "<u8") for each in sets])
     assert rows.shape == (3, scheme.sketch_bytes // 8)
-    alone = [int(similarities(rows[1:2], row[None], scheme)[0]) for row in rows]
-    assert similarities(rows[1], rows, scheme).tolist() == alone
-    assert similarities(rows, rows[1:2], scheme).tolist() == alone
+    alone = [int(similarities(SketchPairs.of(rows[1:2], row[None]), scheme)[0]) for row in rows]
+    assert similarities(SketchPairs.of(rows[1], rows), scheme).tolist() == alone
+    assert similarities(SketchPairs.of(rows, rows[1:2]), scheme).tolist() == alone
     assert alone[1] == 10_000
 
 
@@ -103,7 +103,8 @@ def test_minhash_is_planar() -> None:
 
     matches = sum(bin_(one, j) == bin_(two, j) for j in range(192))
     a, b = (np.frombuffer(data, "<u8")[None] for data in (one, two))
-    assert similarities(a, b, scheme)[0] == max(0, (matches * 256 - 192) * 10_000 // (192 * 255))
+    estimate = max(0, (matches * 256 - 192) * 10_000 // (192 * 255))
+    assert similarities(SketchPairs.of(a, b), scheme)[0] == estimate
 
 
 def test_a_parity_sketch_ends_with_the_size_of_the_set_and_its_minima() -> None:
@@ -137,15 +138,15 @@ def test_rule_19_lists_name_as_many_pairs_alike_below_the_limit_as_is_documented
             np.array([np.frombuffer(sketch(each, PARITY), "<u8") for each in side])
             for side in zip(*(two_sets(rng, common, *[size - common] * 2) for _ in rows), strict=True)
         )
-        found, truth = rule.similarities(a, b), common * 10_000 // (2 * size - common)
+        found, truth = rule.similarities(SketchPairs.of(a, b)), common * 10_000 // (2 * size - common)
         assert found.min() == truth, "never too low"
         assert found.max() < truth + 250
-        alike = np.mean(found >= rule.least(a, rows, b, rows))
+        alike = np.mean(found >= rule.least(SketchPairs(a, rows, b, rows)))
         if common == least:
             assert alike == 1
         else:
             assert abs(alike - share) <= 4 * (share * (1 - share) / len(rows)) ** 0.5 + 1 / len(rows)
-        assert rule.counted(a, rows, b, rows).all() == (size <= 141)
+        assert rule.counted(SketchPairs(a, rows, b, rows)).all() == (size <= 141)
 
 
 @pytest.mark.parametrize(("bins", "size"), [(64, 7), (192, 18), (1920, 141), (8192, 551)])
@@ -177,7 +178,7 @@ def test_rows_that_are_no_lists_are_compared_all_the_same() -> None:
     rows = rng.integers(0, 2**64, (400, 32), np.uint64)
     rows[:, 30] = np.arange(400)
     rows[::7, :30] = 0
-    found = similarities(rows, rows[::-1], PARITY)
+    found = similarities(SketchPairs.of(rows, rows[::-1]), PARITY)
     assert (found >= 0).all()
     assert (found <= 10_000).all()
 
@@ -230,6 +231,6 @@ def test_bytes_that_are_no_sketch_have_a_similarity() -> None:
     bits = [np.zeros(30, np.uint64), np.full(30, 2**64 - 1, np.uint64), rng.integers(0, 2**64, 30, np.uint64)]
     every = np.array([[*some, size, 0] for some in bits for size in sizes], np.uint64)
     for one in every:
-        found = similarities(one, every, PARITY)
+        found = similarities(SketchPairs.of(one, every), PARITY)
         assert found.min() >= 0
         assert found.max() <= 10_000

@@ -34,6 +34,7 @@ from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.fingerprint.sketch import SketchPairs
 from stream.judge.candidates_compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
@@ -225,7 +226,7 @@ async def compare_pages(pool: ChildPool, rule: Rule, other: bytes, page: tuple[b
         if side.status == Status.INSUFFICIENT:
             comparison.why = f"{name} has too little text for a fingerprint"
             return comparison
-    likeness = _likeness(rule, _sketch(row), _sketch(anchor))
+    (likeness,) = _likeness(rule, SketchPairs.of(_sketch(row), _sketch(anchor)))
     comparison.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
     comparison.alike, comparison.similarity, comparison.why = _apply_rule(
         rule, comparison.distance, likeness, row.status
@@ -274,15 +275,14 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
     candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
-    least = rule.least(sketch, candidates.row, anchors.sketch, place)
-    counted = rule.counted(sketch, candidates.row, anchors.sketch, place)
+    likeness = _likeness(rule, SketchPairs(sketch, candidates.row, anchors.sketch, place))
     near = [
         _near_anchor(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
-            _Likeness(int(pairs.similarity[i]), int(least[i]), bool(counted[i])),
+            likeness[i],
             row.status,
         )
         for i in order[:NEAREST].tolist()
@@ -307,17 +307,14 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
     state, rule, sketch = judge.state, judge.rule, _sketch(row)
     fingerprint = from_integers([row.fingerprint], rule.scheme.width)
     anchors = state.anchors(state.tables.nearest(first_words(fingerprint)[0], FAR_COMPARED, NEWEST))
-    place = np.arange(len(anchors.number))
-    only = np.zeros(len(place), np.int64)
     distance = distances(anchors.fingerprint, fingerprint)
-    similarity = rule.similarities_at(sketch, only, anchors.sketch, place)
-    least = rule.least(sketch, only, anchors.sketch, place)
-    counted = rule.counted(sketch, only, anchors.sketch, place)
+    place = np.arange(len(anchors.number))
+    likeness = _likeness(rule, SketchPairs(sketch, np.zeros_like(place), anchors.sketch, place))
     far: list[NearAnchor] = []
-    for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(candidates)].tolist():
-        likeness = _Likeness(int(similarity[i]), int(least[i]), bool(counted[i]))
+    order = sorted(place.tolist(), key=lambda i: (-likeness[i].similarity, distance[i]))
+    for i in order[: NEAREST + len(candidates)]:
         each = _near_anchor(
-            judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), likeness, row.status
+            judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), likeness[i], row.status
         )
         if each.id not in candidates:
             each.candidate = False
@@ -327,7 +324,7 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> NearAnchor:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
-    likeness = _likeness(judge.rule, sketch, baseline.sketch.reshape(1, -1))
+    (likeness,) = _likeness(judge.rule, SketchPairs.of(sketch, baseline.sketch))
     return _near_anchor(judge, baseline.url, baseline.page, distance, likeness, row.status)
 
 
@@ -341,14 +338,10 @@ class _Likeness(NamedTuple):
     """Whether the similarity is counted rather than estimated."""
 
 
-def _likeness(rule: Rule, sketch: NDArray[np.uint64], anchor_sketch: NDArray[np.uint64]) -> _Likeness:
-    """Compare one pair of sketches, each (1, lanes)."""
-    only = np.zeros(1, np.int64)
-    return _Likeness(
-        int(rule.similarities(sketch, anchor_sketch)[0]),
-        int(rule.least(sketch, only, anchor_sketch, only)[0]),
-        bool(rule.counted(sketch, only, anchor_sketch, only)[0]),
-    )
+def _likeness(rule: Rule, pairs: SketchPairs) -> list[_Likeness]:
+    """Compare the sketches of each pair."""
+    columns = rule.similarities(pairs), rule.least(pairs), rule.counted(pairs)
+    return [_Likeness(*each) for each in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _near_anchor(
