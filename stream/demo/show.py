@@ -161,13 +161,8 @@ async def _wait_until_ready(logs: Path, roles: Supervisor) -> None:
 
 async def _follow(settings: Settings, outcome: DemoOutcome, progress: Callable[[int, int], None]) -> float:
     """Read verdicts until every page has one. Returns the time of the last one (`time.monotonic`)."""
-    consumer = clients.consumer(
-        settings,
-        TopicNames(settings.namespace).verdicts,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
+    topic = TopicNames(settings.namespace).verdicts
+    consumer = clients.reader(settings, topic, auto_offset_reset="earliest")
     decoder, reader = msgspec.json.Decoder(VerdictRecord), VerdictReader(settings)
     partition_of: dict[str, int] = {}
     async with clients.open_client(settings, consumer):

@@ -37,10 +37,10 @@ from stream.kafka.topic_subscription import TopicSubscription
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
 from stream.pages.page import Page, page_time
-from stream.roles.publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
+from stream.roles.publisher import key_of, page_producer
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page
-from stream.sources.source import MAX_MESSAGE, Message
+from stream.sources.source import Message
 
 WAIT_SECONDS: Final = 60.0
 """Default of NEARDUP_WAIT_SECONDS: how long an item waits for its verdict before it passes without it."""
@@ -124,15 +124,7 @@ class NeardupPipeline:
         """Connect. Raises BrokerError and TopicError, so that a crawl does not start without its broker."""
         await topics.check(self.settings, "publish")
         async with AsyncExitStack() as stack:
-            self._producer = clients.producer(
-                self.settings,
-                enable_idempotence=True,
-                acks="all",
-                compression_type="zstd",
-                linger_ms=LINGER_MS,
-                max_batch_size=PRODUCER_BATCH_BYTES,
-                max_request_size=2 * MAX_MESSAGE,
-            )
+            self._producer = page_producer(self.settings)
             await stack.enter_async_context(clients.open_client(self.settings, self._producer))
             if self._wait:
                 await topics.check(self.settings, "follow")

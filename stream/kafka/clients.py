@@ -65,6 +65,12 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
     return client
 
 
+def reader(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
+    """Create a consumer without a group, which reads committed records and commits nothing, not started."""
+    fixed = {"group_id": None, "isolation_level": "read_committed", "enable_auto_commit": False}
+    return consumer(settings, *topics, **fixed, **options)
+
+
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
     """Create a producer, not started."""
     return AIOKafkaProducer(**(arguments(settings) | options))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 
 from stream.futures import retrieved
 from stream.kafka import clients
+from stream.kafka.client_owner import ClientOwner
 from stream.settings import Settings
 
 COMMIT_SECONDS: Final = 1.0
@@ -30,7 +31,7 @@ LAST_SECONDS: Final = 3.0
 log = structlog.get_logger(__name__, role="judge")
 
 
-class Election(ConsumerRebalanceListener):  # type: ignore[misc]
+class Election(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
     """Takes part in the election while entered. The events `won` and `lost` report its outcome."""
 
     def __init__(self, settings: Settings, group: str, topic: str, instance: str | None) -> None:
@@ -76,7 +77,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         """Return the committed journal offset, or 0 for none."""
         return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         # aiokafka's sticky assignor stores the member's assignment on its class. Several judges in one
         # process would claim each other's assignment, so each gets its own class.
         sticky = type("Sticky", (StickyPartitionAssignor,), {})
@@ -92,13 +93,8 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             # Liveness is shown by heartbeats and the producer's epoch; a rebuild may take long.
             max_poll_interval_ms=24 * 3600 * 1000,
         )
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(
-                clients.open_client(self._settings, self._consumer, patiently=True)
-            )
-            self._consumer.subscribe([self._topic], listener=self)
-            self._open = stack.pop_all()
-        return self
+        await stack.enter_async_context(clients.open_client(self._settings, self._consumer, patiently=True))
+        self._consumer.subscribe([self._topic], listener=self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -111,7 +107,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         if kind is None and self._judged > self._committed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._commit(), LAST_SECONDS)
-        await self._open.aclose()
+        await super().__aexit__(kind, error, trace)
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Handle an assignment: this judge leads if it got the partition."""

@@ -171,13 +171,7 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
     bounds = (await broker_metadata.log_bounds(client, [topic], committed=True))[partition]
     if bounds.start == bounds.end:
         return None
-    consumer = clients.consumer(
-        settings,
-        group_id=None,
-        auto_offset_reset="none",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-    )
+    consumer = clients.reader(settings, auto_offset_reset="none")
     async with clients.open_client(settings, consumer):
         consumer.assign([partition])
         consumer.seek(partition, bounds.start)

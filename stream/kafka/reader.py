@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from aiokafka import TopicPartition
@@ -17,6 +16,7 @@ from stream.errors import BrokerError, RefusedError, StateError
 from stream.judge.batch import BATCH_BYTES, Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import Outage, retry_until_answered
 from stream.messages.journal import Genesis, decode_journal
@@ -57,42 +57,26 @@ class RecordReader(Protocol):
         """Check that a broker answers. Raises BrokerError if none does for long."""
 
 
-class TopicReader:
+class TopicReader(ClientOwner):
     """Reads the committed records of partition 0 of `topic`, from offset `start` on."""
 
     def __init__(self, settings: Settings, topic: str, start: int) -> None:
         self.topic, self.position = topic, start
         self._partition = TopicPartition(topic, 0)
         self._settings = settings
-        self._consumer = clients.consumer(
-            settings,
-            group_id=None,
-            auto_offset_reset="none",
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            max_partition_fetch_bytes=8 << 20,
-            fetch_max_wait_ms=100,
+        self._consumer = clients.reader(
+            settings, auto_offset_reset="none", max_partition_fetch_bytes=8 << 20, fetch_max_wait_ms=100
         )
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(
-                clients.open_client(self._settings, self._consumer, patiently=True)
-            )
-            # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
-            client = client_of(self._consumer)
-            await retry_until_answered(
-                f"topic {self.topic}", lambda: broker_metadata.metadata(client, [self.topic])
-            )
-            self._consumer.assign([self._partition])
-            self._consumer.seek(self._partition, self.position)
-            self._open = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._open.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(clients.open_client(self._settings, self._consumer, patiently=True))
+        # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
+        client = client_of(self._consumer)
+        await retry_until_answered(
+            f"topic {self.topic}", lambda: broker_metadata.metadata(client, [self.topic])
+        )
+        self._consumer.assign([self._partition])
+        self._consumer.seek(self._partition, self.position)
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
         """Return the next records, possibly none. Raises StateError if retention has deleted them."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from aiokafka import TopicPartition
 
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.client_owner import ClientOwner
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.settings import Settings
 
@@ -20,8 +20,8 @@ METADATA_MS: Final = 10_000
 POLL_MS: Final = 200
 
 
-class TopicSubscription:
-    """Yields the committed records of all partitions of a topic: new ones, or all from the beginning.
+class TopicSubscription(ClientOwner):
+    """Yields the committed records of all partitions of a topic: those that follow, or all of them.
 
     A partition that is added is read from its beginning, since it was empty when the subscription began.
     aiokafka's own subscriptions without a group would not do: when a partition is added, they forget every
@@ -43,33 +43,19 @@ class TopicSubscription:
         self._bounds: dict[TopicPartition, LogBounds] = {}
         """Log bounds when the subscription began."""
         self._positions: dict[TopicPartition, int] = {}
-        """The next offset of each partition. Partitions without one are read from their beginning."""
-        self._consumer = clients.consumer(
-            settings,
-            group_id=None,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            metadata_max_age_ms=METADATA_MS,
+        """Where to go on. Other partitions are read from their beginning."""
+        self._consumer = clients.reader(
+            settings, auto_offset_reset="earliest", metadata_max_age_ms=METADATA_MS
         )
 
-    async def __aenter__(self) -> Self:
-        """Begin at the present ends, or at the beginning if so configured. Raises TopicError and
-        BrokerError."""
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(clients.open_client(self._settings, self._consumer))
-            client = client_of(self._consumer)
-            bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
-            if not self._from_beginning:
-                self._positions = {key: bound.end for key, bound in bounds.items()}
-            self._assign(bounds)
-            self._open = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._open.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Begin at the present ends, unless told otherwise. Raises TopicError and BrokerError."""
+        await stack.enter_async_context(clients.open_client(self._settings, self._consumer))
+        client = client_of(self._consumer)
+        bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
+        if not self._from_beginning:
+            self._positions = {key: bound.end for key, bound in bounds.items()}
+        self._assign(bounds)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield records, waiting for more."""

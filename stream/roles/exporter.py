@@ -39,13 +39,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     committed so far. Raises TopicError if the topic is recreated meanwhile.
     """
     topic, exported = TopicNames(settings.namespace).verdicts, 0
-    consumer = clients.consumer(
-        settings,
-        group_id=None,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
+    consumer = clients.reader(settings, auto_offset_reset="earliest")
     async with broker_metadata.connect(settings) as client, clients.open_client(settings, consumer):
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
         bounds = await broker_metadata.log_bounds(client, [topic], committed=True)

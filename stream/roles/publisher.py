@@ -68,18 +68,7 @@ async def publish(
     """
     opened = list(sources)
     topic = TopicNames(settings.namespace).pages
-    producer = clients.producer(
-        settings,
-        enable_idempotence=True,
-        acks="all",
-        # aiokafka's lz4 is LZ4-HC at level 9: 131 MB/s and 9.6:1 on HTML; its zstd does 667 and 14.8:1.
-        compression_type="zstd",
-        linger_ms=LINGER_MS,
-        max_batch_size=PRODUCER_BATCH_BYTES,
-        # Leave the limit to the broker, which applies it to the compressed size; aiokafka uses the original
-        # one.
-        max_request_size=2 * MAX_MESSAGE,
-    )
+    producer = page_producer(settings)
     try:
         try:
             await clients.start(settings, producer)
@@ -103,6 +92,22 @@ async def publish(
         return window.acknowledged
     finally:
         await clients.end(producer)
+
+
+def page_producer(settings: Settings) -> AIOKafkaProducer:
+    """Create a producer for the pages topic, not started."""
+    return clients.producer(
+        settings,
+        enable_idempotence=True,
+        acks="all",
+        # aiokafka's lz4 is LZ4-HC at level 9: 131 MB/s and 9.6:1 on HTML; its zstd does 667 and 14.8:1.
+        compression_type="zstd",
+        linger_ms=LINGER_MS,
+        max_batch_size=PRODUCER_BATCH_BYTES,
+        # Leave the limit to the broker, which applies it to the compressed size; aiokafka uses the original
+        # one.
+        max_request_size=2 * MAX_MESSAGE,
+    )
 
 
 def checked(messages: Iterable[Message], page_bytes: int, rejections: Rejections) -> Iterator[Message]:

@@ -178,12 +178,7 @@ class LatestVerdicts:
         open_ones = {key: bound.end for key, bound in bounds.items() if bound.start < bound.end}
         if not open_ones:
             return
-        consumer = clients.consumer(
-            settings,
-            group_id=None,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-        )
+        consumer = clients.reader(settings)
         batches: list[VerdictColumns] = []
         reader = VerdictReader(settings)
         async with clients.open_client(settings, consumer):

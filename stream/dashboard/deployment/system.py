@@ -131,11 +131,8 @@ class Watch:
 
     async def _look_until_it_fails(self) -> None:
         admin = clients.admin(self._settings)
-        consumer = clients.consumer(
+        consumer = clients.reader(
             self._settings,
-            group_id=None,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=64 << 10,
             fetch_max_wait_ms=100,

@@ -34,14 +34,7 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
     key = TopicPartition(TopicNames(settings.namespace).pages, source.partition)
     where = f"{source.topic}, partition {source.partition}, offset {source.offset}"
     not_present = f"{where}: not a message of the present topic {key.topic}"
-    consumer = clients.consumer(
-        settings,
-        group_id=None,
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        max_partition_fetch_bytes=FETCH_BYTES,
-        fetch_max_wait_ms=100,
-    )
+    consumer = clients.reader(settings, max_partition_fetch_bytes=FETCH_BYTES, fetch_max_wait_ms=100)
     async with broker_metadata.connect(settings) as client:
         ids = await broker_metadata.topic_ids(client, [key.topic])
         if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):

@@ -40,13 +40,7 @@ class SupersededClusters:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _read(self) -> None:
-        consumer = clients.consumer(
-            self._settings,
-            group_id=None,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        )
+        consumer = clients.reader(self._settings, auto_offset_reset="earliest")
         async with clients.open_client(self._settings, consumer):
             consumer.assign([self._partition])
             async for record in consumer:

@@ -369,14 +369,7 @@ async def committed_records(
     bounds: Callable[[dict[int, int], dict[int, int]], None] = lambda *_: None,
 ) -> Any:
     """Yield all committed records of a topic up to its current end."""
-    consumer = clients.consumer(
-        settings,
-        group_id=None,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        max_partition_fetch_bytes=8 << 20,
-    )
+    consumer = clients.reader(settings, auto_offset_reset="earliest", max_partition_fetch_bytes=8 << 20)
     async with clients.open_client(settings, consumer):
         async with broker_metadata.connect(settings) as client:
             topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]

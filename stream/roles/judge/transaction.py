@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiokafka.errors import IllegalOperation, InvalidTxnState
@@ -16,6 +15,7 @@ from stream.futures import retrieved
 from stream.judge.judged_batch import JudgedBatch
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import transaction_error
+from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.kafka.verdict_values import AvroVerdicts
@@ -32,7 +32,7 @@ _ENDED = (IllegalOperation, InvalidTxnState)
 refused, aiokafka still sends the waiting records of the others."""
 
 
-class VerdictPublisher:
+class VerdictPublisher(ClientOwner):
     """The transactional producer of a judge. Entering it fences earlier ones and aborts their open
     transaction."""
 
@@ -48,34 +48,24 @@ class VerdictPublisher:
         self._verdicts = VerdictBatches(scheme, self._topics, self._avro)
         self._encode = msgspec.json.Encoder().encode
 
-    async def __aenter__(self) -> Self:
-        async with contextlib.AsyncExitStack() as stack:
-            stack.callback(self._verdicts.close)
-            if self._avro is not None:  # fail before fencing the previous leader
-                await asyncio.to_thread(self._avro.register, list(self._topics))
-            self._producer = clients.producer(
-                self._settings,
-                transactional_id=self._names.judge,
-                enable_idempotence=True,
-                acks="all",
-                linger_ms=0,
-                compression_type="zstd",
-                max_batch_size=VERDICT_BATCH_BYTES,
-                max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
-                transaction_timeout_ms=60_000,
-                retry_backoff_ms=RETRY_MS,
-            )
-            await stack.enter_async_context(
-                clients.open_client(self._settings, self._producer, patiently=True)
-            )
-            self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
-            self._open = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._open.aclose()
+    async def _open(self, stack: contextlib.AsyncExitStack) -> None:
+        stack.callback(self._verdicts.close)
+        if self._avro is not None:  # fail before fencing the previous leader
+            await asyncio.to_thread(self._avro.register, list(self._topics))
+        self._producer = clients.producer(
+            self._settings,
+            transactional_id=self._names.judge,
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=0,
+            compression_type="zstd",
+            max_batch_size=VERDICT_BATCH_BYTES,
+            max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
+            transaction_timeout_ms=60_000,
+            retry_backoff_ms=RETRY_MS,
+        )
+        await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
+        self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
 
     async def encode(self, decided: JudgedBatch) -> list[PartitionBatch]:
         """Encode the verdicts for `publish`, in threads that mostly release the GIL."""
