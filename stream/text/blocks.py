@@ -268,8 +268,9 @@ def _closes(kind: int, first: int, kinds: NDArray[np.int32], names: NDArray[np.i
 _TR, _TBODY, _DD, _DT, _DL = map(word, ("tr", "tbody", "dd", "dt", "dl"))
 
 
+# One loop: five ways to take it apart took 78 to 111 ms for 302 pages of 25.5 MB, this one 70 to 73 ms.
 @compiled
-def _read(
+def _read(  # noqa: C901
     page: NDArray[np.uint8],
     text: NDArray[np.uint8],
     blocks: NDArray[np.int32],

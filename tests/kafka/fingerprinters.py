@@ -58,49 +58,64 @@ class Scripted:
         """A row whose URL is the page itself."""
         text = (value or b"").decode()
         order, _, argument = text.partition(" ")
+        _spend_time(order, argument)
+        _end(order, argument)
+        row = self._answer(order, argument)
+        return row or Row(Status.READY, text, text, None, low=len(text), sketch=self._blank)
+
+    def _answer(self, order: str, argument: str) -> Row | None:
+        """The row of an order for another one than that of the page."""
         match order:
-            case "hang":
-                time.sleep(3600)
-            case "alarm" | "profile":  # as the timers of the clock and of the processor would
-                signal.raise_signal(signal.SIGALRM if order == "alarm" else signal.SIGPROF)
             case "timers":
                 return Row(Status.READY, timers(), None, None, sketch=self._blank)
-            case "spin":
-                spin(math.inf)
-            case "die":
-                os._exit(3)
-            case "kill":  # by the path of a file that is made: only once
-                if not argument or not os.path.exists(argument):
-                    if argument:
-                        open(argument, "w").close()
-                    os.kill(os.getpid(), signal.SIGKILL)
-            case "take-down":  # the whole worker, once the file is there that it may name
-                while argument and not os.path.exists(argument):
-                    time.sleep(0.005)
-                os.kill(os.getppid(), signal.SIGKILL)
-                time.sleep(3600)
-            case "segfault":
-                os.kill(os.getpid(), signal.SIGSEGV)
-            case "hoard":
-                while True:
-                    HOARD.append(bytearray(64 << 20))
-            case "slow":
-                time.sleep(float(argument.split()[0]))
-            case "wait":
-                while not os.path.exists(argument.split()[0]):
-                    time.sleep(0.005)
             case "look":
                 return Row(Status.READY, _what_is_reachable(), None, None, sketch=self._blank)
-            case "noise":
-                print("a library that prints")  # noqa: T201
             case "bad":
                 return Row(Status.REJECTED, None, None, None, reason="malformed_json", detail="asked for")
-            case "bad-until":
-                if not os.path.exists(argument):
-                    return Row(Status.REJECTED, None, None, None, reason="unknown_schema", detail="asked for")
-            case "raise":
-                raise ValueError("unexpected")
-        return Row(Status.READY, text, text, None, low=len(text), sketch=self._blank)
+            case "bad-until" if not os.path.exists(argument):
+                return Row(Status.REJECTED, None, None, None, reason="unknown_schema", detail="asked for")
+        return None
+
+
+def _spend_time(order: str, argument: str) -> None:
+    match order:
+        case "hang":
+            time.sleep(3600)
+        case "spin":
+            spin(math.inf)
+        case "slow":
+            time.sleep(float(argument.split()[0]))
+        case "wait":
+            while not os.path.exists(argument.split()[0]):
+                time.sleep(0.005)
+        case "noise":
+            print("a library that prints")  # noqa: T201
+
+
+def _end(order: str, argument: str) -> None:
+    """End the process, or the work on the page."""
+    match order:
+        case "alarm" | "profile":  # as the timers of the clock and of the processor would
+            signal.raise_signal(signal.SIGALRM if order == "alarm" else signal.SIGPROF)
+        case "die":
+            os._exit(3)
+        case "kill":  # by the path of a file that is made: only once
+            if not argument or not os.path.exists(argument):
+                if argument:
+                    open(argument, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+        case "take-down":  # the whole worker, once the file is there that it may name
+            while argument and not os.path.exists(argument):
+                time.sleep(0.005)
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(3600)
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hoard":
+            while True:
+                HOARD.append(bytearray(64 << 20))
+        case "raise":
+            raise ValueError("unexpected")
 
 
 class Slow(Scripted):
