@@ -29,6 +29,7 @@ STAGES = {
     "growth": ("growth",),
     "batch": ("match",),
     "backfill": ("backfill",),
+    "dedup": ("dedup",),
     "start": ("start",),
     "quality": ("quality",),
 }

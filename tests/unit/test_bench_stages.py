@@ -98,6 +98,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "growth": growth,
     "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},
     "backfill": backfill,
+    "dedup": lambda _: {"pages": 200, "tools": ("neardup stars",)},
     "start": lambda patch: patch("ROUNDS", 2) or {},
     "quality": quality,
 }

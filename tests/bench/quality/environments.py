@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 CACHE = Path(__file__).parents[3] / ".cache" / "bench"
-ENVIRONMENTS = ("peers", "simhash", "tables", "extractors")
+ENVIRONMENTS = ("peers", "simhash", "tables", "extractors", "text-dedup", "datatrove")
 GUIDES = ("amd64", "arm64", "s390x")
 MANPAGES = (("bookworm", "4.18.1"), ("trixie", "4.27.0"))
 """Debian's releases, each with its version of `manpages-de`."""
