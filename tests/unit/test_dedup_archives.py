@@ -1,0 +1,172 @@
+"""`neardup dedup` copies records of web archives and saved pages as they are."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+from tests.unit.test_dedup import dedup, lines
+
+Pack = Callable[[bytes], bytes]
+PACKS: dict[str, Pack] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+def record(kind: str, url: str, content: bytes, end: bytes = b"\r\n\r\n") -> bytes:
+    http = kind in ("response", "request")
+    head = (
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2026-01-02T03:04:05Z\r\n"
+        f"x-odd:   {len(url)}\r\n"
+        f"Content-Type: {f'application/http; msgtype={kind}' if http else 'text/plain'}\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content + end
+
+
+def response(url: str, words: str, status: int = 200) -> bytes:
+    body = f"<html><body><p>{words}</p></body></html>".encode()
+    http = b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+    return record("response", url, http + body)
+
+
+def archive() -> tuple[list[bytes], list[int]]:
+    """Records of an archive, and the places of those that are kept."""
+    some = [
+        record("warcinfo", "", b"software: a crawler\r\n"),
+        record("request", "https://a.example/1", b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        response("https://a.example/1", text(1)),
+        record("metadata", "https://a.example/1", b"fetchTimeMs: 12\r\n"),
+        response("https://b.example/1", text(1) + " copied"),
+        response("https://a.example/2", text(2), 404),
+        record("conversion", "https://a.example/3", text(3).encode()),
+        record("warcinfo", "", b"another: one\r\n"),
+        response("https://a.example/4", text(4)),
+        response("https://c.example/1", text(1)),
+        record("request", "https://a.example/5", b"GET /5 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+    ]
+    return some, [0, 2, 6, 7, 8]
+
+
+def unpacked(data: bytes, suffix: str) -> bytes:
+    match suffix:
+        case ".gz":
+            return gzip.decompress(data)
+        case ".bz2":
+            return bz2.decompress(data)
+        case ".xz":
+            return lzma.decompress(data)
+        case ".zst":
+            with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+                return reader.read()
+    return data
+
+
+@pytest.mark.parametrize("suffix", PACKS)
+def test_records_that_are_compressed_one_by_one_are_copied_as_they_are(suffix: str, tmp_path: Path) -> None:
+    some, kept = archive()
+    members = [PACKS[suffix](each) for each in some]
+    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
+    source.write_bytes(b"".join(members))
+    summary = dedup(source, "-o", out)
+    assert (summary["kept"], summary["dropped"]) == (3, {"same cluster": 2})
+    if suffix in ("", ".gz", ".zst"):
+        assert out.read_bytes() == b"".join(members[place] for place in kept)
+    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
+    assert dedup(out, "-o", tmp_path / f"again.warc{suffix}")["kept"] == 3
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_records_that_share_a_member_get_one_each(suffix: str, tmp_path: Path) -> None:
+    some, kept = archive()
+    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
+    source.write_bytes(PACKS[suffix](b"".join(some[:5])) + PACKS[suffix](b"".join(some[5:])))
+    dedup(source, "-o", out)
+    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
+    first = dedup(out, "-o", tmp_path / f"again.warc{suffix}")
+    assert first["kept"] == 3
+    assert (tmp_path / f"again.warc{suffix}").read_bytes() == out.read_bytes()
+
+
+def test_an_archive_is_compressed_as_the_output_is_named(tmp_path: Path) -> None:
+    some, kept = archive()
+    source = tmp_path / "source.warc.gz"
+    source.write_bytes(b"".join(map(gzip.compress, some)))
+    whole = b"".join(some[place] for place in kept)
+    for suffix in PACKS:
+        dedup(source, "-o", tmp_path / f"out.warc{suffix}")
+        assert unpacked((tmp_path / f"out.warc{suffix}").read_bytes(), suffix) == whole
+
+
+@pytest.mark.parametrize("cut", [1, 5, 200])
+@pytest.mark.parametrize("packed", ["records", "whole", "plain"])
+def test_a_truncated_archive_keeps_its_pages_before_the_damage(cut: int, packed: str, tmp_path: Path) -> None:
+    """As whole records, and those that were judged."""
+    some = archive()[0][:9]
+    data = {
+        "records": b"".join(map(gzip.compress, some)),
+        "whole": gzip.compress(b"".join(some)),
+        "plain": b"".join(some),
+    }[packed]
+    suffix = "" if packed == "plain" else ".gz"
+    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
+    source.write_bytes(data[:-cut])
+    result = neardup("dedup", "--worker-processes", "1", "--json", source, "-o", out)
+    summary = json.loads(result.stdout)
+    assert result.exit_code == bool(summary["damaged"])
+    assert summary["damaged"] or summary["kept"] == 3
+    pages = iter([2, 6, 8])
+    expected = [0, *[next(pages) for _ in range(summary["kept"])]]
+    if summary["kept"] == 3:
+        expected.insert(3, 7)
+    missing = b"\n" if (packed, cut) == ("plain", 1) else b""  # as it is in the source
+    assert unpacked(out.read_bytes(), suffix) + missing == b"".join(some[place] for place in expected)
+
+
+def test_saved_pages_are_copied_with_their_folders_and_times(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    for place, name in enumerate(["a/one.html", "a/copy.html", "b/two.txt", "b/picture.png"]):
+        file = saved / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text("one" if "a/" in name else name))
+        os.utime(file, (1_700_000_000 + place, 1_700_000_000 + place))
+    summary = dedup(saved, "-o", tmp_path / "out", "--dropped", tmp_path / "dropped.jsonl")
+    assert summary["kept"] == 2
+    written = sorted(each for each in (tmp_path / "out").rglob("*") if each.is_file())
+    assert [each.relative_to(tmp_path / "out").as_posix() for each in written] == ["a/copy.html", "b/two.txt"]
+    for each in written:
+        stored = saved / each.relative_to(tmp_path / "out")
+        assert each.read_bytes() == stored.read_bytes()
+        assert each.stat().st_mtime == stored.stat().st_mtime
+    (dropped,) = lines(tmp_path / "dropped.jsonl")
+    assert dropped["url"].endswith("/one.html")
+    one = saved / "b" / "two.txt"
+    assert dedup(one, "-o", tmp_path / "one.txt")["kept"] == 1
+    assert (tmp_path / "one.txt").read_bytes() == one.read_bytes()
+
+
+def test_the_second_reading_sees_what_the_first_one_saw(tmp_path: Path) -> None:
+    """A file that cannot be read is no page; the others are copied."""
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    for number in range(4):
+        (saved / f"{number}.html").write_text(text(number))
+    os.truncate(saved / "1.html", 33 << 20)
+    summary: dict[str, Any] = dedup(saved, "-o", tmp_path / "out", code=1)
+    assert (summary["pages"], summary["kept"], len(summary["damaged"])) == (3, 3, 1)
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["0.html", "2.html", "3.html"]
