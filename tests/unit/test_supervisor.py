@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_supervised_roles_have_a_port_each() -> None:
     assert {role.ops_url for role in deployment(load(ops_port=-1), 2)} == {None}
 
 
+def _free_pair() -> int:
+    """The first of two adjacent ports that are free."""
+    while True:
+        (port,) = supervisor._free_ports(1)
+        with suppress(OSError, OverflowError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
+
+
 async def test_ports_that_are_taken_are_named_before_anything_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -43,7 +52,7 @@ async def test_ports_that_are_taken_are_named_before_anything_is_started(
         settings = load(ops_port=port)
         with pytest.raises(PortTakenError, match=rf"ops_port {port}: another process"):
             await claim_ports(settings, deployment(settings, 1))
-    (free,) = supervisor._free_ports(1)
+    free = _free_pair()
     settings = load(ops_port=free, dashboard_port=free + 1)
     roles = deployment(settings, 1)
     with pytest.raises(PortTakenError, match=rf"dashboard_port {free + 1}"):
