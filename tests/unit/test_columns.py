@@ -341,14 +341,14 @@ def test_a_line_is_read_as_soon_as_it_is_clear(tmp_path: Path) -> None:
         write_jsonl(tmp_path, *[b'{"u":"http://a/","text":"a"}'] * 3), columns=Columns(url="u")
     )
     read: list[int] = []
-    lines = source._lines  # type: ignore[attr-defined]
+    lines = source.lines  # type: ignore[attr-defined]
 
     def counted() -> Iterator[Any]:
         for number, line in enumerate(lines()):
             read.append(number)
             yield line
 
-    source._lines = counted  # type: ignore[attr-defined]
+    source.lines = counted  # type: ignore[attr-defined]
     next(iter(source))
     assert read == [0]
 
