@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from stream.dashboard.answers import Figures
+from stream.dashboard.answers import Figures, System
 from tests.browser.canned import CONTENTS, LONG, PLAIN, Canned, PageContent, canned, served
 from tests.waiting import until
 
@@ -189,6 +189,34 @@ async def test_tiles_do_not_repeat_each_other_and_say_what_waits(opened: Callabl
         names = await page.locator(".tile .name").all_inner_texts()
         assert names == ["Speed", "Pages", "Duplicates", "Unique", "Delay", "Stored"]
         await expect(tiles.nth(5)).to_contain_text("7,000 anchors to compare with")
+
+
+async def test_one_is_singular(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    figures, system = api.answers["figures"], api.answers["system"]
+    assert isinstance(figures, Figures)
+    assert isinstance(system, System)
+    figures.verdicts["duplicate"] = system.anchors = 1
+    for group in system.groups:
+        group.lag_records = 1
+    async with served(api) as url:
+        tiles = (await opened(url)).locator(".tile")
+        await expect(tiles.nth(4)).to_contain_text(re.compile(r"1 page and 1 journal record waiting"))
+        await expect(tiles.nth(5)).to_contain_text(re.compile(r"1 anchor to compare with"))
+        await expect(tiles.nth(2)).to_contain_text(re.compile(r"1 page$"))
+
+
+async def test_a_new_verdict_is_marked_as_a_whole(opened: Callable[..., Any]) -> None:
+    """On a phone the cells of a row stand apart."""
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(url, viewport={"width": 360, "height": 900}, reduced_motion="no-preference")
+        await expect(page.locator("#latest tr").nth(1)).to_be_visible()
+        style = """(name) => { const row = document.querySelector("#latest tbody tr");
+            row.classList.add("fresh"); const seen = row.querySelector(name) ?? row;
+            return getComputedStyle(seen).animationName; }"""
+        assert await page.evaluate(style, "tr") == "fresh"
+        assert await page.evaluate(style, "td") == "none"
 
 
 async def test_the_header_stands_on_one_line_of_a_laptop(opened: Callable[..., Any]) -> None:

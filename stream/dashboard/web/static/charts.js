@@ -1,7 +1,7 @@
 // Charts with uPlot: stacked columns over time, and histograms.
 import { by, empty, fill, KINDS } from "./dom.js";
 import { logarithmic } from "./scale.js";
-import { clock, count, day, moment, seconds, short } from "./format.js";
+import { clock, count, day, moment, quantity, seconds, short } from "./format.js";
 
 const charts = new Map();
 const FOLDED = 320; // px, the width of a chart in a folded panel, until it is opened
@@ -157,7 +157,7 @@ export function series(figures, shown) {
     axes: [timeAxis(), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`,
-      ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`), ...happened(time[i], length)].join("\n")), marked()],
+      ...kinds.slice().reverse().map((kind) => `${kind}: ${quantity(verdicts[kind][i], "page")}`), ...happened(time[i], length)].join("\n")), marked()],
   }, [time, ...its.map(([, values]) => values)]);
 }
 
@@ -173,7 +173,7 @@ export function lines(id, { time, range }, named) {
     series: [{}, ...named.map(({ name }, i) => ({ label: name, stroke: resolved(`--line-${i}`), width: 2, dash: DASHES[i % DASHES.length],
       points: { show: time.length < 3 ? true : undefined, size: 5, fill: resolved(`--line-${i}`) } }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`, ...named.map(({ name, values, records }) => (values[i] === null && records[i] === null
-      ? `${name}: not measured` : `${name}: ${seconds(values[i])}, ${count(records[i])} records`)),
+      ? `${name}: not measured` : `${name}: ${seconds(values[i])}, ${quantity(records[i], "record")}`)),
     ...happened(time[i], range.step)].join("\n")), marked()],
   }, [time, ...named.map(({ values }) => (logarithmic() ? values.map((age) => (age === null ? null : Math.max(age, LEAST_SECONDS))) : values))]);
 }
@@ -226,7 +226,7 @@ export function histogram(id, histograms, shown, { from, to, label, words }) {
       values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
     axis({ size: 56, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
-    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(histograms[kind][places[i]])} pages`)].join("\n")),
+    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${quantity(histograms[kind][places[i]], "page")}`)].join("\n")),
       ...(cut ? [cutMark(longest, most)] : [])],
   }, [places, ...its.map(([, values]) => values)]);
   return cut ? `The bar of ${words(longest)} is cut: it stands for ${count(most)} of ${count(totals.reduce((sum, each) => sum + each))} pages.` : "";

@@ -28,7 +28,7 @@ function choice(name, label, id, checked) {
 
 /** The pages of the cluster; two of them are chosen: those the address names, or the anchor and its first duplicate. */
 function showPages(figures, wanted) {
-  by("cluster-hint").textContent = `${format.count(figures.pages)} pages. ${figures.superseded
+  by("cluster-hint").textContent = `${format.quantity(figures.pages, "page")}. ${figures.superseded
     ? "Superseded: the content of the anchor's URL changed, so that it no longer matches pages." : ""}`;
   const pages = [{ url: figures.anchor, id: figures.cluster }, ...figures.members];
   const ids = pages.map(({ id }) => id);

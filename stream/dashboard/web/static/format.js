@@ -12,6 +12,9 @@ export function short(number) {
   return counts.format(number);
 }
 
+/** Number and noun: `1 page`, `12.3 k pages`; `shown` formats the number. */
+export const quantity = (number, noun, shown = count) => `${shown(number)} ${noun}${number === 1 ? "" : "s"}`;
+
 export const percent = (share) => (share === null ? "–" : `${(share * 100).toFixed(1)} %`);
 
 export function rate(perSecond) {

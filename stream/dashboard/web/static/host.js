@@ -27,7 +27,7 @@ function showTiles() {
   fill(by("tiles"),
     one("Pages", format.short(pages), `${format.count(pages)} pages of this host were judged in this range.`, "in this range"),
     one("Duplicates", format.percent(figures.duplicate_ratio), "Duplicates divided by all pages of this host in this range.",
-      `${format.count(verdicts.duplicate)} pages`),
+      format.quantity(verdicts.duplicate, "page")),
     one("Unique", format.short(verdicts.unique), "Pages that match no earlier page."),
     one("Recrawls", format.short(verdicts.recrawl), "The same URL with unchanged content."),
     one("Insufficient", format.short(verdicts.insufficient), "Pages with too little text to decide."),

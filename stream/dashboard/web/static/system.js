@@ -11,7 +11,7 @@ export function tile(name, value, unit, meaning, more = null) {
     more ? element("div", { class: "more" }, more) : null);
 }
 
-const WAITING = { worker: "pages", judge: "journal records" };
+const WAITING = { worker: "page", judge: "journal record" };
 
 /** How long pages wait for their verdicts: the age of the oldest, and how much is unread. */
 function delay(system) {
@@ -19,7 +19,7 @@ function delay(system) {
   const behind = groups.filter((each) => each.lag_records);
   const ages = groups.map((each) => each.lag_seconds).filter((age) => age !== null);
   const [value, unit] = format.seconds(ages.length ? Math.max(...ages) : null).split(" ");
-  const waiting = behind.map((each) => `${format.short(each.lag_records)} ${WAITING[each.role]}`).join(" and ");
+  const waiting = behind.map((each) => format.quantity(each.lag_records, WAITING[each.role], format.short)).join(" and ");
   return tile("Delay", value, unit, "Age of the oldest page that waits for a worker or for the judge. A journal record holds up to 512 pages.",
     groups.length ? `${waiting || "nothing"} waiting` : null);
 }
@@ -33,12 +33,12 @@ export function showTiles(figures, system) {
     tile("Pages", format.short(pages), "pages", `${format.count(pages)} pages were judged in this range.`, "in this range"),
     tile("Duplicates", format.percent(figures.duplicate_ratio), "",
       "Duplicates divided by all pages of this range. Recrawls (the same URL again) are not duplicates.",
-      `${format.count(verdicts.duplicate)} pages`),
+      format.quantity(verdicts.duplicate, "page")),
     tile("Unique", format.short(verdicts.unique), "pages", "Pages in this range that match no earlier page.", "like no earlier page"),
     delay(system),
     tile("Stored", size, unit, "Size of the judge's state directory; empty if it is on another machine. "
       + "Anchors are the first pages of clusters, since the first verdict: new pages are compared with them.",
-      Number.isInteger(system?.anchors) ? `${format.short(system.anchors)} anchors to compare with` : null));
+      Number.isInteger(system?.anchors) ? `${format.quantity(system.anchors, "anchor", format.short)} to compare with` : null));
 }
 
 const COLUMNS = [
