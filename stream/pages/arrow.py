@@ -11,7 +11,8 @@ from pyarrow import compute, types
 
 from stream.errors import SettingsError
 from stream.pages.columns import NO_COLUMNS, Columns, Path, as_options, url_of_id
-from stream.pages.fields import CONTENT, message_fields, time_field, unreadable
+from stream.pages.fields import message_fields, time_field, unreadable
+from stream.pages.page import CONTENT
 
 MESSAGE: Final = "message"
 """Column with whole page messages (JSON), instead of the columns of their fields."""

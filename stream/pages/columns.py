@@ -12,8 +12,8 @@ import msgspec
 
 from stream.errors import SettingsError
 from stream.pages.column_names import LONGEST, USUAL, ColumnNames
-from stream.pages.fields import CONTENT, FIELDS
-from stream.pages.page import NO_CONTENT
+from stream.pages.fields import FIELDS
+from stream.pages.page import CONTENT, MESSAGE_CONTENT, NO_CONTENT
 from stream.text.surrogates import replace_escaped_surrogates
 
 Path = tuple[str, ...]
@@ -24,7 +24,7 @@ _DOTS: Final = {".": "dot/", "..": "dot/dot/"}
 """Ids that are no name in the path of a URL. No other id gives these, as its slashes are encoded."""
 _MESSAGE_ONLY: Final = ("content_encoding", "warc_filename", "warc_offset")
 """Fields that JSON messages have beside FIELDS."""
-_NEEDED: Final = frozenset(("url", *CONTENT, "warc_filename"))
+_NEEDED: Final = frozenset(("url", *MESSAGE_CONTENT))
 """Fields by which a JSON message has an address and a content."""
 _FIELD_NAMES: Final = re.compile(rf"`(\$\.|)({'|'.join(('url', *CONTENT))})`")
 """Names of fields in details of rejections, and paths of msgspec's errors."""
@@ -195,7 +195,7 @@ class MissingColumns:
         return _missing(self._lacking(), self._names, as_options)
 
     def _lacking(self) -> list[str]:
-        return self._columns.lacking(self._fields, (*CONTENT, "warc_filename"))
+        return self._columns.lacking(self._fields, MESSAGE_CONTENT)
 
 
 def _absent(field: str, name: str, names: ColumnNames, spelt: Callable[[dict[str, str]], str]) -> str:

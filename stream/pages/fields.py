@@ -10,7 +10,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stream.pages.page import Page
+from stream.pages.page import CONTENT, Page
 from stream.text.surrogates import replace_surrogates
 
 FIELDS: Final = (
@@ -18,7 +18,6 @@ FIELDS: Final = (
     *("redirected_from", "canonical_url"),
 )
 """Columns that are read; others are ignored."""
-CONTENT: Final = ("html", "text", "body")
 
 
 def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from stream.text.surrogates import replace_escaped_surrogates
 
 PAGE_BYTES: Final = 16 << 20
 """Default of the setting `page_bytes`."""
-CONTENT: Final = ("html", "text", "body", "warc_filename")
+CONTENT: Final = ("html", "text", "body")
+MESSAGE_CONTENT: Final = (*CONTENT, "warc_filename")
+"""Fields of a message of which it has one."""
 FRAME: Final = 5
 """Length of the header of a framed message: a zero byte and the schema id in 4 bytes, big-endian (Confluent's
 wire format)."""
@@ -159,7 +161,9 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
     if message.url is None:
         raise PageError("missing_field", "`url` is missing")
     present = [
-        name for name in CONTENT if getattr(message, name) is not None or (name == "body" and raw is not None)
+        name
+        for name in MESSAGE_CONTENT
+        if getattr(message, name) is not None or (name == "body" and raw is not None)
     ]
     if not present:
         raise PageError("missing_field", NO_CONTENT)
