@@ -26,14 +26,14 @@ from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.report import Report
 
 EPOCH_SECONDS: Final = 240.0
-"""Of faults, before the next namespace."""
+"""Seconds of faults in a namespace, before the next one."""
 RATE: Final = 60.0
 
 
 async def run(
     report: Report, minutes: float, rate: float, epoch_seconds: float, each_kind: bool, file: Path | None
 ) -> None:
-    """Epoch after epoch until the time is over. Logs of those that are not clean are kept."""
+    """Run epochs until the time is over. The logs of epochs that are not clean are kept."""
     running = asyncio.current_task()
     assert running is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
@@ -89,7 +89,7 @@ def main(
     report = Report(seed, brokers, command, frozenset(often))
     asyncio.run(run(report, minutes, rate, epoch_seconds, each_kind, file))
     click.echo(json.dumps(report.as_json()) if as_json else str(report))
-    sys.exit(0 if report.clean else 1)
+    sys.exit(0 if report.is_clean else 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a namespace is made with: each epoch has its own, by seed."""
+"""The options and settings of a namespace, drawn for each epoch by seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 PARTITIONS: Final = 4
 DASHBOARDS: Final = 0.25
-"""Share of epochs with one."""
+"""Fraction of epochs with a dashboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ OPTIONS: Final = (
 
 
 def configuration(seed: int, epoch: int) -> Configuration:
-    """All verdict options in turn; tables and batches by chance."""
+    """Return the configuration of an epoch: verdict options in turn, sizes of tables and batches at
+    random."""
     rng = random.Random(f"{seed}/{epoch}/configuration")
     settings: dict[str, float] = {
         "rebuild_damaged": rng.random() < 0.5,

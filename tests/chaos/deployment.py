@@ -68,7 +68,7 @@ class Crawler:
 
 
 class Deployment:
-    """Roles as processes of their own; every one started here is ended here."""
+    """Roles in processes of their own, which all are ended with the context."""
 
     def __init__(self, settings: Settings, logs: Path) -> None:
         self.settings, self.logs = settings, logs
@@ -93,8 +93,8 @@ class Deployment:
             )  # fmt: skip
 
     @asynccontextmanager
-    async def kept(self, name: str, **changes: object):
-        """Keep a role running: roles are crash-only, and this is a supervisor of three lines."""
+    async def keep_running(self, name: str, **changes: object):
+        """Context manager that restarts a role whenever it ends: a supervisor of three lines."""
 
         async def keep() -> None:
             while True:
@@ -110,26 +110,26 @@ class Deployment:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """End a role by SIGKILL."""
         process = self.running.pop(name)
         if process.returncode is None:
             process.kill()
         await process.wait()
 
     async def stop(self, name: str) -> int:
-        """SIGTERM, and its exit code."""
+        """End a role by SIGTERM, and return its exit code."""
         process = self.running.pop(name)
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(HANG_SECONDS):
             return await process.wait()
 
-    async def ended(self, name: str) -> int:
-        """Wait until it ends by itself; its exit code."""
+    async def wait_for_end(self, name: str) -> int:
+        """Wait until a role ends by itself, and return its exit code."""
         async with asyncio.timeout(HANG_SECONDS):
             code = await self.running[name].wait()
         del self.running[name]
         return code
 
     def log(self, name: str) -> str:
-        """What it wrote."""
+        """Return the log of a role."""
         return (self.logs / f"{name}.log").read_text(encoding="utf-8")

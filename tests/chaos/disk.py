@@ -30,7 +30,7 @@ _BALLAST: Final = "ballast"
 
 
 class Disk:
-    """A directory `path` on a file system of its own, where that can be had."""
+    """A directory `path`, on a file system of its own if the machine allows that."""
 
     def __init__(self, directory: Path, data: str = "ordered") -> None:
         """`data` is ext4's mode: `ordered` or `writeback`."""
@@ -38,7 +38,7 @@ class Disk:
         self._image = directory / "disk.img"
         self._options = f"loop,commit={COMMIT_SECONDS},data={data}"
         self.path.mkdir(parents=True)
-        self.own = _possible()
+        self.own = _is_possible()
         """Whether it is a file system of its own."""
         if self.own:
             with self._image.open("wb") as image:
@@ -47,12 +47,12 @@ class Disk:
             self._mount()
 
     def lose_power(self) -> None:
-        """Only what was synced is left. Nobody may have a file of it open."""
+        """Lose everything that was not synced. No process may have a file of the disk open."""
         self.cut_power()
         self.restore_power()
 
     def cut_power(self) -> None:
-        """From now on nothing reaches the disk."""
+        """Discard all further writes."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_LOG_FLUSH)
@@ -65,7 +65,7 @@ class Disk:
         self._mount()
 
     def sync(self) -> None:
-        """What was written to it survives a power loss."""
+        """Make everything written so far survive a power loss."""
         _run("sync", "--file-system", str(self.path))
 
     def fill(self) -> None:
@@ -85,7 +85,7 @@ class Disk:
             os.close(descriptor)
 
     def empty(self) -> None:
-        """Give back what `fill` took."""
+        """Free the blocks that `fill` took."""
         (self.path / _BALLAST).unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -98,7 +98,7 @@ class Disk:
         _run("mount", "-t", "ext4", "-o", self._options, str(self._image), str(self.path))
 
 
-def _possible() -> bool:
+def _is_possible() -> bool:
     return os.geteuid() == 0 and bool(shutil.which("mkfs.ext4")) and Path("/dev/loop-control").exists()
 
 

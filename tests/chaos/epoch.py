@@ -34,7 +34,7 @@ from tests.chaos.scene import HANG_SECONDS, HangError, Scene
 FAULTS_AHEAD: Final = 8
 """Faults since the last verdict, after which lanes wait for another one: so that something goes on."""
 MODES: Final = {"judge-1": "ordered", "judge-2": "writeback"}
-"""Of ext4, on the judges' disks."""
+"""Modes of ext4 on the judges' disks."""
 SESSION_SECONDS: Final = 3
 
 
@@ -44,11 +44,11 @@ class EpochLimits:
 
     seconds: float
     each: bool = False
-    """Longer, if need be: until each kind has happened."""
+    """Whether to go on until each kind has happened, even beyond the time."""
 
 
 class Epoch:
-    """One namespace; `run` adds to the report what happened in it."""
+    """One namespace; `run` adds its outcome to the report."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class Epoch:
             except HangError as error:
                 self._report.unexplained.append(f"epoch {self._number}: {error}")
             await asyncio.gather(*(role.end() for role in roles.values()))
-            self._ends.cured += sum(role.healed for role in roles.values() if role.disk)
+            self._ends.cured += sum(role.count_moved_states for role in roles.values() if role.disk)
         await self._account(checker, time.monotonic() - started)
         # Leave nothing behind for the next epoch's brokers to carry.
         await asyncio.to_thread(insist, lambda: admin.delete_topics(f"{self._namespace}."))
 
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
-        """Judges with a disk each, workers, and a dashboard now and then."""
+        """Return judges with a disk each, workers, and in some epochs a dashboard."""
         roles = {}
         fork_server = await stack.enter_async_context(ForkServer())
         for name in schedule.ROLES if self._made.dashboard else (*schedule.JUDGES, *schedule.WORKERS):
@@ -132,7 +132,7 @@ class Epoch:
         return roles
 
     def _environment(self, servers: str, **other: object) -> dict[str, str]:
-        """Of a role or a command behind these bootstrap servers."""
+        """Return the environment of a role or a command that uses these bootstrap servers."""
         settings: dict[str, object] = {
             "bootstrap_servers": servers, "namespace": self._namespace, "log_format": "json",
             "dev": len(self._kafka.brokers) < 3, "worker_processes": 1,
@@ -141,7 +141,7 @@ class Epoch:
         return {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.items()}
 
     async def _faults(self, scene: Scene, bounds: EpochLimits) -> None:
-        """All lanes beside each other, until the bounds are reached."""
+        """Run all lanes concurrently, until the bounds are reached."""
         await scene.until(lambda: scene.checker.count)
         names = [name for name in schedule.DECKS if name in scene.roles or name not in schedule.ROLES]
         lanes = [asyncio.create_task(self._lane(scene, name)) for name in names]
@@ -160,7 +160,7 @@ class Epoch:
             lane.result()
 
     async def _lane(self, scene: Scene, name: str) -> None:
-        """One fault after the other."""
+        """Cause the faults of one lane, one after the other."""
         report = scene.report
         for plan in schedule.lane(report.seed, self._number, name, self._without, report.often):
             with suppress(TimeoutError):
@@ -176,7 +176,7 @@ class Epoch:
                 scene.report.faults[plan.kind] += 1
 
     async def _watch(self, scene: Scene, bounds: EpochLimits) -> None:
-        """Return when it is enough; meanwhile the load learns how many pages wait."""
+        """Return when the bounds are reached. Meanwhile, keep the load informed of the backlog."""
         wanted = schedule.KINDS - self._without
         started, before = time.monotonic(), 0
         while time.monotonic() - started < bounds.seconds or (bounds.each and wanted - self._happened.keys()):
@@ -187,7 +187,7 @@ class Epoch:
                 before, self._ahead = scene.checker.count, 0
 
     async def _peace(self, scene: Scene) -> None:
-        """Everything whole again: wait until every page has its verdict."""
+        """Repair everything, and wait until every page has its verdict."""
         await self._kafka.network.heal()
         await asyncio.to_thread(scene.load.stop)
         while backlog := scene.checker.outstanding:
@@ -197,7 +197,7 @@ class Epoch:
             await self._recount(scene)
 
     async def _recount(self, scene: Scene) -> None:
-        """The dashboard must count what the account does."""
+        """Require that the dashboard counts what the account does."""
         url, verdicts = (
             f"http://{HOST}:{self._dashboard}/api/v1/figures?range=all",
             scene.checker.account.verdicts,
@@ -221,7 +221,7 @@ class Epoch:
             )
 
     async def _account(self, checker: Checker, seconds: float) -> None:
-        """What came out, by the checker, and by the system's own recomputation."""
+        """Report the findings of the checker, and of the system's own recomputation."""
         report, found, verdicts = self._report, checker.account.conclude(), checker.account.verdicts
         audited = await self._neardup("audit", "--recompute", "--json")
         again = json.loads(audited) if audited else {"different": None}
@@ -246,7 +246,7 @@ class Epoch:
         report.missing += found.missing
         report.repeated += found.repeated
         report.different += found.different + (again["different"] or 0)
-        lost, gone = checker.account.excused()
+        lost, gone = checker.account.count_excused()
         report.lost += lost
         report.gone += gone
         report.cured += self._ends.cured
@@ -256,7 +256,7 @@ class Epoch:
         report.longest_stall = max(report.longest_stall, checker.longest_stall)
 
     async def _neardup(self, *arguments: str) -> str | None:
-        """What a command prints; None when it prints nothing."""
+        """Return the output of a command; None if there is none."""
         with (self._logs / f"{arguments[0]}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "stream.cli", *arguments,

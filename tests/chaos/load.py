@@ -18,20 +18,20 @@ WORDS: Final = [a + b for a in SYLLABLES for b in SYLLABLES]
 UNSENT: Final = 2000
 """Pages that may wait for their acknowledgement, or for their verdict, before no more are sent."""
 HANG_SECONDS: Final = 600
-"""Ends a hang: brokers that are whole acknowledge what they were sent."""
+"""Time-out of acknowledgements by brokers that are all up."""
 REMEMBERED: Final = 400
-"""How many of the last texts may be copied."""
+"""Number of latest texts that may be copied."""
 
 Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SentPage:
-    """What was sent."""
+    """A page as it was sent."""
 
     url: str
     digest: str
-    """Of the text."""
+    """Digest of the text."""
     malformed: bool = False
 
 
@@ -43,7 +43,7 @@ class PageMaker:
         self._texts: list[tuple[str, list[str]]] = []
 
     def next(self) -> tuple[SentPage, bytes]:
-        """A page, and the message that carries it."""
+        """Return a new page, and its message."""
         rng, kind = self._random, self._random.random()
         if kind < 0.02:
             return SentPage(
@@ -68,7 +68,8 @@ class PageMaker:
 
 
 class SentPages:
-    """What was sent, by the place that the brokers gave it; and what was taken away again on purpose."""
+    """The pages that were sent, by the places that brokers gave them, and which of them were deleted on
+    purpose."""
 
     def __init__(self) -> None:
         self._given: dict[Place, SentPage] = {}
@@ -77,41 +78,41 @@ class SentPages:
         self._lock = threading.Lock()
 
     def give(self, place: Place, page: SentPage) -> None:
-        """The brokers have taken a page."""
+        """Record the acknowledgement of a page."""
         with self._lock:
             self._given[place] = page
 
     def delete_below(self, topic_id: str, partition: int, offset: int) -> None:
-        """Pages of a partition below this offset are being deleted."""
+        """Record that the pages of a partition below an offset are being deleted."""
         key = topic_id, partition
         self._deleted[key] = max(offset, self._deleted.get(key, 0))
 
     def delete_topic(self, topic_id: str) -> None:
-        """All pages of a topic are being deleted."""
+        """Record that a topic is being deleted."""
         self._gone.add(topic_id)
 
-    def acknowledged(self) -> Iterator[tuple[Place, SentPage]]:
-        """Every page that the brokers have taken."""
+    def acknowledged_pages(self) -> Iterator[tuple[Place, SentPage]]:
+        """Yield every acknowledged page with its place."""
         with self._lock:
             given = list(self._given.items())
         yield from given
 
     def page(self, place: Place) -> SentPage | None:
-        """What was sent to a place; None where the acknowledgement has not come yet."""
+        """Return the page at a place; None if it is not acknowledged yet."""
         return self._given.get(place)
 
-    def gone(self, place: Place) -> bool:
+    def is_gone(self, place: Place) -> bool:
         """Whether the page's topic was deleted."""
         return place[0] in self._gone
 
-    def deleted(self, place: Place) -> bool:
+    def is_deleted(self, place: Place) -> bool:
         """Whether the page's record was deleted."""
         return place[2] < self._deleted.get(place[:2], 0)
 
     def ends(self, topic_id: str) -> dict[int, int]:
-        """By partition, the offset after the last acknowledged page of a topic."""
+        """Return the offset after the last acknowledged page of each partition of a topic."""
         ends: dict[int, int] = {}
-        for (topic, partition, offset), _ in self.acknowledged():
+        for (topic, partition, offset), _ in self.acknowledged_pages():
             if topic == topic_id:
                 ends[partition] = max(offset + 1, ends.get(partition, 0))
         return ends
@@ -126,9 +127,10 @@ class Load:
         self._crawl = PageMaker(seed)
         self.sent = 0
         self.backlog = 0
-        """Pages that wait for a verdict, as the run last saw; no more are sent beyond UNSENT."""
+        """Number of pages without a verdict, as last reported by the run. Beyond UNSENT, no pages are
+        sent."""
         self.topic_id = ""
-        """Of the topic that pages go to now."""
+        """Id of the current pages topic."""
         self._producer: Producer | None = None
         self._unacknowledged = 0
         self._next: dict[tuple[str, int], int] = {}
@@ -144,7 +146,7 @@ class Load:
         self._thread.start()
 
     def pause(self) -> None:
-        """Send no more, and wait until all that was sent is acknowledged."""
+        """Pause sending, and wait until all pages sent are acknowledged."""
         self._idle.clear()
         self._paused.set()
         ends = time.monotonic() + HANG_SECONDS
@@ -153,26 +155,26 @@ class Load:
             assert time.monotonic() < ends, f"{self._unacknowledged} pages are not acknowledged"
 
     def resume(self, topic_id: str | None = None) -> None:
-        """Go on; with a topic id, into a new topic, and what the old one held is gone."""
+        """Go on sending; with a topic id, to a new topic, as the old one was deleted."""
         if topic_id is not None:
             self.given.delete_topic(self.topic_id)
             self.topic_id = topic_id
         self._paused.clear()
 
     def stop(self) -> None:
-        """Send no more; everything that was sent is acknowledged."""
+        """Stop sending, and wait until all pages sent are acknowledged."""
         self.pause()
         self._stop.set()
         self._thread.join()
 
     def abandon(self) -> None:
-        """End the thread, whatever is still under way."""
+        """End the thread without waiting for acknowledgements."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def check(self) -> None:
-        """Raises AssertionError when pages could not be sent."""
+        """Raise AssertionError if pages could not be sent."""
         assert self._failed is None, f"the load failed: {self._failed}"
 
     def _run(self) -> None:
@@ -202,7 +204,7 @@ class Load:
         page, message = self._crawl.next()
         topic_id = self.topic_id
 
-        def acknowledged(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             self._unacknowledged -= 1
             if error is not None:
                 self._failed = str(error)
@@ -218,4 +220,4 @@ class Load:
         assert self._producer is not None
         self._unacknowledged += 1
         self.sent += 1
-        self._producer.produce(self._topic, message, on_delivery=acknowledged)
+        self._producer.produce(self._topic, message, on_delivery=on_delivery)

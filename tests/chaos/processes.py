@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Process(Protocol):
-    """What `asyncio.subprocess.Process` has of it."""
+    """A process of a role: the part of `asyncio.subprocess.Process` that is used here."""
 
     pid: int
 
@@ -29,7 +29,7 @@ class Process(Protocol):
 
 
 class ForkedProcess:
-    """A process of the fork server's."""
+    """A process forked by the fork server."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -50,8 +50,8 @@ class ForkedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal)
 
-    def ended(self, code: int) -> None:
-        """Take note of its end."""
+    def note_end(self, code: int) -> None:
+        """Record its end."""
         self._code.set_result(code)
 
 
@@ -94,11 +94,11 @@ class ForkServer:
                 process = self._forked[answer["started"]] = ForkedProcess(answer["started"])
                 self._asked.popleft().set_result(process)
             else:
-                self._forked.pop(answer["ended"]).ended(answer["code"])
+                self._forked.pop(answer["ended"]).note_end(answer["code"])
 
 
 async def start(command: str, environment: dict[str, str], log: Path) -> Process:
-    """The same, from the beginning."""
+    """Start `neardup COMMAND` as a new process, with the arguments of `ForkServer.fork`."""
     environment = {**os.environ, **environment, "NEARDUP_SUPERVISOR": str(os.getpid())}
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What a run did and what it found: text for people, JSON for programs."""
+"""The report of a run: text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ class Report:
     seed: int
     brokers: int
     command: str
-    """Repeats the schedule."""
+    """The command that repeats the schedule."""
     often: frozenset[str] = frozenset()
-    """Kinds of faults that are dealt more often than usual."""
+    """Kinds of faults that happen more often than usual."""
     seconds: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    """Each epoch's configuration, pages, and what it found."""
+    """Configuration, pages and findings of each epoch."""
     faults: Counter[str] = field(default_factory=Counter)
-    """By kind."""
+    """Number of faults by kind."""
     kills: Counter[str] = field(default_factory=Counter)
-    """SIGKILL by what was killed; faults that kill on their way are in it."""
+    """Number of SIGKILLs by what was killed, including those of other faults."""
     pages: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     repeated: int = 0
     different: int = 0
-    """From the oracle's, or from what `neardup audit --recompute` decides again."""
+    """Verdicts that differ from the oracle's, or from those of `neardup audit --recompute`."""
     lost: int = 0
-    """Pages that retention took unread, as the journal declares."""
+    """Pages lost to retention, as the journal declares."""
     gone: int = 0
-    """Pages that went with a deleted topic before they were judged."""
+    """Pages deleted with their topic before they were judged."""
     cured: int = 0
     """Damaged states that were refused and deleted, or moved aside by the judge itself."""
     ends: Counter[str] = field(default_factory=Counter)
-    """Ends by themselves, by role and exit code."""
+    """Number of exits other than by faults, by role and exit code."""
     unexplained: list[str] = field(default_factory=list)
-    """Refusals that no fault explains, and whatever else a person would have to look at."""
+    """Refusals that no fault explains, and other events that would need a person."""
     examples: list[str] = field(default_factory=list)
     longest_stall: float = 0.0
-    """Seconds without a verdict while pages waited, faults included."""
+    """Longest time in seconds without a verdict while pages waited, including faults."""
 
     @property
     def wrong(self) -> int:
-        """Pages without their one right verdict, and whatever needed a person without a reason."""
+        """Number of pages without exactly one right verdict, and of unexplained events."""
         return self.missing + self.repeated + self.different + len(self.unexplained)
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether nothing is wrong."""
         return not self.wrong
 
     @property
     def progress(self) -> str:
-        """In a few words."""
+        """One line about the progress of the run."""
         faults, kills = self.faults.total(), self.kills.total()
         return f"{faults} faults, {kills} kills, {self.pages} pages, {self.wrong} wrong"
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the report as a value for JSON."""
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)},
             "often": sorted(self.often),
             "total_kills": self.kills.total(),
             "total_faults": self.faults.total(),
-            "clean": self.clean,
+            "clean": self.is_clean,
         }
 
     def write(self, file: Path | None) -> None:
-        """As JSON into a file, if there is one."""
+        """Write the report as JSON to a file, unless it is None."""
         if file is not None:
             file.write_text(json.dumps(self.as_json(), indent=1))
 

@@ -1,4 +1,4 @@
-"""Roles as processes of their own, kept running as a supervisor would, and ended in every way there is."""
+"""Roles in processes of their own, restarted as by a supervisor, and ended in all ways."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RESTART: Final = 2
 REFUSED: Final = 78
 """Exit code: a person must act (docs/operations.md)."""
 STEADY_SECONDS: Final = 30.0
-"""A process that lived this long did not fail at once."""
+"""Lifetime from which a process does not count as failing at its start."""
 PATIENCE: Final = {True: 40.0, False: 180.0}
 """How long processes may fail one after the other before a person would act: on a damaged state, and
 otherwise, where brokers may be away meanwhile."""
 STOP_SECONDS: Final = 120
-"""Ends a hang."""
+"""Time-out of a stop in good order."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class RoleExits:
     """How processes of roles ended by themselves."""
 
     codes: Counter[str] = field(default_factory=Counter)
-    """By role and exit code."""
+    """Number of exits by role and exit code."""
     cured: int = 0
     """Damaged states that were refused and moved away."""
     unexplained: list[str] = field(default_factory=list)
@@ -70,14 +70,14 @@ class Role:
         self._may_run.set()
         self._using, self._starting = asyncio.Lock(), asyncio.Lock()
         self.failpoint: str | None = None
-        """Where its next process kills itself."""
+        """The failpoint at which its next process kills itself."""
         self._since = 0
         self._failing_since = time.monotonic()
         self._keeper: asyncio.Task[None] | None = None
 
     @property
     def kind(self) -> str:
-        """Which role it is: `judge`, `worker`."""
+        """The kind of role, such as `judge` or `worker`."""
         return self.name.rstrip("0123456789-")
 
     @property
@@ -87,11 +87,11 @@ class Role:
         return self.disk.path / "state"
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it has a process, stopped or not."""
         return self.process is not None and self.process.returncode is None
 
-    def said(self, *events: str) -> bool:
+    def has_logged(self, *events: str) -> bool:
         """Whether its present process has logged one of these events."""
         with self.log.open("rb") as log:
             log.seek(self._since)
@@ -99,16 +99,16 @@ class Role:
         return any(f'"event": "{event}"' in text for event in events)
 
     @property
-    def healed(self) -> int:
-        """How often it moved a damaged state aside by itself."""
+    def count_moved_states(self) -> int:
+        """Return how often the role moved a damaged state aside by itself."""
         return self.log.read_text(errors="replace").count('"event": "state_damaged"')
 
     def begin(self) -> None:
-        """Keep it running from now on."""
+        """Start the role, and restart it whenever it ends."""
         self._keeper = asyncio.create_task(self._keep())
 
     async def end(self) -> None:
-        """SIGTERM, and its exit code is looked at; nothing of it is left."""
+        """End the role by SIGTERM, check its exit code, and leave no process of it."""
         self._may_run.clear()
         async with self._starting:
             terminated = self.signal(signal.SIGCONT) and self.signal(signal.SIGTERM)
@@ -127,7 +127,7 @@ class Role:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Kill whatever there is, children too."""
+        """Kill all processes of the role, including children."""
         self._may_run.clear()
         if self._keeper is not None:
             self._keeper.cancel()
@@ -136,7 +136,7 @@ class Role:
 
     def signal(self, number: int) -> bool:
         """Send a signal to its process; False when it has none now."""
-        if not self.running:
+        if not self.is_running:
             return False
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
@@ -145,7 +145,7 @@ class Role:
 
     def children(self) -> list[psutil.Process]:
         """Its child processes."""
-        if not self.running:
+        if not self.is_running:
             return []
         assert self.process is not None
         with contextlib.suppress(psutil.Error):
@@ -154,7 +154,8 @@ class Role:
 
     @contextlib.asynccontextmanager
     async def down(self, end: Callable[[], object] | None = None) -> AsyncIterator[None]:
-        """While entered it has no process: killed by SIGKILL with its children, or by `end` first."""
+        """Context manager within which the role has no process: it is ended by `end`, if given, and killed by
+        SIGKILL with its children."""
         async with self._using:
             self._may_run.clear()
             try:
@@ -206,7 +207,7 @@ class Role:
         self.process = await begin(self.kind, environment, self.log)
 
     async def _attend(self, code: int, failing: float) -> None:
-        """What a person would do about an end: nothing, unless it was refused or fails again and again."""
+        """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""
         if self.excused or (code != REFUSED and failing < PATIENCE[self.damaged]):
             return
         if code != REFUSED or not self.damaged or "damaged: " not in self._last_words():
@@ -220,7 +221,7 @@ class Role:
         self._failing_since = time.monotonic()
 
     def delete_state(self) -> None:
-        """The cure of a damaged state: it is rebuilt."""
+        """Delete the state, so that it is rebuilt."""
         assert self.disk is not None
         shutil.rmtree(self.state, ignore_errors=True)
         self.disk.sync()  # or a power loss brings it back

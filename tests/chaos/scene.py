@@ -1,4 +1,4 @@
-"""What faults act on: one namespace with its roles, the brokers below them, load and checker beside them."""
+"""The scene of faults: one namespace with its roles, brokers, load and checker."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.chaos.roles import Role
 from tests.chaos.schedule import PlannedFault
 
 HANG_SECONDS: Final = 300
-"""Without a sign of life for so long, something hangs."""
+"""Time-out without any progress."""
 
 
 class HangError(AssertionError):
-    """Nothing moved for HANG_SECONDS."""
+    """There was no progress for HANG_SECONDS."""
 
 
 @dataclass(slots=True)
@@ -59,4 +59,5 @@ class Scene:
 
 
 Fault = Callable[[Scene, PlannedFault], Awaitable[bool]]
-"""Acts, and puts right what a person or the machine would; False where there was nothing to act on."""
+"""Causes a fault, and repairs what a person or the machine would. Returns False if there was nothing to act
+on."""

@@ -40,31 +40,31 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
     },
     "topics": {"retention": 2, "topic-recreated": 1},
 }  # fmt: skip
-"""By lane, how many cards there are of each kind."""
+"""Number of cards of each kind, by lane."""
 KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
 OFTEN: Final = 4
 PAUSES: Final = {"brokers": 6.0, "network": 3.0, "topics": 12.0, DASHBOARD: 20.0}
 """Seconds between two faults of a lane, on average."""
 PAUSE: Final = 4.0
-"""The same of the others."""
+"""Average seconds between two faults of the other lanes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One fault that is to come."""
+    """A planned fault."""
 
     lane: str
     kind: str
     pause: float
     """Seconds before it."""
     hold: float
-    """Seconds that it lasts, where it lasts; at most `LONGEST`."""
+    """Duration in seconds, of faults that have one; at most LONGEST."""
     dice: int
-    """Seeds whatever else it chooses."""
+    """Seed of its other choices."""
 
     @property
     def rng(self) -> random.Random:
-        """The same choices each time."""
+        """Return a generator for its choices, the same each time."""
         return random.Random(self.dice)
 
 

@@ -40,7 +40,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         for point in points:
             turn = rng.choice([1, 1, 2])
             await deployment.start("judge", f"{point}:{turn}")
-            assert await deployment.ended("judge") == -9, deployment.log("judge")[-2000:]
+            assert await deployment.wait_for_end("judge") == -9, deployment.log("judge")[-2000:]
             kills[point] += 1
             if rng.random() < 0.4:
                 await deployment.start("judge")
@@ -54,7 +54,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         rng.shuffle(points)
         for i, point in enumerate(points):
             await deployment.start("worker-dying", f"{point}:{rng.choice([1, 2])}")
-            assert await deployment.ended("worker-dying") == -9, deployment.log("worker-dying")[-2000:]
+            assert await deployment.wait_for_end("worker-dying") == -9, deployment.log("worker-dying")[-2000:]
             kills[point] += 1
             name = f"worker-{i}"
             await deployment.start(name)

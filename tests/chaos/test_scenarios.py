@@ -130,7 +130,7 @@ async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
         await until(fingerprinted)
         for turn in (1, 3):
             await deployment.start("judge", f"judge.ahead:{turn}")
-            assert await deployment.ended("judge") == -9, deployment.log("judge")[-2000:]
+            assert await deployment.wait_for_end("judge") == -9, deployment.log("judge")[-2000:]
         await deployment.start("judge")
         await judged(quick, 400)
         assert await deployment.stop("judge") == 0
@@ -172,12 +172,12 @@ async def test_a_judge_that_wakes_up_after_its_successor_cannot_publish(
         await crawl(quick, 100)
         await judged(quick, 100)
         deployment.running["judge-1"].send_signal(signal.SIGSTOP)
-        async with deployment.kept("judge-2", state_dir=tmp_path / "second"):
+        async with deployment.keep_running("judge-2", state_dir=tmp_path / "second"):
             await crawl(quick, 100, seed=2)
             await judged(quick, 200)
             deployment.running["judge-1"].send_signal(signal.SIGCONT)
             await crawl(quick, 100, seed=3)
-            assert await deployment.ended("judge-1") != 0
+            assert await deployment.wait_for_end("judge-1") != 0
             await judged(quick, 300)
     await all_right(quick)
 
@@ -196,7 +196,7 @@ async def test_the_broker_killed_and_restarted_in_the_middle(tmp_path: Path, nam
 async def _with_broker_accident(broker: LocalBroker, settings: Settings, logs: Path) -> None:
     async with Deployment(settings, logs) as deployment:
         await crawl(settings, 200)
-        async with deployment.kept("worker"), deployment.kept("judge"):
+        async with deployment.keep_running("worker"), deployment.keep_running("judge"):
             await judged(settings, 200)
             crawling = asyncio.create_task(crawl(settings, 300, seed=2))
             await asyncio.sleep(0.3)
@@ -219,7 +219,7 @@ async def test_a_refused_verdict_aborts_its_whole_transaction(quick: Settings, t
         # Of random letters: verdicts are compressed.
         long_url = "http://long.example/" + "".join(random.Random(3).choices(ascii_letters, k=2000))
         await _publish(quick, json.dumps({"url": long_url, "text": "one two three four five " * 9}).encode())
-        assert await deployment.ended("judge") != 0
+        assert await deployment.wait_for_end("judge") != 0
         assert "too large" in deployment.log("judge").lower() or "MessageSizeTooLarge" in deployment.log(
             "judge"
         )
@@ -240,7 +240,7 @@ async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Setti
         await judged(quick, 50)
         await _limit(quick, names.journal, 1500)
         await crawl(quick, 200, seed=2)
-        assert await deployment.ended("worker") != 0
+        assert await deployment.wait_for_end("worker") != 0
         await _limit(quick, names.journal, None)
         await deployment.start("worker")
         await judged(quick, 250)

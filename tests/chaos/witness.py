@@ -22,7 +22,7 @@ ONE_SHINGLE = 0.02
 
 
 async def read_all(servers: str, topic: str):
-    """All committed records of a topic, partition by partition."""
+    """Return all committed records of a topic, partition by partition."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest",
         max_partition_fetch_bytes=16 << 20,
@@ -82,7 +82,7 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
 
     (genesis,) = await read_all(servers, f"{namespace}.genesis")
     journal = msgspec.msgpack.decode(genesis.value)["journal"]
-    for place, page in _in_order(journal, await read_all(servers, f"{namespace}.journal")):
+    for place, page in _rows_in_order(journal, await read_all(servers, f"{namespace}.journal")):
         page.shingles = pages.get((place[0], *place[2:]))
         want = oracle.judge(page)
         for got in given.get(place, ()):
@@ -104,7 +104,7 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
 
 
 def _shingles(value):
-    """Those of a page message that carries a plain text, else None."""
+    """Return the shingles of a page message with a plain text; None for others."""
     try:
         text = json.loads(value).get("text")
     except ValueError:
@@ -112,8 +112,8 @@ def _shingles(value):
     return frozenset(shingles(text)) if isinstance(text, str) and text.isascii() else None
 
 
-def _in_order(journal, records):
-    """Source coordinates and page of every row of the journal, re-deliveries left out."""
+def _rows_in_order(journal, records):
+    """Return source coordinates and page of every row of the journal, without re-deliveries."""
     expected: dict[tuple, int] = {}
     for record in records:
         content = msgspec.msgpack.decode(record.value)
@@ -145,7 +145,8 @@ def _in_order(journal, records):
 
 
 def _url_keys(content, count):
-    """The second column of strings; sizes are int32, -1 for none, -2 for one that equals the URL."""
+    """Return the URL keys, which are the second column of strings: sizes are int32, -1 for none, -2 for one
+    that equals the URL."""
     sizes = [
         [int.from_bytes(content[name][4 * i : 4 * i + 4], "little", signed=True) for i in range(count)]
         for name in ("url", "url_key")

@@ -1,1 +1,1 @@
-"""Says what should have come out, and holds it against what did; imports nothing of `stream`."""
+"""Computes the expected verdicts and compares them with the actual ones; imports nothing of `stream`."""

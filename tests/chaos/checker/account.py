@@ -1,4 +1,4 @@
-"""The account of one namespace: every page that was sent, what it must come to, and what it came to."""
+"""The account of one namespace: every page that was sent, its expected verdict and its actual one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDING: Final = 1e-4
 
 @dataclass(slots=True)
 class AccountFindings:
-    """What is wrong; nothing when all is well. Examples are at most EXAMPLES of each kind."""
+    """What is wrong, with at most EXAMPLES examples of each kind; empty if all is well."""
 
     missing: int = 0
     repeated: int = 0
@@ -26,7 +26,7 @@ class AccountFindings:
     examples: list[str] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
-        """Count one finding of a kind, and keep it as an example while there are few."""
+        """Count a finding, and keep it as an example if there are fewer than EXAMPLES of its kind."""
         setattr(self, kind, getattr(self, kind) + 1)
         if sum(example.startswith(kind) for example in self.examples) < EXAMPLES:
             self.examples.append(f"{kind}: {text}")
@@ -34,7 +34,7 @@ class AccountFindings:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedVerdict:
-    """What a row of the journal must come to."""
+    """The expected verdict on a row of the journal."""
 
     verdict: tuple[object, ...]
     """Id, verdict, change, cluster, id of `duplicate_of`, distance."""
@@ -44,7 +44,8 @@ class ExpectedVerdict:
 
 
 class Account:
-    """Takes the records of journal and verdicts, each topic in its order, in whatever order between them."""
+    """Takes the records of journal and verdicts. Those of one topic are in order; the topics may be
+    interleaved in any way."""
 
     def __init__(self, options: Mapping[str, Any], sent: SentPages, journal: str) -> None:
         """`options` are the oracle's, `journal` is the UUID in the genesis."""
@@ -60,18 +61,19 @@ class Account:
 
     def unjudged(self) -> Iterator[tuple[Place, SentPage]]:
         """Pages that should have a verdict and have none yet."""
-        for place, page in self._sent.acknowledged():
-            if place not in self._judged and not self._sent.gone(place) and not self._lost(place):
+        for place, page in self._sent.acknowledged_pages():
+            if place not in self._judged and not self._sent.is_gone(place) and not self._is_lost(place):
                 yield place, page
 
-    def excused(self) -> tuple[int, int]:
-        """How many pages have no verdict because retention took them, as declared, or their topic is gone."""
-        places = [place for place, _ in self._sent.acknowledged() if place not in self._judged]
-        lost = sum(self._lost(place) for place in places)
-        return lost, sum(self._sent.gone(place) and not self._lost(place) for place in places)
+    def count_excused(self) -> tuple[int, int]:
+        """Return the numbers of pages without a verdict that were lost to retention, as declared, and of
+        those whose topic was deleted."""
+        places = [place for place, _ in self._sent.acknowledged_pages() if place not in self._judged]
+        lost = sum(self._is_lost(place) for place in places)
+        return lost, sum(self._sent.is_gone(place) and not self._is_lost(place) for place in places)
 
     def conclude(self) -> AccountFindings:
-        """Everything was taken: what is missing now stays missing."""
+        """Return the findings. Called once all records are taken, so that missing verdicts stay missing."""
         for place, page in self.unjudged():
             self.findings.note("missing", f"{place} {page.url}")
         for place in self._early:
@@ -79,8 +81,8 @@ class Account:
         return self.findings
 
     def take_journal(self, value: bytes, offset: int) -> None:
-        """A record of the journal."""
-        for place, page, url in self._journal.admitted(value, offset):
+        """Take a record of the journal."""
+        for place, page, url in self._journal.admit_rows(value, offset):
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
             verdict = want.id, want.verdict, want.change, cluster, want.other, want.distance
@@ -91,7 +93,7 @@ class Account:
                 self._compare(place, self._early.pop(place))
 
     def take_verdict(self, value: bytes) -> None:
-        """A record of the verdicts."""
+        """Take a record of the verdicts topic."""
         verdict = json.loads(value)
         self.verdicts[verdict["verdict"]] += 1
         source = verdict["source"]
@@ -105,14 +107,14 @@ class Account:
         else:
             self._early[place] = verdict
 
-    def _lost(self, place: Place) -> bool:
-        """Whether retention took it, and the journal says so."""
+    def _is_lost(self, place: Place) -> bool:
+        """Whether the journal declares a page lost to retention."""
         topic_id, partition, offset = place
         declared = self._journal.lost.get((topic_id, partition), ())
-        return self._sent.deleted(place) and any(start <= offset < end for start, end in declared)
+        return self._sent.is_deleted(place) and any(start <= offset < end for start, end in declared)
 
     def _compare(self, place: Place, verdict: dict[str, Any]) -> None:
-        """A verdict with the oracle's, and its page with what was sent."""
+        """Compare a verdict with the oracle's, and its page with what was sent."""
         due, other, similarity = self._due.pop(place), verdict["duplicate_of"], verdict["similarity"] or 0
         got = (
             verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],

@@ -26,7 +26,7 @@ class Checker:
         self.longest_stall = 0.0
         """Longest time in seconds without a verdict while pages waited for one."""
         self.stalled_at = 0.0
-        """When it ended, in seconds since the start."""
+        """When the longest stall ended, in seconds since the start."""
         self._started = self._moved = time.monotonic()
         self._journal = f"{namespace}.journal"
         self._stop = threading.Event()
@@ -45,7 +45,7 @@ class Checker:
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
 
     def _journal_of(self, namespace: str) -> str:
-        """The journal's UUID, out of its genesis."""
+        """Return the journal's UUID, from its genesis."""
         self._consumer.assign([TopicPartition(f"{namespace}.genesis", 0, 0)])
         message = None
         while message is None or message.error() is not None:

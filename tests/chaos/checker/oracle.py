@@ -34,7 +34,7 @@ class IndexedOracle(Oracle):
         return [found[number] for number in sorted(found)]
 
     def enter(self, anchor: Anchor) -> None:
-        """Take a new anchor in."""
+        """Add a new anchor."""
         number, self._number = self._number, self._number + 1
         self._of_page[id(anchor.page)] = number, anchor
         if not self.strict:
@@ -48,7 +48,7 @@ class IndexedOracle(Oracle):
         self._numbered[number] = anchor
 
     def leave(self, page: OraclePage) -> Anchor | None:
-        """The live anchor of a page that was superseded, if it was one: it is none any more."""
+        """Remove a superseded page from the live anchors. Returns its anchor, if it was one."""
         number, gone = self._of_page.pop(id(page), (0, None))
         if gone is None:
             return None

@@ -16,7 +16,7 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class JournalContent:
-    """What the journal's records say, one after the other."""
+    """Unpacks the journal's records in order, and tracks the expected offset of each partition."""
 
     uuid: str
     expected: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class JournalContent:
     """Offsets [start, end) that were declared lost to retention."""
     redelivered: int = 0
 
-    def admitted(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
+    def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
         """Place, page and URL of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
         assert content["version"] == 2
@@ -44,7 +44,8 @@ class JournalContent:
             first += rows
 
     def _admit(self, source: list[Any]) -> int | None:
-        """Rows of a range count from this offset on; None: it lies behind a gap."""
+        """Return the offset from which rows of a source range are judged; None if the range lies behind a
+        gap."""
         _, _, topic_id, partition, start, end, _, opening, lost, *_ = source
         key = topic_id, partition
         expected = self.expected.get(key)

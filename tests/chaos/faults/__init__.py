@@ -10,4 +10,4 @@ from tests.chaos.scene import Fault
 FAULTS: Final[dict[str, Fault]] = {
     **processes.FAULTS, **state.FAULTS, **brokers.FAULTS, **network.FAULTS, **topics.FAULTS,
 }  # fmt: skip
-"""By the kinds of `tests.chaos.schedule`."""
+"""The function of each kind of `tests.chaos.schedule`."""

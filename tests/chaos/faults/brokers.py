@@ -1,4 +1,4 @@
-"""Brokers killed, stopped and told to end; which one may depend on what it is in charge of."""
+"""Faults of brokers: killed, stopped or terminated, at random or by what they coordinate or lead."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.chaos.schedule import PlannedFault
 ALL_SECONDS: Final = 3.0
 
 
-def _any(scene: Scene, plan: PlannedFault) -> Broker:
+def _choose_broker(scene: Scene, plan: PlannedFault) -> Broker:
     return plan.rng.choice(scene.kafka.brokers)
 
 
-async def _killed(scene: Scene, broker: Broker) -> bool:
+async def _kill(scene: Scene, broker: Broker) -> bool:
     await asyncio.to_thread(broker.kill)
     scene.report.kills["broker"] += 1
     await asyncio.to_thread(broker.start)
@@ -29,12 +29,12 @@ async def _killed(scene: Scene, broker: Broker) -> bool:
 
 async def broker_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to any broker."""
-    return await _killed(scene, _any(scene, plan))
+    return await _kill(scene, _choose_broker(scene, plan))
 
 
 async def broker_terminate(scene: Scene, plan: PlannedFault) -> bool:
     """SIGTERM: a broker hands over what it leads, and is started again."""
-    broker = _any(scene, plan)
+    broker = _choose_broker(scene, plan)
     broker.signal(signal.SIGTERM)
     await asyncio.to_thread(broker.wait)
     await asyncio.to_thread(broker.start)
@@ -42,8 +42,8 @@ async def broker_terminate(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def broker_stop(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGSTOP and SIGCONT: a broker that is silent, and then behind."""
-    broker = _any(scene, plan)
+    """SIGSTOP, then SIGCONT: a broker that does not answer, and lags afterwards."""
+    broker = _choose_broker(scene, plan)
     broker.signal(signal.SIGSTOP)
     await asyncio.sleep(plan.hold)
     broker.signal(signal.SIGCONT)
@@ -51,7 +51,7 @@ async def broker_stop(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGSTOP to all of them for a moment."""
+    """SIGSTOP to all brokers for a moment."""
     for broker in scene.kafka.brokers:
         broker.signal(signal.SIGSTOP)
     await asyncio.sleep(min(plan.hold, ALL_SECONDS))
@@ -63,20 +63,20 @@ async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
 async def coordinator_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the coordinator of the workers' or the judges' group."""
     group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
-    return await _kill_asked(scene, lambda: scene.admin.coordinator(group))
+    return await _kill_broker_of(scene, lambda: scene.admin.coordinator(group))
 
 
 async def leader_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the leader of the journal or of the decisions."""
     topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
-    return await _kill_asked(scene, lambda: scene.admin.leader(topic))
+    return await _kill_broker_of(scene, lambda: scene.admin.leader(topic))
 
 
-async def _kill_asked(scene: Scene, ask: Callable[[], int]) -> bool:
+async def _kill_broker_of(scene: Scene, ask: Callable[[], int]) -> bool:
     with contextlib.suppress(NoAnswerError):
         number = await asyncio.to_thread(ask)
         if number > 0:
-            return await _killed(scene, scene.kafka.broker(number))
+            return await _kill(scene, scene.kafka.broker(number))
     return False
 
 

@@ -1,4 +1,4 @@
-"""The network cut, refused or slow between a role and some brokers, or between brokers."""
+"""Faults of the network: cut, refused or slow, between a role and some brokers or between brokers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SLOWEST: Final = 0.8
 
 
 def _links(scene: Scene, plan: PlannedFault) -> list[Link]:
-    """Of one role to one or two brokers, or to all."""
+    """Return the links of one role to one or two brokers, or to all."""
     rng = plan.rng
     links = scene.kafka.network.of(listener(rng.choice(sorted(scene.roles))))
     return rng.sample(links, rng.randint(1, len(links)))
 
 
-async def _held(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 0.0) -> bool:
+async def _hold(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 0.0) -> bool:
     for link in links:
         await link.set(cut, delay)
     try:
@@ -33,34 +33,34 @@ async def _held(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 
 
 
 async def network_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Nothing passes, either way."""
-    return await _held(_links(scene, plan), plan, "both")
+    """Both directions are cut."""
+    return await _hold(_links(scene, plan), plan, "both")
 
 
 async def answers_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Requests arrive and are done, and no answer comes back."""
-    return await _held(_links(scene, plan), plan, "answers")
+    """Requests are processed, but answers are held back."""
+    return await _hold(_links(scene, plan), plan, "answers")
 
 
 async def requests_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Requests are held back; they arrive late."""
-    return await _held(_links(scene, plan), plan, "requests")
+    """Requests are held back, and arrive late."""
+    return await _hold(_links(scene, plan), plan, "requests")
 
 
 async def network_refused(scene: Scene, plan: PlannedFault) -> bool:
-    """Connections are reset, and new ones are ended."""
-    return await _held(_links(scene, plan), plan, "refused")
+    """Connections are reset, and new ones refused."""
+    return await _hold(_links(scene, plan), plan, "refused")
 
 
 async def network_delay(scene: Scene, plan: PlannedFault) -> bool:
-    """Everything takes its time."""
-    return await _held(_links(scene, plan), plan, "whole", plan.rng.uniform(0.05, SLOWEST))
+    """Both directions are slow."""
+    return await _hold(_links(scene, plan), plan, "whole", plan.rng.uniform(0.05, SLOWEST))
 
 
 async def replication_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """The other brokers do not reach this one: what it leads is not replicated."""
+    """The other brokers cannot reach one broker, so the partitions that it leads are not replicated."""
     links = scene.kafka.network.of(REPLICATION)
-    return await _held([plan.rng.choice(links)], plan, plan.rng.choice(("both", "refused")))
+    return await _hold([plan.rng.choice(links)], plan, plan.rng.choice(("both", "refused")))
 
 
 FAULTS: Final[dict[str, Fault]] = {

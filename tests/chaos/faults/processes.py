@@ -1,4 +1,4 @@
-"""Roles killed, stopped and told to end."""
+"""Faults of roles: killed, stopped or terminated."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ FAILPOINTS: Final = {
     ),
     "worker": ("worker.before_append", "worker.append"),
 }  # fmt: skip
-"""`stream/failpoints.py` has what these are."""
+"""Failpoints by role (see `stream/failpoints.py`)."""
 STARTING_SECONDS: Final = 4.0
 FAILPOINT_SECONDS: Final = 45.0
-"""A place that is not reached within this time is let go."""
+"""Time-out for reaching a failpoint."""
 
 
-def _killed(scene: Scene, role: Role) -> bool:
+def _kill(scene: Scene, role: Role) -> bool:
     happened = role.signal(signal.SIGKILL)
     scene.report.kills[role.kind] += happened
     return happened
 
 
 async def kill(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL at any moment."""
-    return _killed(scene, scene.roles[plan.lane])
+    """SIGKILL to a role at any moment."""
+    return _kill(scene, scene.roles[plan.lane])
 
 
 async def kill_while_starting(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL, and once more while the next process starts."""
+    """SIGKILL to a role, and again while its next process starts."""
     role = scene.roles[plan.lane]
-    first = _killed(scene, role)
+    first = _kill(scene, role)
     await asyncio.sleep(plan.rng.uniform(0.3, STARTING_SECONDS))
-    return _killed(scene, role) or first
+    return _kill(scene, role) or first
 
 
 async def failpoint(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL, and the next process kills itself where it hurts."""
+    """SIGKILL to a role, whose next process kills itself at a failpoint."""
     role = scene.roles[plan.lane]
     role.failpoint = f"{plan.rng.choice(FAILPOINTS[role.kind])}:{plan.rng.choice((1, 1, 2, 3))}"
-    _killed(scene, role)
-    await scene.until(lambda: role.failpoint is None and role.running)
+    _kill(scene, role)
+    await scene.until(lambda: role.failpoint is None and role.is_running)
     process = role.process
     assert process is not None
     try:
         async with asyncio.timeout(FAILPOINT_SECONDS):
             died = await process.wait() == -signal.SIGKILL
     except TimeoutError:
-        return _killed(scene, role)
+        return _kill(scene, role)
     scene.report.kills[role.kind] += died
     return died
 
 
 async def stop(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGSTOP, and SIGCONT when its session may be over and another leads."""
+    """SIGSTOP to a role, and SIGCONT when its session may have expired and another member leads."""
     role = scene.roles[plan.lane]
     process = role.process
     if not role.signal(signal.SIGSTOP):
@@ -74,7 +74,8 @@ async def stop(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def terminate(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGTERM: it finishes its batch and ends, with an error perhaps where brokers are away meanwhile."""
+    """SIGTERM to a role, which finishes its batch and ends; with an error if brokers are unreachable
+    meanwhile."""
     role = scene.roles[plan.lane]
     process = role.process
     if process is None or not role.signal(signal.SIGTERM):
@@ -84,12 +85,12 @@ async def terminate(scene: Scene, plan: PlannedFault) -> bool:
             await process.wait()
     except TimeoutError:
         scene.report.unexplained.append(f"{role.name}: did not end within {STOP_SECONDS} s of SIGTERM")
-        _killed(scene, role)
+        _kill(scene, role)
     return True
 
 
 async def kill_child(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL to a child process, which fingerprints."""
+    """SIGKILL to a child process that fingerprints."""
     children = scene.roles[plan.lane].children()
     if not children:
         return False

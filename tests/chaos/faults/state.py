@@ -1,4 +1,4 @@
-"""What happens to a judge's state directory while the judge is dead, and to its disk while it is not."""
+"""Faults of a judge's state directory while the judge is dead, and of its disk while it runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import PlannedFault
 
 FLIPS: Final = 4
-"""Most bits flipped at once, all in one file."""
+"""Most bits flipped by one fault, all in one file."""
 FULL_SECONDS: Final = 6.0
 
 
 async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
-    """Killed, and its state deleted: it is rebuilt from journal and decisions."""
+    """Kill a judge and delete its state, which is then rebuilt from journal and decisions."""
     role = scene.roles[plan.lane]
     async with role.down():
         scene.report.kills[role.kind] += 1
@@ -30,7 +30,8 @@ async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def older_state(scene: Scene, plan: PlannedFault) -> bool:
-    """Killed, and an older state brought back; the first time, and now and then later, a copy is kept."""
+    """Kill a judge and restore an older copy of its state. The first time, and at times later, make the
+    copy."""
     role = scene.roles[plan.lane]
     copy = role.state.with_name("copy")
     assert role.disk is not None
@@ -50,12 +51,13 @@ async def older_state(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def bit_flips(scene: Scene, plan: PlannedFault) -> bool:
-    """Killed, and bits flipped in one file of its state: refused and rebuilt, or without effect."""
+    """Kill a judge and flip bits in one file of its state, which is then refused and rebuilt, or works."""
     return await _damage(scene, plan, _flip)
 
 
 async def cut_file(scene: Scene, plan: PlannedFault) -> bool:
-    """Killed, and one file of its state cut short, zeroed from somewhere on, emptied or removed: the same."""
+    """Kill a judge and truncate, zero, empty or remove one file of its state, which is then refused and
+    rebuilt, or works."""
     return await _damage(scene, plan, _cut)
 
 
@@ -63,15 +65,15 @@ async def _damage(scene: Scene, plan: PlannedFault, harm: Callable[[Path, random
     role = scene.roles[plan.lane]
     async with role.down():
         scene.report.kills[role.kind] += 1
-        file = await asyncio.to_thread(_file_read, role.state, plan.rng)
+        file = await asyncio.to_thread(_choose_file, role.state, plan.rng)
         if file is not None:
             await asyncio.to_thread(harm, file, plan.rng)
             role.damaged = True
         return role.damaged
 
 
-def _file_read(state: Path, rng: random.Random) -> Path | None:
-    """A file that RocksDB reads; larger files more often, small ones now and then."""
+def _choose_file(state: Path, rng: random.Random) -> Path | None:
+    """Return a file that RocksDB reads, with larger files more often."""
     files = sorted(
         file for file in state.rglob("*") if file.is_file() and file.stat().st_size and "LOG" not in file.name
     )
@@ -101,7 +103,7 @@ def _cut(file: Path, rng: random.Random) -> None:
 
 
 async def power_loss(scene: Scene, plan: PlannedFault) -> bool:
-    """Power fails: the processes die, and the disk has what was synced."""
+    """Kill the processes and lose what was not synced."""
     role = scene.roles[plan.lane]
     disk = role.disk
     assert disk is not None
@@ -118,7 +120,7 @@ async def power_loss(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def disk_full(scene: Scene, plan: PlannedFault) -> bool:
-    """No block is free for a while; the judge may end, and begins again when there is room."""
+    """Fill the disk for a while. The judge may end, and starts again when there is room."""
     role = scene.roles[plan.lane]
     disk = role.disk
     assert disk is not None
@@ -129,15 +131,15 @@ async def disk_full(scene: Scene, plan: PlannedFault) -> bool:
         await asyncio.to_thread(disk.empty)
     finally:
         await asyncio.to_thread(disk.empty)
-        await _settled(scene, role)
+        await _wait_until_settled(scene, role)
         role.excused = False
     return True
 
 
-async def _settled(scene: Scene, role: Role) -> None:
-    """Wait until it has begun anew, or goes on as before: what it met on the full disk is behind it."""
+async def _wait_until_settled(scene: Scene, role: Role) -> None:
+    """Wait until the role has restarted, or goes on, after the full disk."""
     process = role.process
-    await scene.until(lambda: role.process is not process or role.said("leading", "standby"))
+    await scene.until(lambda: role.process is not process or role.has_logged("leading", "standby"))
     await asyncio.sleep(1)
 
 

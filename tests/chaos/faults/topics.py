@@ -1,4 +1,4 @@
-"""The topic of pages: cut short by retention, or deleted and made again."""
+"""Faults of the pages topic: truncated by retention, or deleted and created again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.schedule import PlannedFault
 
 
 async def retention(scene: Scene, plan: PlannedFault) -> bool:
-    """Delete pages from the start of a partition, most of them judged, the newest perhaps not."""
+    """Delete pages from the start of a partition. Most of them are judged; the newest may not be."""
     load = scene.load
     ends = load.given.ends(load.topic_id)
     if not ends:
@@ -25,7 +25,7 @@ async def retention(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def topic_recreated(scene: Scene, plan: PlannedFault) -> bool:
-    """Delete the topic and make it again, half of the time once all its pages are judged."""
+    """Delete the topic and create it again; in half of the cases once all its pages are judged."""
     load, admin, old = scene.load, scene.admin, scene.load.topic_id
     partitions = await asyncio.to_thread(insist, lambda: admin.partitions(scene.pages))
     await asyncio.to_thread(load.pause)

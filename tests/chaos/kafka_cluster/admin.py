@@ -42,7 +42,7 @@ class BrokerAdmin:
         return int(self._ask("leader", topic))
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Number of the topic's partitions."""
         return int(self._ask("partitions", topic))
 
     def topic_id(self, topic: str) -> str | None:
@@ -51,11 +51,11 @@ class BrokerAdmin:
         return found
 
     def create_topic(self, topic: str, partitions: int, replication: int) -> None:
-        """Make a topic that is not there."""
+        """Create a topic."""
         self._ask("create_topic", topic, partitions, replication)
 
     def delete_topics(self, prefix: str) -> None:
-        """Delete all topics whose names begin so."""
+        """Delete all topics whose names begin with `prefix`."""
         self._ask("delete_topics", prefix)
 
     def delete_records(self, topic: str, partition: int, below: int) -> None:
@@ -76,7 +76,7 @@ class BrokerAdmin:
 
 
 def insist(ask: Callable[[], Any]) -> Any:
-    """Ask until the brokers answer: some are always away here."""
+    """Repeat a request until the brokers answer, as some are always down here."""
     ends = time.monotonic() + HANG_SECONDS
     while True:
         try:

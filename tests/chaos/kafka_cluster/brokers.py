@@ -24,11 +24,11 @@ from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link, Network
 
 DIRECT: Final = "DIRECT"
-"""The listener that nothing stands before: for load, reader and oracle."""
+"""The listener without a proxy, for load and checker."""
 REPLICATION: Final = "REPLICATION"
-"""The listener that brokers reach each other through."""
+"""The listener for connections between brokers."""
 START_SECONDS: Final = 300
-"""Ends a hang; a broker starts in 4 to 30 s."""
+"""Time-out for the start of a broker, which takes 4 to 30 s."""
 JVM: Final = (
     "-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError",
 )  # fmt: skip
@@ -50,16 +50,16 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What the broker says."""
+        """The broker's log file."""
         return self.directory / "kafka.log"
 
     @property
-    def running(self) -> bool:
-        """Whether its process is there, stopped or not."""
+    def is_running(self) -> bool:
+        """Whether its process exists, stopped or not."""
         return self.guard is not None and self.guard.poll() is None
 
     def java(self, *main: str) -> list[str]:
-        """A command of Kafka's with the JVM options of these brokers."""
+        """Return the command line of a program of Kafka's, with the JVM options of these brokers."""
         logging = embedded_jars.deployment() / "log4j2.properties"
         jars = embedded_jars.jars(lambda _: None)
         return [
@@ -93,7 +93,7 @@ class Broker:
         assert self.guard.stdout is not None
         self.pid = int(self.guard.stdout.readline() or 0)
         deadline = time.monotonic() + START_SECONDS
-        while self.running:
+        while self.is_running:
             answer = ping(HOST, self.direct, timeout=1)
             if answer is not None and self.direct in answer.ports:
                 return
@@ -104,14 +104,14 @@ class Broker:
 
     def signal(self, number: int) -> None:
         """Send a signal to the JVM, if it runs."""
-        if self.running:
+        if self.is_running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
         if number in (signal.SIGSTOP, signal.SIGCONT):
             self.stopped = number == signal.SIGSTOP
 
     def wait(self) -> None:
-        """Wait for its end, and let go of its guard."""
+        """Wait for its end, and release its guard."""
         guard, self.guard, self.stopped = self.guard, None, False
         if guard is not None:
             guard.wait()
@@ -120,7 +120,7 @@ class Broker:
                     pipe.close()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """End it by SIGKILL."""
         self.signal(signal.SIGKILL)
         self.wait()
 
@@ -145,7 +145,7 @@ QUICK: Final = {
 }
 
 
-def _replicated(replicas: int, in_sync: int) -> dict[str, str]:
+def _replication_settings(replicas: int, in_sync: int) -> dict[str, str]:
     return {
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
@@ -158,7 +158,7 @@ def _replicated(replicas: int, in_sync: int) -> dict[str, str]:
 
 
 class KafkaCluster:
-    """Brokers, with a link of the network before every listener but DIRECT."""
+    """Brokers, with a proxy before every listener but DIRECT."""
 
     def __init__(self, count: int, clients: Sequence[str]) -> None:
         """`clients` get a listener each, so that the network can be cut for one of them alone."""
@@ -177,21 +177,21 @@ class KafkaCluster:
             directory = self.directory / str(number)
             properties = {
                 "node.id": str(number),
-                "listeners": _listed({**own, "CONTROLLER": controller}),
-                "advertised.listeners": _listed(advertised),
+                "listeners": _listener_list({**own, "CONTROLLER": controller}),
+                "advertised.listeners": _listener_list(advertised),
                 "listener.security.protocol.map": ",".join(
                     f"{name}:PLAINTEXT" for name in (*own, "CONTROLLER")
                 ),
                 "controller.quorum.voters": ",".join(f"{n}@{HOST}:{p}" for n, p in controllers.items()),
                 "log.dirs": str(directory / "data"),
-                **_replicated(min(REPLICAS, count), min(IN_SYNC, count)),
+                **_replication_settings(min(REPLICAS, count), min(IN_SYNC, count)),
                 **QUICK,
             }
             self.brokers.append(Broker(number, directory, direct, properties))
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of the listener that is never cut."""
+        """Bootstrap servers of the listener that is never cut."""
         return ",".join(f"{HOST}:{broker.direct}" for broker in self.brokers)
 
     def broker(self, number: int) -> Broker:
@@ -220,5 +220,5 @@ class KafkaCluster:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _listed(ports: dict[str, int]) -> str:
+def _listener_list(ports: dict[str, int]) -> str:
     return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())

@@ -1,4 +1,4 @@
-"""Free ports, each another."""
+"""Free ports for brokers and proxies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from stream.brokers.ports import HOST, PORTS
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago, below those that the kernel gives to clients."""
+    """Return distinct ports that nobody listened on a moment ago, below the range that the kernel gives to
+    clients."""
     found: list[int] = []
     with ExitStack() as held:
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):

@@ -15,7 +15,7 @@ from typing import Final, Literal
 HOST: Final = "127.0.0.1"
 CHUNK: Final = 1 << 16
 CONNECT_SECONDS: Final = 0.2
-"""How long a client of a broker that is down is kept waiting before it is refused."""
+"""Delay before a client of a broker that is down is refused."""
 
 Cut = Literal["whole", "both", "requests", "answers", "refused"]
 """Which way bytes are held back; `refused` ends connections instead, and takes no new ones."""
@@ -97,7 +97,8 @@ class Link:
     async def _carry(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: Literal["requests", "answers"]
     ) -> None:
-        """Bytes of one direction: each arrives `delay` after it was sent, while the way is not cut."""
+        """Forward the bytes of one direction, each `delay` seconds after it was sent, unless the direction is
+        cut."""
         clock = asyncio.get_running_loop().time
         waiting: deque[tuple[float, bytes]] = deque()
         reading: asyncio.Task[bytes] | None = None
@@ -138,7 +139,7 @@ class Network:
         ]
 
     def bootstrap_servers(self, listener: str) -> str:
-        """What a client behind this listener is given."""
+        """Bootstrap servers of a client that uses this listener."""
         return ",".join(f"{HOST}:{link.port}" for link in self.of(listener))
 
     async def heal(self) -> None:
