@@ -255,9 +255,8 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Bytes that the rows take in memory, nearly as many as in the record."""
-        columns = (self.fingerprint, self.uncertain, self.sketch, self.text_hash, self.strings.sizes)
-        rest = (self.status, self.length, self.language, self.offset, self.fetched_at)
-        return len(self.strings.data) + sum(each.nbytes for each in (*columns, *rest))
+        numbers: int = sum(getattr(self, each.name).nbytes for each, _ in NUMBERS)
+        return len(self.strings.data) + self.strings.sizes.nbytes + numbers
 
     @classmethod
     def of(

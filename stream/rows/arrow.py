@@ -7,7 +7,7 @@ FixedSizeBinary, and signed integers. docs/how-to/bring-a-corpus.md describes th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from stream.fingerprint.parity import LARGEST_SET
-from stream.fingerprint.row import WORD, Row, Status, has_large_key, without_large_key
+from stream.fingerprint.row import NO_HASH, WORD, Row, Status, has_large_key, without_large_key
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
@@ -24,21 +24,18 @@ VERSION: Final = 1
 TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
-_PLACES: Final = {name: place for place, name in enumerate(TYPES)}
 _BOUNDS: Final = [
-    (_PLACES[each.name], *bounds_of(each, dtype))
-    for each, dtype in NUMBERS
-    if each.arrow in ("int8", "int64")
+    (each.name, *bounds_of(each, dtype)) for each, dtype in NUMBERS if each.arrow in ("int8", "int64")
 ]
-"""Place of a column of numbers, its least and its largest."""
+"""Name of a column of numbers, its least and its largest."""
 _LONGEST: Final = [
-    (_PLACES[each.name], each.most) for each in COLUMNS if each.arrow == "string" and each.most is not None
+    (each.name, each.most) for each in COLUMNS if each.arrow == "string" and each.most is not None
 ]
-"""Place of a column of strings, and the most characters."""
+"""Name of a column of strings, and the most characters."""
 _SIZES: Final = [
-    (_PLACES[each.name], each.widths) for each, dtype in NUMBERS if each.arrow == "binary" and dtype == U8
+    (each.name, each.widths) for each, dtype in NUMBERS if each.arrow == "binary" and dtype == U8
 ]
-"""Place of a column of bytes, and its sizes. Those of fingerprints and sketches are the scheme's."""
+"""Name of a column of bytes, and its sizes. Those of fingerprints and sketches are the scheme's."""
 _VERSION: Final = b"neardup.rows"
 _SCHEME: Final = b"neardup.scheme"
 _SEED: Final = b"neardup.seed_digest"
@@ -127,8 +124,18 @@ def rows_of(batch: pa.RecordBatch, scheme: Scheme) -> list[PlacedRow]:
     for other in compute.unique(batch.column("scheme")).to_pylist():
         if other != scheme.id:
             raise ValueError(f"scheme {other}, not {scheme.id}")
-    columns = [batch.column(name).to_pylist() for name in TYPES]
-    return [_row(_Cells(*cells), scheme) for cells in zip(*columns, strict=True)]
+    cells: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in TYPES}
+    places = list(map(Place, cells["order"], cells["source"], cells["position"]))
+    _refuse_unbounded(cells, places)
+    rows = _rows(cells)
+    result = []
+    for place, row, key, fingerprint in zip(places, rows, cells["key"], cells["fingerprint"], strict=True):
+        if wrong := _wrong(row, fingerprint, scheme):
+            raise ValueError(f"{place}: {wrong}")
+        # Other programs write rows, too.
+        kept = None if has_large_key(key) else key
+        result.append(PlacedRow(place, without_large_key(row, key), kept))
+    return result
 
 
 def refuse_nulls(columns: pa.RecordBatch | pa.Table) -> None:
@@ -139,89 +146,55 @@ def refuse_nulls(columns: pa.RecordBatch | pa.Table) -> None:
             raise ValueError(f"column `{name}` has nulls")
 
 
-class _Cells(NamedTuple):
-    """The columns of one row, in the order of TYPES."""
-
-    order: int
-    source: str
-    position: int
-    url: str | None
-    url_key: str | None
-    key: bytes | None
-    status: int
-    fingerprint: bytes | None
-    uncertain: bytes | None
-    sketch: bytes | None
-    text_hash: bytes | None
-    length: int
-    language: str
-    fetched_at: int | None
-    reason: str | None
-    detail: str | None
-    scheme: str
+def _rows(cells: dict[str, list[Any]]) -> Iterable[Row]:
+    """The rows of cells. A column that is not mentioned has the values of the field of its name."""
+    numbers = [int.from_bytes(each or b"", "big") for each in cells["fingerprint"]]
+    keys = zip(cells["url_key"], cells["url"], cells["status"], strict=True)
+    values = cells | {
+        "low": [number & (1 << WORD) - 1 for number in numbers],
+        "high": [number >> WORD for number in numbers],
+        "url_key": [url if key is None and status != Status.REJECTED else key for key, url, status in keys],
+        "uncertain": [each or _NO_UNCERTAIN for each in cells["uncertain"]],
+        "sketch": [each or b"" for each in cells["sketch"]],
+        "text_hash": [each or NO_HASH for each in cells["text_hash"]],
+    }
+    return map(Row, *(values[name] for name in Row.__struct_fields__))
 
 
-def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
-    place = Place(cells.order, cells.source, cells.position)
-    rejected = cells.status == Status.REJECTED
-    number = int.from_bytes(cells.fingerprint or b"", "big")
-    row = Row(
-        cells.status,
-        cells.url,
-        cells.url_key if cells.url_key is not None or rejected else cells.url,
-        cells.fetched_at,
-        number & (1 << WORD) - 1,
-        cells.uncertain or _NO_UNCERTAIN,
-        cells.sketch or b"",
-        cells.text_hash or bytes(16),
-        cells.reason,
-        cells.detail,
-        number >> WORD,
-        cells.length,
-        cells.language,
-    )
-    if wrong := _wrong(row, cells, scheme) or _unbounded(cells):
-        raise ValueError(f"{place}: {wrong}")
-    if has_large_key(cells.key):  # other programs write rows, too
-        return PlacedRow(place, without_large_key(row, cells.key), None)
-    return PlacedRow(place, row, cells.key)
-
-
-def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
+def _wrong(row: Row, fingerprint: bytes | None, scheme: Scheme) -> str | None:
     """Why a row is not one that a fingerprinter makes. Compiled loops rely on these bounds."""
     if row.status not in Status._value2member_map_ or (row.reason is None) != (row.status != Status.REJECTED):
         return f"status {row.status} with reason {row.reason}"
-    if row.ready and (
-        len(cells.fingerprint or b"") != scheme.width // 8 or len(row.sketch) != scheme.sketch_bytes
-    ):
+    if row.ready and (len(fingerprint or b"") != scheme.width // 8 or len(row.sketch) != scheme.sketch_bytes):
         return "a fingerprint or sketch of another size than the scheme's"
     size = int.from_bytes(row.sketch[-16:-8], "little") if scheme.sketch == "parity" else 0
     if size > LARGEST_SET:
         return f"a sketch of {size} shingles"
-    if not row.ready and (cells.fingerprint or row.sketch):
+    if not row.ready and (fingerprint or row.sketch):
         return "a fingerprint of a page that has none"
     if row.status != Status.REJECTED and row.url_key is None:
         return "no URL"
-    if cells.uncertain and max(row.uncertain) >= max(scheme.width, WORD):
+    if row.uncertain is not _NO_UNCERTAIN and max(row.uncertain) >= max(scheme.width, WORD):
         return f"uncertain bit {max(row.uncertain)}"
     if not _LANGUAGE.fullmatch(row.language):
         return f"language {row.language!r}"
     return None
 
 
-def _unbounded(cells: _Cells) -> str | None:
-    """Why a value is out of the bounds of its column."""
-    values: tuple[Any, ...] = cells
-    for place, least, most in _BOUNDS:
-        if (number := values[place]) is not None and not least <= number <= most:
-            return f"{cells._fields[place]} {number}"
-    for place, longest in _LONGEST:
-        if len(values[place] or "") > longest:
-            return "a string longer than a page can have"
-    for place, sizes in _SIZES:
-        if (data := values[place]) and len(data) not in sizes:
-            return f"{cells._fields[place]} of {len(data)} bytes"
-    return None
+def _refuse_unbounded(cells: dict[str, list[Any]], places: Sequence[Place]) -> None:
+    """Raise ValueError if a value is out of the bounds of its column."""
+    for name, least, most in _BOUNDS:
+        for place, number in zip(places, cells[name], strict=True):
+            if number is not None and not least <= number <= most:
+                raise ValueError(f"{place}: {name} {number}")
+    for name, longest in _LONGEST:
+        for place, text in zip(places, cells[name], strict=True):
+            if len(text or "") > longest:
+                raise ValueError(f"{place}: a string longer than a page can have")
+    for name, sizes in _SIZES:
+        for place, data in zip(places, cells[name], strict=True):
+            if data and len(data) not in sizes:
+                raise ValueError(f"{place}: {name} of {len(data)} bytes")
 
 
 def options_of(scheme: Scheme) -> dict[str, Any]:
