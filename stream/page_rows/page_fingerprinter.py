@@ -119,28 +119,23 @@ class PageFingerprinter(Fingerprinter):
 
     def _row(self, page: ReadPage, result: Fingerprint) -> Row:
         status = self.status(result)
-        if status == Status.INSUFFICIENT:
-            return Row(
-                status,
-                page.url,
-                page.url_key,
-                page.fetched_at,
-                text_hash=result.text_hash,
-                length=result.length,
-                language=page.language,
-            )
+        fingerprint: dict[str, Any] = {}
+        if status != Status.INSUFFICIENT:
+            fingerprint = {
+                "low": result.fingerprint & (1 << WORD) - 1,
+                "high": result.fingerprint >> WORD,
+                "uncertain": result.uncertain,
+                "sketch": result.sketch,
+            }
         return Row(
             status,
             page.url,
             page.url_key,
             page.fetched_at,
-            result.fingerprint & (1 << WORD) - 1,
-            result.uncertain,
-            result.sketch,
-            result.text_hash,
-            high=result.fingerprint >> WORD,
+            text_hash=result.text_hash,
             length=result.length,
             language=page.language,
+            **fingerprint,
         )
 
     def _reject(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
