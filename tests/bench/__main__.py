@@ -31,7 +31,7 @@ STAGES = {
     "backfill": ("backfill",),
     "dedup": ("dedup",),
     "start": ("start",),
-    "quality": ("quality",),
+    "quality": ("quality", "templates"),
 }
 """Stage -> its parts. Each part is a module `tests.bench.bench_PART` with a function `run()`."""
 

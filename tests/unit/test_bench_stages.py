@@ -80,6 +80,13 @@ def quality(patch: Change) -> dict[str, Any]:
     return {}
 
 
+def templates(patch: Change) -> dict[str, Any]:
+    patch("SETS", {"made": ("text", lambda: [words(number) for number in range(8)])})
+    patch("DRAWS", 1)
+    patch("SIDES", {"compared=0": VerdictOptions(compared=0)})
+    return {"copies": 4}
+
+
 def records(patch: Change) -> dict[str, Any]:
     patch("BATCH", 2)
     patch("RUNS", 1)
@@ -101,6 +108,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "dedup": lambda _: {"pages": 200, "tools": ("neardup stars",)},
     "start": lambda patch: patch("ROUNDS", 2) or {},
     "quality": quality,
+    "templates": templates,
 }
 """Part -> its arguments, after its constants are made small."""
 NEED_DATA = {"extract_quality", "quality"}

@@ -24,6 +24,8 @@ ENVIRONMENTS = ("peers", "simhash", "tables", "extractors", "text-dedup", "datat
 GUIDES = ("amd64", "arm64", "s390x")
 MANPAGES = (("bookworm", "4.18.1"), ("trixie", "4.27.0"))
 """Debian's releases, each with its version of `manpages-de`."""
+RUST = ("trixie", "1.85.1")
+"""Debian's release, with its version of `rust-doc`."""
 JAVADOC = (
     ("com.google.code.gson:gson", "2.8.9", "2.10.1"),
     ("org.apache.commons:commons-lang3", "3.12.0", "3.14.0"),
@@ -31,6 +33,8 @@ JAVADOC = (
     ("org.apache.kafka:kafka-clients", "4.0.0", "4.1.0"),
 )
 """Libraries, each with two releases whose documentation has different templates or none the less the same."""
+LUCENE = ("org.apache.lucene:lucene-core", "9.11.1")
+"""A library whose documentation adds pages of one template to those."""
 
 
 def python(environment: str) -> Path | None:
@@ -51,6 +55,11 @@ def manpages() -> list[Path]:
     return [each[0] for each in found] if all(found) else []
 
 
+def rust_documentation() -> Path | None:
+    """The package of Rust's documentation; None where it is not there."""
+    return next(iter(sorted(CACHE.glob(f"rust-doc_{RUST[1]}*.deb"))), None)
+
+
 def handbook() -> Path | None:
     """The package of the Debian handbook; None where it is not there."""
     return next(iter(sorted(CACHE.glob("debian-handbook_*.deb"))), None)
@@ -58,11 +67,18 @@ def handbook() -> Path | None:
 
 def javadoc() -> list[tuple[Path, Path]]:
     """The jars of both releases of each library of JAVADOC that is there."""
-    made = [
-        tuple(CACHE / f"{library.partition(':')[2]}-{version}-javadoc.jar" for version in versions)
-        for library, *versions in JAVADOC
-    ]
-    return [(old, new) for old, new in made if old.exists() and new.exists()]
+    pairs = [(_javadoc_jar(library, old), _javadoc_jar(library, new)) for library, old, new in JAVADOC]
+    return [(old, new) for old, new in pairs if old.exists() and new.exists()]
+
+
+def newest_javadoc() -> list[Path]:
+    """The jar of the newest release of each library of JAVADOC and LUCENE; empty where one is not there."""
+    jars = [_javadoc_jar(library, versions[-1]) for library, *versions in (*JAVADOC, LUCENE)]
+    return jars if all(jar.exists() for jar in jars) else []
+
+
+def _javadoc_jar(library: str, version: str) -> Path:
+    return CACHE / f"{library.partition(':')[2]}-{version}-javadoc.jar"
 
 
 def call(environment: str, script: str, *arguments: str, content: Any) -> Any:
@@ -140,7 +156,9 @@ def make() -> None:
     packages = [] if guides() else [f"installation-guide-{each}" for each in GUIDES]
     _fetch_packages(packages + ([] if handbook() else ["debian-handbook"]))
     if not manpages():
-        _fetch_manpages()
+        _fetch_of_releases("manpages-de", tuple(release for release, _ in MANPAGES), "German")
+    if not rust_documentation():
+        _fetch_of_releases("rust-doc", RUST[:1], "template-heavy text")
     _fetch_javadoc()
 
 
@@ -155,11 +173,11 @@ def _fetch_packages(packages: list[str]) -> None:
         say("apt-get download failed (apt-get update may help): Debian's guides will not be measured")
 
 
-def _fetch_manpages() -> None:
+def _fetch_of_releases(package: str, releases: tuple[str, ...], subject: str) -> None:
     """From where this machine has Debian's packages, whatever release it runs itself."""
-    say("fetching manpages-de of " + " and ".join(release for release, _ in MANPAGES))
+    say(f"fetching {package} of {' and '.join(releases)}")
     if shutil.which("apt-get") is None:
-        say("no apt-get here: German will not be measured")
+        say(f"no apt-get here: {subject} will not be measured")
         return
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"]
     sites = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()[:1]
@@ -169,7 +187,7 @@ def _fetch_manpages() -> None:
         own = Path(directory)
         for part in ("lists/partial", "cache/archives/partial"):
             Path(own, part).mkdir(parents=True)
-        lines = [f"deb {signed}{site} {release} main\n" for site in sites for release, _ in MANPAGES]
+        lines = [f"deb {signed}{site} {release} main\n" for site in sites for release in releases]
         Path(own, "sources").write_text("".join(lines))
         options = {
             "Dir::Etc::SourceList": own / "sources",
@@ -181,19 +199,19 @@ def _fetch_manpages() -> None:
         }
         Path(own, "conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
         environment = os.environ | {"APT_CONFIG": str(own / "conf")}
-        wanted = [f"manpages-de/{release}" for release, _ in MANPAGES]
+        wanted = [f"{package}/{release}" for release in releases]
         for command in (["update"], ["download", *wanted]):
             if subprocess.run(
                 ["apt-get", "-qq", *command], cwd=CACHE, env=environment, check=False
             ).returncode:
-                say("manpages-de cannot be had here: German will not be measured")
+                say(f"{package} cannot be had here: {subject} will not be measured")
                 return
 
 
 def _fetch_javadoc() -> None:
-    for library, *versions in JAVADOC:
+    for library, *versions in (*JAVADOC, LUCENE):
         for version in versions:
-            if (CACHE / f"{library.partition(':')[2]}-{version}-javadoc.jar").exists():
+            if _javadoc_jar(library, version).exists():
                 continue
             if shutil.which("mvn") is None:
                 say("no mvn here: javadoc will not be measured")
