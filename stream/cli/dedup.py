@@ -50,7 +50,7 @@ _STEP: Final = 1000
 @click.command("dedup", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+@click.option("-o", "--output", type=click.Path(), required=True,
               help="File for the pages of one source; directory for several, with a file of the same name for"
               " each. Compressed if the name ends in .gz, .bz2, .xz or .zst.")  # fmt: skip
 @click.option("--dropped", type=click.Path(path_type=Path),
@@ -72,7 +72,7 @@ _STEP: Final = 1000
 def command(
     settings: Settings,
     opened: list[Source],
-    output: Path,
+    output: str,
     dropped: Path | None,
     keep: Any,
     quality_column: str | None,
@@ -103,7 +103,7 @@ def command(
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
     outputs = Outputs(output, opened)
     if dropped:
-        refuse_report(dropped, output, opened)
+        refuse_report(dropped, outputs.output, opened)
     choice = Choice(keep, quality_column, clusters == "chains")
     started = time.monotonic()
     request = Request(settings, scheme, options, opened)
@@ -112,7 +112,7 @@ def command(
             summary = asyncio.run(_dedup(run, request, outputs, choice, dropped))
         run.finish()
     summary["seconds"] = round(time.monotonic() - started, 3)
-    _show(summary, opened, output, as_json)
+    _show(summary, opened, outputs.output, as_json)
     if summary["damaged"] or (summary["pages"] and summary["dropped"].get("rejected") == summary["pages"]):
         sys.exit(1)
 

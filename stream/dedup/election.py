@@ -160,8 +160,8 @@ class Election:
             self._database.execute(_NEWEST_VERSIONS)
         if missing := self._one("SELECT count(*) FROM judged WHERE verdict IS NULL"):
             raise ExportError(
-                f"{verdicts}: {missing:,} pages have no verdict in it; judged before, in a run whose"
-                " verdicts are gone: begin again with a new --index"
+                f"{verdicts}: lacks the verdicts on {missing:,} of {self.pages():,} pages; begin again with a"
+                " new --index"
             )
 
     def links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

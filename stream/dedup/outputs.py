@@ -32,10 +32,12 @@ _KINDS: Final[dict[type[Source], str]] = {
 class Outputs:
     """The output of one source, or a directory with that of each."""
 
-    def __init__(self, output: Path, sources: Sequence[Source]) -> None:
+    def __init__(self, named: str, sources: Sequence[Source]) -> None:
         """Raises SettingsError for an output that would not be what its name says, would replace a source,
         or is a directory that is not empty."""
-        self.output = output
+        if is_url(named):
+            raise SettingsError(f"output {named}: pages are not written to an object store; name a file")
+        self.output = output = Path(named)
         self._sources = sources
         self.is_directory = len(sources) > 1 or _is_tree(sources[0])
         _refuse_unwritable(output, directory=self.is_directory)
@@ -108,8 +110,6 @@ def _names(sources: Sequence[Source]) -> dict[str, str]:
 def _refuse_unwritable(output: Path, *, directory: bool) -> None:
     if str(output) == STDOUT:
         raise SettingsError("output -: pages are written to a file or directory; name one")
-    if is_url(str(output)):
-        raise SettingsError(f"output {output}: pages are not written to an object store; name a file")
     if not directory:
         if output.is_dir():
             raise SettingsError(f"output {output}: is a directory; the output of one source is a file")
@@ -128,8 +128,8 @@ def _refuse_other_format(output: Path, source: Source) -> None:
         if output.suffix != suffix:
             raise SettingsError(f"output {output}: a page is copied as it is; name a file NAME{suffix}")
         return
-    kind, named = _KINDS[type(source)], kind_by_name(str(output))
-    if named not in (None, kind):
+    kind, named = _KINDS.get(type(source)), kind_by_name(str(output))
+    if kind and named not in (None, kind):
         raise SettingsError(
             f"output {output}: pages are written in the format of their source, and {source.name} is {kind}"
         )

@@ -15,7 +15,7 @@ import xxhash
 
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
+from stream.local.corpus import PAGES_PER_FILE, CorpusCounts, RowsOptions, fingerprint_corpus
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
 from stream.local.scan import ScannedBatch, index_in, judged, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
@@ -105,7 +105,7 @@ class Run:
     async def fingerprint(self, counts: CorpusCounts, progress: Callable[[int, int], None]) -> RowsSource:
         """Return the rows of all pages, and make those that an earlier process did not."""
         settings, scheme, options, sources = self._request
-        rows = RowsOptions(uncertain=bool(options.flips))
+        rows = RowsOptions(pages_per_file=PAGES_PER_FILE, uncertain=bool(options.flips))
         await fingerprint_corpus(settings, scheme, sources, self.rows, rows, counts=counts, progress=progress)
         return RowsSource(str(self.rows))
 
@@ -117,6 +117,7 @@ class Run:
             rows.refuse_misfits(index.scheme, index.options)
             done = index.judged(identity)
             if done == rows.count and not (kept and (kept / VERDICT_LOG).exists()):
+                self._refuse_missing_verdicts(rows)
                 return
             begun = [BegunRows(rows.name, identity, done)] if 0 < done < rows.count else []
             with verdicts_to(self.verdicts, index, kept, begun) as verdicts:
@@ -146,6 +147,14 @@ class Run:
         if self._index is None:
             return "run the command again"
         return f"begin again with a new --index, or without {self.directory}, whose pages are in this one"
+
+    def _refuse_missing_verdicts(self, rows: RowsSource) -> None:
+        """Raise SettingsError if the rows were judged, and the verdicts are gone: all would be duplicates."""
+        if rows.count and not any(self.verdicts.glob("*.parquet")):
+            raise SettingsError(
+                f"index {self._index}: has judged these pages in a run before the last one, whose verdicts"
+                " are not kept; name a new index"
+            )
 
     def _begin(self) -> None:
         """Note the plan, or find that it is noted.

@@ -1,0 +1,263 @@
+"""A run of `neardup dedup` that is killed is resumed; what would lose or repeat a page is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.dedup import run as dedup_run
+from stream.errors import SchemeMismatchError, SettingsError, StateError
+from stream.failpoints import VARIABLE
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+from tests.unit.test_dedup import dedup, line_of, lines, pages, write
+from tests.waiting import HANG_SECONDS
+
+FAILPOINTS = (
+    "rows.file", "rows.file:3", "rows.manifest", "scan.logged", "scan.logged:2", "scan.applied", "flush",
+    "scan.flushed", "scan.written", "scan.closed", "dedup.copied", "dedup.written",
+)  # fmt: skip
+_PROGRAM = (
+    "import stream.local.scan as scan; scan.ROWS = 50;"
+    " import stream.dedup.run as run; run.PAGES_PER_FILE = 30;"
+    " from stream.cli import main; main()"
+)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in sorted(folder.iterdir())}
+
+
+def killed(failpoint: str, *arguments: str | Path) -> None:
+    """Run until it is killed at a failpoint."""
+    process = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, "dedup", "--worker-processes", "1", *map(str, arguments)],
+        env=os.environ | {VARIABLE: failpoint},
+        capture_output=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
+
+
+@pytest.fixture(autouse=True)
+def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedup_run, "PAGES_PER_FILE", 30)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = pages(110, seed=7)
+    files = [write(folder / "one.jsonl", made[:70]), write(folder / "two.jsonl", made[70:])]
+    files[1].write_bytes(files[1].read_bytes())
+    damaged = gzip.compress(b"".join(line_of(each) for each in pages(40, seed=8)))[:-400]
+    (folder / "broken.jsonl.gz").write_bytes(damaged)
+    return [files[0], folder / "broken.jsonl.gz", files[1]]
+
+
+@pytest.fixture(scope="module")
+def whole(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], bytes]:
+    """What a run that is not killed writes."""
+    folder = tmp_path_factory.mktemp("whole")
+    dedup(*files, "-o", folder / "out", "--dropped", folder / "dropped", code=1)
+    return contents(folder / "out"), (folder / "dropped").read_bytes()
+
+
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+def test_a_killed_run_writes_the_same_when_it_is_run_again(
+    failpoint: str, files: list[Path], whole: tuple[dict[str, bytes], bytes], tmp_path: Path
+) -> None:
+    out, report = tmp_path / "out", tmp_path / "dropped"
+    arguments = (*files, "-o", out, "--dropped", report, "--index", tmp_path / "index")
+    killed(failpoint, *arguments)
+    assert not out.exists() or failpoint == "dedup.written"
+    for _ in range(2):  # and once more, after it came to its end
+        shutil.rmtree(out, ignore_errors=True)
+        summary = dedup(*arguments, code=1)
+        assert (contents(out), report.read_bytes()) == whole
+        assert [each["pages"] for each in summary["damaged"]] == [summary["damaged"][0]["pages"]]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dropped", "index", "out"]
+
+
+def test_another_keep_copies_what_was_judged(files: list[Path], tmp_path: Path) -> None:
+    index = ("--index", tmp_path / "index")
+    dedup(files[0], "-o", tmp_path / "first.jsonl", *index)
+    for keep in ("longest", "first"):
+        dedup(files[0], "-o", tmp_path / "out.jsonl", "--keep", keep, *index)
+        dedup(files[0], "-o", tmp_path / "alone.jsonl", "--keep", keep)
+        assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
+
+
+def test_pages_like_those_of_an_earlier_run_are_dropped(tmp_path: Path) -> None:
+    """Of clusters that the index had; also when it is the index of a scan."""
+    first = [{"url": f"https://a.example/{n}", "text": text(n)} for n in range(6)]
+    then = [{"url": f"https://b.example/{n}", "text": text(n) + " copied"} for n in range(3, 9)]
+    then += [{"url": f"https://c.example/{n}", "text": text(n)} for n in (4, 7)]
+    index = ("--index", tmp_path / "index")
+    write(tmp_path / "first.jsonl", first)
+    write(tmp_path / "then.jsonl", then)
+    assert neardup("scan", tmp_path / "first.jsonl", *index).exit_code == 0
+    summary = dedup(
+        tmp_path / "then.jsonl", "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / "dropped", *index
+    )
+    assert summary["dropped"] == {"same cluster": 1, "in the index": 4}
+    assert lines(tmp_path / "out.jsonl") == then[3:6]
+    dropped = {each["url"]: each for each in lines(tmp_path / "dropped")}
+    assert dropped["https://b.example/3"]["kept_url"] == "https://a.example/3"
+    assert dropped["https://c.example/7"]["kept_url"] == "https://b.example/7"
+    again = dedup(tmp_path / "then.jsonl", "-o", tmp_path / "again.jsonl", *index)
+    assert (again["kept"], lines(tmp_path / "again.jsonl")) == (3, then[3:6])
+    assert dedup(tmp_path / "first.jsonl", "-o", tmp_path / "out.jsonl", *index)["kept"] == 0
+
+
+def test_a_finished_run_that_another_replaced_is_not_taken_for_duplicates(tmp_path: Path) -> None:
+    """All its pages are in the index: an output without them would look like a crawl of duplicates."""
+    index = ("--index", tmp_path / "index")
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.jsonl", [{"url": f"https://{name}.example/", "text": text(name)}])
+        assert dedup(tmp_path / f"{name}.jsonl", "-o", tmp_path / "out.jsonl", *index)["kept"] == 1
+    result = neardup(
+        "dedup", tmp_path / "one.jsonl", "-o", tmp_path / "out.jsonl", *index, catch_exceptions=True
+    )
+    assert "has judged these pages in a run before the last one" in str(result.exception)
+    assert lines(tmp_path / "out.jsonl")[0]["url"] == "https://two.example/"
+
+
+@pytest.mark.parametrize("failpoint", ["rows.file", "scan.applied", "dedup.written"])
+def test_an_unfinished_run_is_not_replaced_by_another(
+    failpoint: str, files: list[Path], tmp_path: Path
+) -> None:
+    """Its pages are in the index already, and in no output."""
+    other = write(tmp_path / "other.jsonl", pages(5))
+    index = ("--index", tmp_path / "index")
+    killed(failpoint, files[0], files[2], "-o", tmp_path / "out", *index)
+    with pytest.raises(SettingsError, match=r"an interrupted dedup of .*one\.jsonl, .*two\.jsonl is unfin"):
+        dedup(other, "-o", tmp_path / "other-out.jsonl", *index)
+
+
+def test_a_source_that_changed_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two readings, with its size and time kept."""
+    made = pages(20)
+    source, out = write(tmp_path / "source.jsonl", made), tmp_path / "out.jsonl"
+    before = source.stat()
+
+    def judge_and_change(self: Any, *arguments: Any) -> Any:
+        source.write_bytes(source.read_bytes().replace(b"a", b"b"))
+        os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return judge(self, *arguments)
+
+    judge = dedup_run.Run.judge
+    with monkeypatch.context() as patch:
+        patch.setattr(dedup_run.Run, "judge", judge_and_change)
+        with pytest.raises(
+            SettingsError, match=r"source .*source\.jsonl: changed since its pages were judged"
+        ):
+            dedup(source, "-o", out)
+    assert not out.exists()
+
+
+def test_a_source_that_changed_before_a_run_is_resumed_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.jsonl", pages(60))
+    arguments = (source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")
+    killed("scan.applied", *arguments)
+    write(source, pages(61))
+    with pytest.raises(
+        SettingsError, match=r"source\.jsonl: changed since an interrupted run began to judge"
+    ):
+        dedup(*arguments)
+
+
+def test_sources_of_one_name_or_named_twice_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "pages.jsonl", pages(3))
+    one, other = tmp_path / "a" / "pages.jsonl", tmp_path / "b" / "pages.jsonl"
+    for sources in ((one, other), (one, one), (one, tmp_path / "a" / ".." / "a" / "pages.jsonl")):
+        with pytest.raises(SettingsError, match=r"both would be pages\.jsonl in the output"):
+            dedup(*sources, "-o", tmp_path / "out")
+
+
+def test_an_output_that_would_change_a_source_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "pages.jsonl", pages(3))
+    (tmp_path / "link.jsonl").symlink_to(source)
+    os.link(source, tmp_path / "hard.jsonl")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "a.html").write_text(text(1))
+    before = source.read_bytes()
+    for output in ("pages.jsonl", "link.jsonl", "hard.jsonl", "saved/../pages.jsonl"):
+        with pytest.raises(SettingsError, match="would change the source"):
+            dedup(source, "-o", tmp_path / output)
+        with pytest.raises(SettingsError, match="would change the source"):
+            dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / output)
+    with pytest.raises(SettingsError, match="would change the source"):
+        dedup(tmp_path / "saved", "-o", tmp_path / "saved" / "kept")
+    with pytest.raises(SettingsError, match=r"dropped .*: is the output"):
+        dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / "out.jsonl")
+    assert source.read_bytes() == before
+
+
+def test_an_output_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "pages.jsonl", pages(3))
+    other = write(tmp_path / "other.jsonl", pages(3))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    for sources, output, message in (
+        ([source], "-", "pages are written to a file"),
+        ([source], "s3://bucket/out.jsonl", "not written to an object store"),
+        ([source], tmp_path / "full", "is a directory"),
+        ([source], tmp_path / "out.parquet", "in the format of their source, and .* is jsonl"),
+        ([source, other], tmp_path / "full", "is not empty"),
+        ([source, other], other, "is a file"),
+        (["-"], tmp_path / "out.jsonl", "standard input cannot be read twice"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            dedup(*sources, "-o", output)
+    assert neardup("fingerprint", source, "-o", tmp_path / "rows").exit_code == 0
+    with pytest.raises(SettingsError, match="rows have no pages to write"):
+        dedup(tmp_path / "rows", "-o", tmp_path / "out.jsonl")
+
+
+def test_what_cannot_be_an_index_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    source = write(tmp_path / "pages.jsonl", pages(3))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").touch()
+    with pytest.raises(StateError, match="is no index and not empty, it has letter"):
+        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "mine")
+    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter"]
+    dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")
+    with pytest.raises(SchemeMismatchError):
+        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index", "--distance", "9")
+
+
+def test_strict_sources_end_at_damage(files: list[Path], tmp_path: Path) -> None:
+    result = neardup(
+        "dedup", "--strict-sources", files[1], "-o", tmp_path / "out.jsonl.gz", catch_exceptions=True
+    )
+    assert re.search(r"broken\.jsonl\.gz after line", str(result.exception))
+    assert not any(tmp_path.iterdir())
+
+
+def test_people_see_counts_sizes_and_examples(tmp_path: Path) -> None:
+    some = [{"url": f"https://{host}.example/", "text": text(1)} for host in "ab"]
+    write(tmp_path / "pages.jsonl", [*some, {"text": text(2)}])
+    result = neardup("dedup", tmp_path / "pages.jsonl", "-o", tmp_path / "out.jsonl")
+    first, size, example, reasons, reason = result.stderr.splitlines()
+    assert re.fullmatch(r"3 pages: 1 kept; dropped: 1 same cluster, 1 rejected; \d+ s", first)
+    assert size == f"{tmp_path / 'out.jsonl'}: 0.0 MB of 0.0 MB"
+    assert example == "  1.00 alike: https://b.example/, dropped for https://a.example/"
+    assert reasons.startswith("rejected for missing_field (1);")
+    assert reason.startswith(f"  missing_field: {tmp_path / 'pages.jsonl'} page 3: ")
+    assert json.loads(json.dumps(lines(tmp_path / "out.jsonl"))) == some[:1]
