@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from stream.local.corpus import PAGES_PER_FILE, CorpusCounts, RowsOptions, finge
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
 from stream.local.scan import ScannedBatch, index_in, judged, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
+from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.objects import path_of
@@ -211,10 +211,8 @@ def open_run(scratch: Path, index: Path | None, request: Request) -> Iterator[Ru
     except OSError as error:
         raise SettingsError(f"index {directory}: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"index {index}: another dedup uses it") from None
+        if not try_lock(held):
+            raise SettingsError(f"index {index}: another dedup uses it")
         yield Run(directory, index, request)
     finally:
         os.close(held)

@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import lzma
+import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ import zstandard
 from pyarrow import parquet
 
 from stream.errors import SettingsError
+from stream.local.index import RUN
+from stream.locks import try_lock
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_keep_one import keep_one
@@ -246,3 +249,17 @@ def test_a_source_without_pages_gives_an_output_without_pages(tmp_path: Path) ->
     summary = dedup(tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl", code=1)
     assert summary["dropped"] == {"rejected": 1}
     assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_one_dedup_at_a_time_uses_an_index(tmp_path: Path) -> None:
+    source = write(tmp_path / "pages.jsonl", [{"url": "https://a.example/", "text": text("a")}])
+    run = tmp_path / "index" / RUN
+    run.mkdir(parents=True, mode=0o700)
+    held = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        assert try_lock(held)
+        with pytest.raises(SettingsError, match="another dedup uses it"):
+            dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")
+    finally:
+        os.close(held)
+    assert dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")["kept"] == 1
