@@ -25,12 +25,15 @@ def neardup(*arguments: str | Path, **options: Any) -> Result:
 
 
 async def neardup_process(settings: Settings, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command that gets its settings by environment."""
-    return await finished(sys.executable, "-m", "stream.cli", *arguments, environment=settings.environment())
+    """Return exit code, standard output and standard error of a command that gets its settings by
+    environment."""
+    return await run_process(
+        sys.executable, "-m", "stream.cli", *arguments, environment=settings.environment()
+    )
 
 
-async def finished(*command: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a process with this environment besides ours."""
+async def run_process(*command: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of a process with `environment` added to ours."""
     process = await asyncio.create_subprocess_exec(
         *command, env=os.environ | environment, stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -160,7 +160,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _FailuresAtOnce:
-    """Where the run is reported, which is not where tests are run side by side."""
+    """Reports failures in the process that reports the run, which with parallel tests is not the one that
+    runs them."""
 
     def __init__(self, reporter: pytest.TerminalReporter) -> None:
         self._reporter = reporter

@@ -42,7 +42,7 @@ PAGES_NOT_RUN: Final = {
     "docs/integrations/spark.md": "Spark: tests/engines/test_spark_example.py",
     "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
 }
-"""Pages whose commands need what this sandbox has not, and why."""
+"""Pages whose commands cannot run in this sandbox, and why."""
 NEEDS_KAFKA: Final = re.compile(
     r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|dashboard|publish|load|tail|verdicts|query|audit)"
     r"|python (publish_pages|read_verdicts))\b",
@@ -55,7 +55,7 @@ import pyarrow
 text = other_text = "a text of some words " * 9
 pages = pyarrow.RecordBatch.from_pylist([{"order": 1, "url": "https://example.com/", "text": text}])
 """
-"""What blocks of Python take for granted."""
+"""Names that blocks of Python use without defining them."""
 _STOP: Final = """trap 'left=$(jobs -p); [ -z "$left" ] || kill $left || true; wait' EXIT"""
 _STILL_RUNNING: Final = """
 for role in "${roles[@]}"; do

@@ -35,7 +35,7 @@ VECTORS: Final = Path(__file__).parents[1] / "schemas" / "fingerprint-vectors.js
 SECRET: Final = bytes(range(1, 17))
 """Another seed than the public one."""
 LISTED: Final = 40
-"""Longest list that a vector has in full; of longer ones it has the digest."""
+"""Longest list that a vector has in full. Of longer lists it has a digest."""
 
 SHORT: Final = 400
 """Most characters of a normalised text that a vector has in full."""
@@ -151,7 +151,7 @@ OPTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"sketch": "minhash", "sketch_bins": 256, "sketch_bits": 2},
     {"sketch": "minhash", "sketch_bins": 64, "sketch_bits": 8},
 )
-"""Options that vectors of their own have; each scheme has the others by default."""
+"""Options that have vectors of their own, the other options of whose schemes are the defaults."""
 OPTION_TEXTS: Final = ("english", "chinese, traditional", "mixed scripts", "repeated words")
 """Texts that have vectors for them, and vectors under another seed."""
 
@@ -211,7 +211,7 @@ def digest(content: bytes) -> str:
 
 
 def answer(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A vector's fields from the results for a text."""
+    """Return a vector's fields, from the results for a text."""
     plain, sums = result["normalised"], result["sums"]
     is_short = len(plain) <= SHORT
     return {
@@ -233,7 +233,7 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:
-    """The results of the product, with those of its steps."""
+    """Return the results of the product for a text, and of its steps."""
     fingerprinter = PageFingerprinter(scheme.with_seed(seed), seed)
     whole = fingerprinter.text(text)
     (row,) = fingerprinter.rows([ReadPage("http://example.com/", "", None, text)])

@@ -32,11 +32,11 @@ from tests.topic_in_memory import TopicInMemory
 TOPIC_ID = "cd" * 16
 ROLES: Final = ("judge", "follower", "recompute")
 _EMOJI: Final = 0x1F300, 0x1F600
-"""Bounds of their code points."""
+"""The range of code points of emoji."""
 
 
 def long_urls(count: int, seed: int = 0) -> list[str]:
-    """Distinct URLs of MAX_URL characters, of four bytes each in UTF-8, that no compression shortens much."""
+    """Return distinct URLs of MAX_URL characters, each of four bytes in UTF-8, which compress badly."""
     rng = np.random.default_rng(seed)
     hosts = [f"http://h{number}.example/" for number in range(count)]
     return [host + _emoji(rng, MAX_URL - len(host)) for host in hosts]
@@ -47,7 +47,7 @@ def _emoji(rng: np.random.Generator, count: int) -> str:
 
 
 def percent_encoded(url: str) -> str:
-    """What `url_key` says of such a URL."""
+    """Return the `url_key` of such a URL."""
     host, slash, path = url.partition(".example/")
     return f"{host}{slash}%" + path.encode().hex("%").upper()
 
@@ -85,14 +85,14 @@ def records_of_long_urls(
 
 
 class _Records(NamedTuple):
-    """What a judge published, for the followers."""
+    """The records that a judge published, for followers."""
 
     decisions: list[Decisions]
     verdicts: list[bytes]
 
 
 async def _judge(state: State, genesis: Genesis, reader: JournalReader) -> _Records:
-    """Judge the journal as the role does, without a broker, when all that may be read ahead is there."""
+    """Judge the journal as the role does, without a broker, with as much read ahead as is allowed."""
     judge, published = Judge(state, genesis), _Records([], [])
     batches = VerdictBatches(genesis.scheme_id, {"verdicts": None}, None)
     before: Prepared | None = None

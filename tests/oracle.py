@@ -59,7 +59,7 @@ class OraclePage:
     sketch: bytes = b""
     status: int = 0
     shingles: frozenset | None = None
-    """The set that is sketched, if the test knows it."""
+    """The set of shingles that is sketched, if known to the test."""
 
 
 @dataclass

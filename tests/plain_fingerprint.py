@@ -32,12 +32,12 @@ Options = Mapping[str, Any]
 # Keys
 
 
-def derived(seed: bytes, purpose: bytes, size: int) -> bytes:
+def derive(seed: bytes, purpose: bytes, size: int) -> bytes:
     return hashlib.blake2b(b"", key=seed, person=b"neardup." + purpose, digest_size=size).digest()
 
 
 def token_keys(seed: bytes) -> tuple[int, int, int, int]:
-    key = derived(seed, b"tokens", 32)
+    key = derive(seed, b"tokens", 32)
     state, added, left, right = (int.from_bytes(key[at : at + 8], "little") for at in range(0, 32, 8))
     return state, added, left, right
 
@@ -58,7 +58,7 @@ def ranges(listed: str) -> list[tuple[int, int]]:
     ]
 
 
-def within(point: int, listed: list[tuple[int, int]]) -> bool:
+def is_within(point: int, listed: list[tuple[int, int]]) -> bool:
     return any(first <= point <= last for first, last in listed)
 
 
@@ -77,12 +77,12 @@ def class_of(character: str) -> str:
     return letters[bisect_right(starts, ord(character)) - 1]
 
 
-def normalised(text: str, han_variants: str = "kept") -> str:
+def normalise(text: str, han_variants: str = "kept") -> str:
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     ligatures = [place for place, character in enumerate(text) if character in "\ufdfa\ufdfb"]
     if len(ligatures) > 65_536:
         text = text[: ligatures[65_536]]
-    text = "".join(character for character in text if not within(ord(character), IGNORED))
+    text = "".join(character for character in text if not is_within(ord(character), IGNORED))
     parts, marks = [], 0
     for character in text:
         if class_of(character) != "-" and unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
@@ -103,12 +103,12 @@ def normalised(text: str, han_variants: str = "kept") -> str:
         run = ""
     text = "".join(kept)
     if han_variants == "folded":
-        text = "".join(map(simplified, text))
+        text = "".join(map(simplify, text))
     return text
 
 
-def simplified(character: str) -> str:
-    if not within(ord(character), ranges("3400-4DBF 4E00-9FFF 20000-323AF")):
+def simplify(character: str) -> str:
+    if not is_within(ord(character), ranges("3400-4DBF 4E00-9FFF 20000-323AF")):
         return character
     converted = converter()(character)
     return converted if len(converted) == 1 else character
@@ -135,7 +135,7 @@ def kind(character: str) -> str:
     letter = class_of(character)
     if letter == "w":
         point = ord(character)
-        return "han" if within(point, HAN) else "unspaced" if within(point, UNSPACED) else "spaced"
+        return "han" if is_within(point, HAN) else "unspaced" if is_within(point, UNSPACED) else "spaced"
     return "mark" if letter == "m" else "none"
 
 
@@ -155,7 +155,7 @@ def runs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def tokens(text: str) -> list[str]:
-    """In text order."""
+    """Return the tokens in text order."""
     result: list[str] = []
     for of, run in runs(text):
         if of == "spaced":
@@ -230,7 +230,7 @@ def han_words(run: str) -> list[str]:
     result: list[str] = []
     part = ""
     for character in run:
-        if within(ord(character), LOOKED_UP):
+        if is_within(ord(character), LOOKED_UP):
             part += character
             continue
         result += [*dictionary_words(part), character]
@@ -255,24 +255,24 @@ def dictionary_words(run: str) -> list[str]:
         if j == i + 1:
             singles += run[i]
         else:
-            result += [*guessed_words(singles), run[i:j]]
+            result += [*guess_words(singles), run[i:j]]
             singles = ""
         i = j
-    return result + guessed_words(singles)
+    return result + guess_words(singles)
 
 
-def guessed_words(singles: str) -> list[str]:
-    """The words of single characters in a row."""
+def guess_words(singles: str) -> list[str]:
+    """Return the words of consecutive single characters."""
     if len(singles) < 2 or singles in dictionary()[0]:
         return list(singles)
     result: list[str] = []
     for part in re.findall("[\u4e00-\u9fd5]+|[^\u4e00-\u9fd5]+", singles):
         in_model = "\u4e00" <= part[0] <= "\u9fd5" and len(part) > 1
-        result += by_the_model(part) if in_model else [part]
+        result += model_words(part) if in_model else [part]
     return result
 
 
-def by_the_model(part: str) -> list[str]:
+def model_words(part: str) -> list[str]:
     emitted = emissions()
     value = {state: START[state] + emitted[state].get(part[0], IMPOSSIBLE) for state in "BEMS"}
     previous: list[dict[str, str]] = []
@@ -312,7 +312,7 @@ def mix32(value: int) -> int:
     return value ^ value >> 16
 
 
-def rotated(value: int, bits: int) -> int:
+def rotate(value: int, bits: int) -> int:
     return (value << bits | value >> 64 - bits) & M64
 
 
@@ -324,15 +324,15 @@ def siphash(word: int, left: int, right: int) -> int:
             a ^= word
             c ^= 0xFF
         a = a + b & M64
-        b = rotated(b, 13) ^ a
-        a = rotated(a, 32)
+        b = rotate(b, 13) ^ a
+        a = rotate(a, 32)
         c = c + d & M64
-        d = rotated(d, 16) ^ c
+        d = rotate(d, 16) ^ c
         a = a + d & M64
-        d = rotated(d, 21) ^ a
+        d = rotate(d, 21) ^ a
         c = c + b & M64
-        b = rotated(b, 17) ^ c
-        c = rotated(c, 32)
+        b = rotate(b, 17) ^ c
+        c = rotate(c, 32)
     return a ^ b ^ c ^ d
 
 
@@ -350,7 +350,7 @@ def token_hash(token: str, seed: bytes) -> int:
 
 
 def text_hash(text: str, seed: bytes) -> bytes:
-    return hashlib.sha256(derived(seed, b"text", 64) + text.encode()).digest()[:16]
+    return hashlib.sha256(derive(seed, b"text", 64) + text.encode()).digest()[:16]
 
 
 # Features, weights and the hashes that options select
@@ -425,7 +425,7 @@ def feature_hash(feature: str, seed: bytes, options: Options) -> int:
         return (mix64(lower ^ GOLDEN) << 64 | lower) & (1 << width) - 1
     data = feature.encode()
     if seed != bytes(16):
-        data = hashlib.blake2b(data, key=derived(seed, b"features", 32), digest_size=16).digest()
+        data = hashlib.blake2b(data, key=derive(seed, b"features", 32), digest_size=16).digest()
     if name in ("md5", "sha1"):
         return int.from_bytes(hashlib.new(name, data).digest()[: width // 8], "big")
     if name == "fnv1a":
@@ -510,7 +510,7 @@ def sketch(ordered: list[int], options: Options) -> bytes:
     if not ordered:
         return bytes(bins // 8 + 16)
     n = len(ordered)
-    content = listed(ordered, bins) if n <= 7 * bins // 40 else odd(ordered, bins)
+    content = encode_list(ordered, bins) if n <= 7 * bins // 40 else odd_bins(ordered, bins)
     return (
         content.to_bytes(bins // 8, "little")
         + n.to_bytes(8, "little")
@@ -518,7 +518,7 @@ def sketch(ordered: list[int], options: Options) -> bytes:
     )
 
 
-def odd(ordered: list[int], bins: int) -> int:
+def odd_bins(ordered: list[int], bins: int) -> int:
     halved = 0
     while len(ordered) > 5 * bins // 2 << halved:
         halved += 1
@@ -530,7 +530,7 @@ def odd(ordered: list[int], bins: int) -> int:
     return content
 
 
-def listed(ordered: list[int], bins: int) -> int:
+def encode_list(ordered: list[int], bins: int) -> int:
     n = len(ordered)
     k = min(16, 7 * bins // 8 // n - 1)
     codes = []
@@ -550,19 +550,19 @@ def minhash(ordered: list[int], t: int, b: int) -> bytes:
     least: dict[int, int] = {}
     for number in range(t):
         for value in ordered:
-            mixed = thrown(value, number)
+            mixed = throw(value, number)
             at, own = mixed * t >> 32, number << low | mixed & (1 << low) - 1
             least[at] = min(least.get(at, own), own)
         if len(least) == t:
             break  # later rounds change nothing
     for at in range(t):
         if at not in least:
-            least[at] = min(thrown(value, t + at) for value in ordered)
+            least[at] = min(throw(value, t + at) for value in ordered)
     planes = (sum((least[at] >> plane & 1) << at for at in range(t)) for plane in range(b))
     return b"".join(plane.to_bytes(t // 8, "little") for plane in planes)
 
 
-def thrown(value: int, number: int) -> int:
+def throw(value: int, number: int) -> int:
     value = value + (number + 1) * 0x9E3779B9 & M32
     value = (value ^ value >> 16) * 0x7FEB352D & M32
     return value ^ value >> 15
@@ -589,7 +589,7 @@ PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "
 
 
 def url_key(url: str, rules: str) -> str:
-    """The key of a sound URL of a domain."""
+    """Return the key of a well-formed URL with a domain."""
     url = url.strip("".join(map(chr, range(0x21)))).translate(dict.fromkeys(b"\t\n\r"))
     url = re.sub(
         "[\0-\x1f\x7f-\x9f]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url
@@ -610,10 +610,10 @@ def url_key(url: str, rules: str) -> str:
 
         host = idna.encode(host, uts46=True).decode()
     host = host.lower() + (f":{port}" if port and port != PORTS.get(scheme) else "")
-    user = ":".join(encoded(part, "+&=;") for part in user.split(":", 1))
-    path = without_dots(encoded(path, "+&=;@:/", "/+")) or "/"
-    query = encoded(query, "?/:@=+&;", "=+&;", space="+")
-    fragment = encoded(fragment, "+&=;?/:@")
+    user = ":".join(percent_encode(part, "+&=;") for part in user.split(":", 1))
+    path = remove_dots(percent_encode(path, "+&=;@:/", "/+")) or "/"
+    query = percent_encode(query, "?/:@=+&;", "=+&;", space="+")
+    fragment = percent_encode(fragment, "+&=;?/:@")
     parameters = query.split("&") if query else []
     if "tracking" in rules:
         parameters = [each for each in parameters if not is_tracking(each.partition("=")[0])]
@@ -623,7 +623,7 @@ def url_key(url: str, rules: str) -> str:
     return f"{scheme}://{user}{at}{host}{path}{'?' if parameters else ''}{'&'.join(parameters)}{route}"
 
 
-def encoded(part: str, also: str, protected: str = "", space: str = "%20") -> str:
+def percent_encode(part: str, also: str, protected: str = "", space: str = "%20") -> str:
     kept = EVERYWHERE | set(also)
 
     def one(match: re.Match[str]) -> str:
@@ -637,7 +637,7 @@ def encoded(part: str, also: str, protected: str = "", space: str = "%20") -> st
     return re.sub("%([0-9A-Fa-f]{2})|.", one, part, flags=re.DOTALL)
 
 
-def without_dots(path: str) -> str:
+def remove_dots(path: str) -> str:
     """RFC 3986, 5.2.4, of an absolute path."""
     done: list[str] = []
     segments = path.split("/")[1:]
@@ -666,8 +666,8 @@ def is_tracking(name: str) -> bool:
 
 
 def fingerprint(text: str, seed: bytes, options: Options) -> dict[str, Any]:
-    """What the vectors have of a text."""
-    plain = normalised(text, options["han_variants"])
+    """Return the fields that vectors have for a text."""
+    plain = normalise(text, options["han_variants"])
     of_text, of_units = tokens(plain), units(plain)
     token_hashes = [token_hash(token, seed) for token in of_text]
     shingle_hashes = shingles([token_hash(unit, seed) & M32 for unit in of_units], options["shingle"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class StepError(Exception):
-    """Something that has to hold does not."""
+    """A required condition does not hold."""
 
 
 def say(text: str) -> None:
@@ -20,14 +20,14 @@ def say(text: str) -> None:
 
 
 def require(holds: object, what: str) -> None:
-    """Print that something holds. Raises StepError if it does not."""
+    """Print a condition that holds. Raises StepError if it does not hold."""
     if not holds:
         raise StepError(f"does not hold: {what}")
     say(f"  {what}")
 
 
-def passed(name: str, check: Callable[[Path], None]) -> bool:
-    """Run all checks in a temporary directory, and print how they end."""
+def run_check(name: str, check: Callable[[Path], None]) -> bool:
+    """Run a check in a temporary directory, and print its outcome. Returns whether it passed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"neardup-{name}-") as work:

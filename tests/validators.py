@@ -18,26 +18,26 @@ import platformdirs
 CACHE = platformdirs.user_cache_path("neardup") / "validators"
 COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
 SECONDS = 120
-"""How long one command of a package client may take."""
+"""Time-out of one command of a package client, in seconds."""
 
 
 class NotFetchedError(Exception):
-    """A program is neither installed nor to be had here; the message says why."""
+    """A program is not installed and cannot be downloaded; the message says why."""
 
 
 def promtool() -> Path:
-    """The installed one, or Debian's. Raises NotFetchedError."""
+    """Return the path of the installed `promtool`, or of Debian's. Raises NotFetchedError."""
     installed = shutil.which("promtool")
     return Path(installed) if installed else _cached("promtool", _debian)
 
 
 def compose_loader() -> Path:
-    """Prints what it makes of a compose file. Raises NotFetchedError."""
+    """Return the path of a program that prints a compose file as it is loaded. Raises NotFetchedError."""
     return _cached(f"compose-loader-{COMPOSE.partition('@')[2]}", _go)
 
 
 def _cached(name: str, fetch: Callable[[Path], Path]) -> Path:
-    """A file of the cache, which appears there only when it is whole."""
+    """Return a cached file, fetching it if needed. It appears in the cache only when it is complete."""
     found = CACHE / name
     if not found.exists():
         CACHE.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,8 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 HANG_SECONDS: Final = 600.0
-"""After which something counts as hung. It ends a test that would never end, and is no claim about speed."""
+"""Time after which something counts as hung. It ends a test that would never end, and is no claim about
+speed."""
 
 
 async def until(condition: Callable[[], object | Awaitable[object]]) -> None:

@@ -23,7 +23,7 @@ from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import CHUNK, BatchTables, match
 from stream.offline.pairs import Pairs
 from tests.bench.methods.brute_force import BruteForce
-from tests.fingerprint_sets import flipped, random_set
+from tests.fingerprint_sets import flip_bits, random_set
 
 WIDTH, DISTANCE = 64, 3
 ROUNDS = 5
@@ -60,7 +60,7 @@ def within(rng: np.random.Generator, count: int, threads: int) -> dict[str, Any]
     """Seconds until all pairs of so many fingerprints are found; the median of three."""
     held = random_set(rng, count, WIDTH)
     planted = count // 1000
-    held[:planted] = flipped(rng, held[planted : 2 * planted], WIDTH, np.arange(planted) % (DISTANCE + 1))
+    held[:planted] = flip_bits(rng, held[planted : 2 * planted], WIDTH, np.arange(planted) % (DISTANCE + 1))
     took = []
     for _ in range(3):
         start = time.perf_counter()
@@ -80,7 +80,7 @@ def run(
     held, asked = random_set(rng, corpus, WIDTH), random_set(rng, batch, WIDTH)
     held[rng.integers(0, corpus, corpus // 100)] = held[rng.integers(0, corpus, corpus // 100)]
     half = batch // 2
-    asked[:half] = flipped(rng, held[rng.integers(0, corpus, half)], WIDTH, np.arange(half) % 6)
+    asked[:half] = flip_bits(rng, held[rng.integers(0, corpus, half)], WIDTH, np.arange(half) % 6)
     threads = os.cpu_count() or 1
     rounds = [(matched(asked, held, threads), matched(asked, held, 1)) for _ in range(ROUNDS)]
     found, _, _, layout = rounds[0][0]

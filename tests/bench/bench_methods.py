@@ -32,7 +32,7 @@ from tests.bench.methods import METHODS, Method, open_method
 from tests.bench.methods.ball import ball_size
 from tests.bench.methods.sorted_tables import SortedTable, SortedTables, compare, predicted
 from tests.bench.methods.stored_ball import StoredBall
-from tests.fingerprint_sets import flipped, random_set
+from tests.fingerprint_sets import flip_bits, random_set
 
 WIDTH, DISTANCE = 64, 3
 QUERIES = {"brute-force": 100, "query-ball": 20, "one-bit": 40}
@@ -217,7 +217,7 @@ def run(stored: int = 1_000_000) -> dict[str, Any]:
     queries = random_set(rng, 20_000, WIDTH)
     planted = rng.integers(0, stored, len(queries) // 2)
     planted[:5] %= BALLS
-    queries[::2] = flipped(rng, held[planted], WIDTH, rng.integers(0, DISTANCE + 2, len(planted)))
+    queries[::2] = flip_bits(rng, held[planted], WIDTH, rng.integers(0, DISTANCE + 2, len(planted)))
     ball = ball_size(WIDTH, DISTANCE)
     return {
         "stored": stored,

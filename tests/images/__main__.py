@@ -18,7 +18,7 @@ from stream.brokers import docker
 from tests.images import stand_ins
 from tests.images.deployment import ROOT, Deployment, services
 from tests.images.engine import Engine, ImagesError
-from tests.steps import passed, require, say
+from tests.steps import require, run_check, say
 
 OURS: Final = "neardup:latest"
 LARGEST_BYTES: Final = 400_000_000
@@ -219,7 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
     def check(work: Path) -> None:
         run(Engine(options.store.absolute(), work / "run"), options.compose, work, options.only)
 
-    return 0 if passed("images", check) else 1
+    return 0 if run_check("images", check) else 1
 
 
 if __name__ == "__main__":

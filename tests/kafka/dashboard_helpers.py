@@ -70,7 +70,7 @@ class VerdictMaker:
 
 
 async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commit: bool = True) -> None:
-    """Publish them in one transaction, as a judge does, or abort it."""
+    """Publish verdicts in one transaction, as a judge does, or abort it."""
     import msgspec
 
     producer = AIOKafkaProducer(
@@ -107,13 +107,13 @@ async def supersede(settings: Settings, cluster: str) -> None:
 
 
 def by_kind(verdicts: Sequence[VerdictRecord]) -> dict[str, int]:
-    """The recount."""
+    """Return the number of verdicts of each kind."""
     found = Counter(each.verdict for each in verdicts)
     return {kind: found[kind] for kind in KINDS}
 
 
 class Client:
-    """Asks a dashboard."""
+    """An HTTP client of a dashboard."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url, self.session = url.rstrip("/"), session
@@ -135,7 +135,7 @@ class Client:
         return self.session.post(self.url + path, data=content, headers={"Content-Type": "application/json"})
 
     async def counted(self, pages: int) -> dict[str, Any]:
-        """The figures of all time, once they count so many pages."""
+        """Wait until the figures of all time count `pages` pages, and return them."""
         found: dict[str, Any] = {}
 
         async def done() -> bool:
@@ -149,7 +149,7 @@ class Client:
 
 @asynccontextmanager
 async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tuple[Any, Client]]:
-    """A dashboard in a process of its own, killed at the end."""
+    """Context manager that runs a dashboard in a process of its own, and kills it at the end."""
     log.touch()
     before = len(log.read_bytes())
     with log.open("ab") as output:
@@ -179,7 +179,8 @@ async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tupl
 
 @asynccontextmanager
 async def dashboard(settings: Settings) -> AsyncIterator[Client]:
-    """A running dashboard, stopped at the end. It must stop soon and without errors."""
+    """Context manager that runs a dashboard, and stops it at the end. It must stop soon and without
+    errors."""
     async with dashboard_process(settings, settings.state_dir.parent / "dashboard.log") as (process, client):
         yield client
         process.terminate()

@@ -25,20 +25,20 @@ from stream.pages.page import Page
 
 HOARD: list[bytearray] = []
 SLOW_GATE = "TMPDIR"
-"""A variable that children are given."""
+"""An environment variable that children inherit."""
 PTRACE_ATTACH = 16
 LIMITS = ("RLIMIT_CORE", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 
 
 def spin(seconds: float) -> None:
-    """Take so much processor time."""
+    """Use `seconds` of processor time."""
     began = time.process_time()
     while time.process_time() - began < seconds:
         pass
 
 
 def timers() -> str:
-    """JSON: seconds of processor time and by the clock that are left to the page at hand."""
+    """Return JSON with the processor time and the time that are left to the current page, in seconds."""
     return json.dumps([signal.getitimer(each)[0] for each in (signal.ITIMER_PROF, signal.ITIMER_REAL)])
 
 
@@ -52,10 +52,10 @@ class Scripted:
         self._blank = bytes(scheme.sketch_bytes)
 
     def warm(self) -> None:
-        """Has nothing to load."""
+        """Do nothing, as there is nothing to load."""
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
-        """A row whose URL is the page itself."""
+        """Obey the commands, or return a row whose URL is the page itself."""
         text = (value or b"").decode()
         order, _, argument = text.partition(" ")
         _spend_time(order, argument)
@@ -122,13 +122,14 @@ class Slow(Scripted):
     """Starts when the file `gate` appears in the directory that the environment variable names."""
 
     def warm(self) -> None:
-        """Takes long, as compiling does on a busy machine."""
+        """Take long, as compiling does on a busy machine."""
         while not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
             time.sleep(0.005)
 
 
 def _what_is_reachable() -> str:
-    """JSON: this process's environment and open files, and what became of each way out of it."""
+    """Return JSON with this process's environment and open files, and the outcome of each attempt to escape
+    its confinement."""
     ways: dict[str, Callable[[], object]] = {
         "socket": lambda: socket.create_connection(("127.0.0.1", 9)),
         "unix": lambda: socket.socket(socket.AF_UNIX),
@@ -167,7 +168,7 @@ def _ptrace(pid: int) -> None:
 
 
 class Unusable:
-    """Cannot be made, like one whose dictionary is missing."""
+    """A fingerprinter that cannot be created, like one whose dictionary is missing."""
 
     def __init__(self, scheme: Scheme, seed: bytes) -> None:
         raise FileNotFoundError("dictionary")
@@ -185,8 +186,8 @@ class Treacherous(PageFingerprinter):
     fingerprinted."""
 
     def read_page(self, page: Page) -> ReadPage | Row:
-        """What is read of the page, unless the page says HANG, ALARM, TIMERS or DIE, or SPIN and for how
-        long."""
+        """Read the page, unless it contains the command HANG, ALARM, TIMERS, DIE, or SPIN and a number of
+        seconds."""
         text = page.text or ""
         if text == "TIMERS":
             return Row(Status.READY, timers(), None, None, sketch=bytes(self.scheme.sketch_bytes))
@@ -201,7 +202,7 @@ class Treacherous(PageFingerprinter):
         return super().read_page(page)
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
-        """The pages' rows, unless a page says LATE."""
+        """Return the rows of pages, unless a page contains the command LATE."""
         if any("LATE" in page.text for page in pages):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().rows(pages)
@@ -212,7 +213,7 @@ class Stalling(PageFingerprinter):
     `gate` in the directory that SLOW_GATE names."""
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
-        """The page, once the store would answer."""
+        """Decode the page, once the store answers."""
         if b"stall" in (value or b"") and not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
             raise FetchNeededError("archive at byte 7", lambda: time.sleep(3600))
         return super().decode(value, page_bytes, outside)
@@ -222,7 +223,7 @@ class HostileComparer(Comparer):
     """Dies, or fails, when it compares pages that ask for it."""
 
     def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
-        """The comparison, unless the anchor says `memory` or `fail`."""
+        """Compare the pages, unless the anchor contains the command `memory` or `fail`."""
         if b"memory" in anchor:
             raise MemoryError
         if b"fail" in anchor:

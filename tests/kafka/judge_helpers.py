@@ -42,7 +42,7 @@ def text(seed: object, words: int = 80) -> str:
 
 
 def page(url: str, seed: object) -> bytes:
-    """A page message."""
+    """Return a page message with `text(seed)`."""
     return json.dumps({"url": url, "text": text(seed)}).encode()
 
 
@@ -77,7 +77,8 @@ def part(
     topic_id: str = TOPIC_ID,
     reseed: object = None,
 ) -> Part:
-    """Pages [start, end) of a partition, all of them unlike each other; a declared gap has none."""
+    """Return the range of pages [start, end) of a partition, no two of which are similar. A declared gap has
+    no rows."""
     offsets = [] if lost else list(range(start, end))
     rows = [
         FINGERPRINTER.page(
@@ -93,14 +94,14 @@ def part(
 
 
 def record(*parts: Part, scheme: Scheme = FINGERPRINTER.scheme) -> bytes:
-    """A journal record's value."""
+    """Return the value of a journal record."""
     rows = [row for each in parts for row in each.rows]
     offsets = [offset for each in parts for offset in each.offsets]
     return Rows.of(scheme, [each.range for each in parts], rows, offsets, [None] * len(rows)).encode()
 
 
 async def append(settings: Settings, *records: bytes, topic: str | None = None, **send: Any) -> list[Any]:
-    """Write records to the journal, as workers do; where each one stands."""
+    """Append records to the journal, as workers do, and return the metadata of each."""
     servers = settings.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, acks="all") as producer:
         topic = topic or TopicNames(settings.namespace).journal
@@ -108,7 +109,7 @@ async def append(settings: Settings, *records: bytes, topic: str | None = None, 
 
 
 async def decisions(settings: Settings) -> list[Decisions]:
-    """Everything decided so far."""
+    """Return all decision records so far."""
     records = await read_all(settings, TopicNames(settings.namespace).decisions)
     return [decode_decisions(each.value, each.offset) for each in records]
 
@@ -123,7 +124,7 @@ async def decided(settings: Settings, appended: list[Any]) -> None:
 
 
 async def verdicts(settings: Settings) -> list[dict[str, Any]]:
-    """All verdicts, as any consumer reads them."""
+    """Return all committed verdicts."""
     return [
         json.loads(each.value) for each in await read_all(settings, TopicNames(settings.namespace).verdicts)
     ]
@@ -136,14 +137,14 @@ def places(found: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:
 
 
 def once(*parts: Part) -> Counter[tuple[str, int, int]]:
-    """What `places` gives when each of these pages has one verdict."""
+    """Return the result of `places` if each page of the parts has one verdict."""
     return Counter(
         (each.range.topic_id, each.range.partition, offset) for each in parts for offset in each.offsets
     )
 
 
 async def recreate(settings: Settings, topic: str) -> None:
-    """Delete one of our topics and make it again as planned."""
+    """Delete one of our topics, and create it again as planned."""
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         before = (await broker_metadata.topic_ids(client, [topic]))[topic]
         await admin.delete_topics([topic])
@@ -151,7 +152,7 @@ async def recreate(settings: Settings, topic: str) -> None:
 
 
 async def make(settings: Settings, topic: str, before: str = "") -> None:
-    """Make one of our topics as planned, once the one with the id `before` is gone."""
+    """Create one of our topics as planned, once the topic with the id `before` is deleted."""
     (planned,) = [each for each in plan(settings) if each.name == topic]
     new = NewTopic(
         topic, planned.partitions or settings.partitions, 1, topic_configs=planned.create_config(dev=True)
@@ -182,7 +183,7 @@ async def add_partitions(settings: Settings, topic: str, total: int) -> None:
 
 
 def meanwhile(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do something while the code under test cannot go on: called from within it, without awaiting."""
+    """Run a coroutine to its end from within the code under test, which is blocked meanwhile."""
     acting = threading.Thread(target=lambda: asyncio.run(act()))
     acting.start()
     acting.join()

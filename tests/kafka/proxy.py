@@ -33,7 +33,7 @@ class Proxy:
     answer: Callable[[Request], bytes | None] = lambda request: None
     """The body that a request is answered with, if not by the broker."""
     seen: list[Request] = field(default_factory=list)
-    """Those withheld or answered here."""
+    """Requests withheld or answered by the proxy."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -41,8 +41,9 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(bootstrap_servers: str) -> AsyncIterator[Proxy]:
-    """A proxy of a cluster of one broker: metadata name its port, so clients stay with it."""
+async def open_proxy(bootstrap_servers: str) -> AsyncIterator[Proxy]:
+    """Context manager that runs a proxy of a Kafka cluster with one broker. Metadata name its port, so
+    clients keep using it."""
     port = int(bootstrap_servers.rpartition(":")[2])
     proxy = Proxy()
     handlers: set[asyncio.Task[None]] = set()

@@ -37,7 +37,7 @@ class Authority:
     certificate: x509.Certificate
 
     @classmethod
-    def made(cls, name: str) -> Authority:
+    def create(cls, name: str) -> Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, subject, key).add_extension(x509.BasicConstraints(True, None), True)
@@ -87,10 +87,10 @@ class SecuredBroker:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         scram = f"[name={USER},password={PASSWORD}]"
-        authority = Authority.made("authority")
+        authority = Authority.create("authority")
         self.authority = authority
         self.cafile = authority.write(directory / "authority.pem")
-        self.other_cafile = Authority.made("another authority").write(directory / "other.pem")
+        self.other_cafile = Authority.create("another authority").write(directory / "other.pem")
         server = authority.issue("broker", directory / "broker.pem")
         module = "org.apache.kafka.common.security"
         tokens = f'{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'
@@ -128,7 +128,7 @@ class SecuredBroker:
         self._broker.stop()
 
     def everything(self, namespace: str, **options: Any) -> Settings:
-        """Settings of whoever may do everything, on the plain listener."""
+        """Return settings of a principal with all rights, on the plain listener."""
         return load(**self._common(namespace), bootstrap_servers=self._broker.bootstrap_servers, **options)
 
     def by_password(self, namespace: str, mechanism: str = "SCRAM-SHA-512", **options: Any) -> Settings:
@@ -136,7 +136,7 @@ class SecuredBroker:
         return self._over_tls(namespace, "SASL", **given)
 
     def by_token(self, namespace: str, principal: str, **options: Any) -> Settings:
-        """Return an unsigned token, which Kafka accepts for tests, for any principal."""
+        """Return settings with an unsigned token for a principal, which Kafka accepts for tests."""
         path = self._directory / f"token-{principal}"
         path.write_text(token_of(principal))
         return self._over_tls(
@@ -163,7 +163,7 @@ class SecuredBroker:
         }  # fmt: skip
 
     async def grant(self, principal: str, grants: Iterable[Grant]) -> None:
-        """Allow just this."""
+        """Allow a principal these grants and nothing else."""
         async with broker_metadata.connect(self.everything("any")) as client:
             for each in grants:
                 what = KIND[each.kind], each.name, LITERAL

@@ -21,7 +21,7 @@ from stream.brokers.broker import start_own_broker
 from stream.brokers.ping import ping
 from stream.brokers.ports import HOST, free_port
 from stream.errors import BrokerError
-from tests.commands import finished
+from tests.commands import run_process
 from tests.waiting import HANG_SECONDS, until
 
 needs_java = pytest.mark.skipif(
@@ -165,7 +165,7 @@ def test_data_that_another_broker_uses_are_refused(tmp_path: Path, monkeypatch: 
 
 async def refusal(*arguments: str | Path, **environment: str) -> str:
     """What a command says that ends at once."""
-    code, out, error = await finished(
+    code, out, error = await run_process(
         sys.executable, "-m", "stream.cli", "broker", *map(str, arguments), environment=environment
     )
     assert (code, out) == (2, "")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from stream.kafka import clients
 from stream.settings import Settings
-from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request, proxied
+from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request, open_proxy
 from tests.kafka.worker_helpers import (
     commit,
     committed,
@@ -29,7 +29,7 @@ LOADING, NOT_COORDINATOR = 14, 16
 
 @pytest.fixture
 async def proxy(settings: Settings) -> AsyncIterator[Proxy]:
-    async with proxied(settings.bootstrap_servers) as proxy:
+    async with open_proxy(settings.bootstrap_servers) as proxy:
         yield proxy
 
 

@@ -19,7 +19,7 @@ from stream.kafka.names import TopicNames
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.commands import finished
+from tests.commands import run_process
 from tests.kafka.judge_helpers import audited
 from tests.kafka.test_scrapy import FIELD, SITE, pytestmark, site
 from tests.kafka.worker_helpers import ROOT, create, running
@@ -74,14 +74,14 @@ async def test_examples_crawl_a_site_and_write_the_verdicts_on_its_pages(
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         out = tmp_path / "items.jsonl"
         by_scrapy = (sys.executable, str(EXAMPLES / "crawl_with_scrapy.py"), site, str(out))
-        code, _, log = await finished(*by_scrapy, environment=environment)
+        code, _, log = await run_process(*by_scrapy, environment=environment)
         assert code == 0, log
         items = [json.loads(line) for line in (await asyncio.to_thread(out.read_text)).splitlines()]
         verdicts = sorted(each[FIELD]["verdict"] for each in items if each["url"] != site)
         assert verdicts == ["duplicate", "insufficient", "unique", "unique"]
 
         by_hand = (sys.executable, str(EXAMPLES / "crawl_to_topic.py"), site)
-        code, said, log = await finished(*by_hand, environment=environment)
+        code, said, log = await run_process(*by_hand, environment=environment)
         assert (code, said) == (0, f"published {pages} pages to {settings.namespace}.pages\n"), log
         assert (await audited(settings, 2 * pages)).clean
 

@@ -27,7 +27,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
-from tests.commands import finished, neardup, neardup_process
+from tests.commands import neardup, neardup_process, run_process
 from tests.kafka.judge_helpers import make, verdicts
 from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
 from tests.unit.test_keep_one import keep_one
@@ -67,7 +67,7 @@ def scanned_strictly(corpora: tuple[Path, Path], tmp_path: Path) -> Path:
 
 async def killed(settings: Settings, failpoint: str, *command: str | Path) -> None:
     """Run a command or role in a process of its own, which is killed at a failpoint."""
-    code, _, error = await finished(
+    code, _, error = await run_process(
         sys.executable, "-m", "stream.cli", *map(str, command),
         environment=settings.environment() | {VARIABLE: failpoint},
     )  # fmt: skip

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
-from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy, proxied
+from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy, open_proxy
 from tests.kafka.worker_helpers import create, running
 from tests.waiting import until
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 async def proxy(settings: Settings) -> AsyncIterator[Proxy]:
-    async with proxied(settings.bootstrap_servers) as proxy:
+    async with open_proxy(settings.bootstrap_servers) as proxy:
         yield proxy
 
 

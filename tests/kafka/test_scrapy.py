@@ -25,7 +25,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.rows.fingerprint import fingerprint_batch
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
-from tests.commands import finished
+from tests.commands import run_process
 from tests.kafka.judge_helpers import add_partitions, audited, page, recreate, text, verdicts
 from tests.kafka.worker_helpers import ROOT, create, journal, publish, read_all, running, topic_id
 from tests.unit.test_rows import directory
@@ -112,7 +112,7 @@ async def crawl(
         **options,
     }
     command = (sys.executable, "-c", SPIDER, site, json.dumps(given), str(out))
-    code, said, log = await finished(*command, environment={"PYTHONPATH": str(ROOT)})
+    code, said, log = await run_process(*command, environment={"PYTHONPATH": str(ROOT)})
     assert code == 0, log
     assert "ERROR" not in log, log
     assert "Dropped" not in log, "a page is no line for a log"

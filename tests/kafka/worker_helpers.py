@@ -51,7 +51,8 @@ class FileGate:
 
 @asynccontextmanager
 async def running(role: Role) -> AsyncIterator[Role]:
-    """A role at work in this process, stopped at the end; its error ends the test at once."""
+    """Context manager that runs a role in this process, and stops it at the end. An error of the role ends
+    the test at once."""
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(role.run())
@@ -64,12 +65,12 @@ async def running(role: Role) -> AsyncIterator[Role]:
 
 
 def working(settings: Settings) -> AbstractAsyncContextManager[WorkerRole]:
-    """A worker at work whose children do what the pages say."""
+    """Context manager that runs a worker whose children obey commands in pages (see `Scripted`)."""
     return running(WorkerRole(settings, fingerprinter=SCRIPTED))
 
 
 async def failure_of(settings: Settings) -> BaseException:
-    """What ends a worker that is not told to stop."""
+    """Run a worker until it fails, and return its error."""
     worker = WorkerRole(settings, fingerprinter=SCRIPTED)
     try:
         async with asyncio.timeout(HANG_SECONDS):
@@ -90,7 +91,7 @@ asyncio.run(WorkerRole(load(), fingerprinter="{SCRIPTED}").run())
 
 @asynccontextmanager
 async def worker_process(settings: Settings, failpoint: str = "") -> AsyncIterator[subprocess.Popen[bytes]]:
-    """A worker in a process of its own, killed at the end."""
+    """Context manager that runs a worker in a process of its own, and kills it at the end."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "NEARDUP_FAILPOINT": failpoint,
@@ -111,7 +112,7 @@ async def exit_code(process: subprocess.Popen[bytes]) -> int:
 
 
 async def topic_id(settings: Settings) -> str:
-    """Id of the topic of pages."""
+    """Return the id of the pages topic."""
     topic = TopicNames(settings.namespace).pages
     async with broker_metadata.connect(settings) as client:
         return (await broker_metadata.topic_ids(client, [topic]))[topic]
@@ -127,7 +128,7 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
 
 
 async def read_all(settings: Settings, topic: str) -> list[Any]:
-    """Every committed record of every partition up to the present end."""
+    """Return all committed records of a topic, up to the present ends."""
     async with broker_metadata.connect(settings) as client:
         bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
     bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.end}
@@ -152,7 +153,7 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
 
 
 def waits_for_genesis(logs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a role said so in the captured log."""
+    """Whether a role has logged that it waits for the genesis."""
     return any(each.get("action") == "genesis.wait" for each in logs)
 
 
@@ -165,7 +166,8 @@ async def journal(settings: Settings) -> list[Rows]:
 
 
 def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str | None]]]:
-    """By topic id and partition, (offset, URL) of what a judge would judge; fails where pages are missing."""
+    """Return (offset, URL) of the rows that a judge would judge, by topic id and partition. Fails if pages
+    are missing."""
     expected: dict[tuple[str, int], int] = {}
     found: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
     for rows in records:
@@ -187,7 +189,7 @@ def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str
 
 
 async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
-    """By partition, the workers' offset and its metadata."""
+    """Return the workers' committed offset and its metadata, by partition."""
     async with admin_of(settings) as admin:
         try:
             offsets = await admin.list_consumer_group_offsets(TopicNames(settings.namespace).workers)
@@ -199,7 +201,7 @@ async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
 
 
 async def members(settings: Settings, group: str) -> int:
-    """How many processes are in a group."""
+    """Return the number of members of a group."""
     async with admin_of(settings) as admin:
         (answer,) = await admin.describe_consumer_groups([group])
     ((_, _, _, _, _, found, *_),) = answer.groups
@@ -207,7 +209,7 @@ async def members(settings: Settings, group: str) -> int:
 
 
 async def commit(settings: Settings, offset: int, metadata: str = "", partition: int = 0) -> None:
-    """Set the workers' offset, as an operator's tool would."""
+    """Commit an offset of the workers' group, as an operator's tool would."""
     names = TopicNames(settings.namespace)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers, group_id=names.workers, enable_auto_commit=False

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from tests.kubernetes.cluster import Cluster, ClusterError
-from tests.steps import passed, require, say
+from tests.steps import require, run_check, say
 
 MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
 PROGRAM: Final = Path(__file__).parents[2] / ".cache" / "kubernetes" / "cluster"
@@ -277,7 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         with Cluster(options.program, work) as cluster:
             run(cluster, work)
 
-    return 0 if passed("kubernetes", check) else 1
+    return 0 if run_check("kubernetes", check) else 1
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from stream.errors import SettingsError
 from stream.offline.all_pairs import all_pairs
 from stream.offline.layouts import Layout
-from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.fingerprint_sets import as_integers, flip_bits, random_set
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])
@@ -19,9 +19,9 @@ from tests.fingerprint_sets import flipped, numbers, random_set
 def test_all_pairs_equal_brute_force(width: int, distance: int, threads: int) -> None:
     rng = np.random.default_rng(width + distance)
     held = random_set(rng, 300, width)
-    held[100:200] = flipped(rng, held[:100], width, np.arange(100) % (distance + 2))
+    held[100:200] = flip_bits(rng, held[:100], width, np.arange(100) % (distance + 2))
     held[200:210] = held[0]  # more than two that are equal
-    values = numbers(held)
+    values = as_integers(held)
     wanted = [
         (a, b, (values[a] ^ values[b]).bit_count())
         for a, b in combinations(range(len(values)), 2)
@@ -42,7 +42,7 @@ def test_sets_without_two_have_no_pairs(count: int) -> None:
 def test_prefixes_too_long_to_be_packed_with_their_rows_find_the_same() -> None:
     rng = np.random.default_rng(0)
     held = random_set(rng, 400, 128)
-    held[200:] = flipped(rng, held[:200], 128, np.arange(200) % 4)
+    held[200:] = flip_bits(rng, held[:200], 128, np.arange(200) % 4)
     long, short = Layout.choose(4, 1, 128), Layout.choose(8, 5, 128)
     assert max(map(short.key_bits, range(short.tables))) == 64
     packed, sorted_by_argument = (all_pairs(held, 128, 3, layout=each)[0] for each in (long, short))

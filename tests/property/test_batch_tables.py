@@ -10,7 +10,7 @@ from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import FIRST_PAIRS
-from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.fingerprint_sets import as_integers, flip_bits, random_set
 from tests.property.test_methods import brute_force, listed
 
 
@@ -26,10 +26,10 @@ def scanned(tables: BatchTables, corpus, chunk: int, threads: int) -> Pairs:
 def test_pairs_are_those_of_brute_force(width: int, distance: int, threads: int) -> None:
     rng = np.random.default_rng(width + distance)
     batch, corpus = random_set(rng, 300, width), random_set(rng, 2000, width)
-    corpus[500:800] = flipped(rng, batch, width, np.arange(300) % (distance + 2))
+    corpus[500:800] = flip_bits(rng, batch, width, np.arange(300) % (distance + 2))
     corpus[900:910] = batch[0]
     batch[200:205] = batch[0]
-    wanted = brute_force(numbers(corpus), numbers(batch), distance)
+    wanted = brute_force(as_integers(corpus), as_integers(batch), distance)
     assert len(wanted) >= 200
     assert listed(scanned(BatchTables(batch, width, distance), corpus, 333, threads)) == wanted
 
@@ -38,7 +38,7 @@ def test_pairs_are_those_of_brute_force(width: int, distance: int, threads: int)
 def test_every_layout_finds_the_same(layout: str) -> None:
     rng = np.random.default_rng(1)
     batch = random_set(rng, 2000, 64)
-    corpus = flipped(rng, batch, 64, np.arange(2000) % 5)
+    corpus = flip_bits(rng, batch, 64, np.arange(2000) % 5)
     found = scanned(BatchTables(batch, 64, 3, Layout.parse(layout)), corpus, 700, 2)
     distance = np.arange(2000) % 5
     assert found.row.tolist() == found.stored.tolist() == np.flatnonzero(distance <= 3).tolist()
@@ -68,7 +68,7 @@ def test_a_layout_that_could_miss_pairs_is_refused() -> None:
 def test_copies_of_one_page_give_more_pairs_than_there_is_room_for_at_once(width: int) -> None:
     rng = np.random.default_rng(width)
     batch = np.repeat(random_set(rng, 1, width), 700, axis=0)
-    corpus = flipped(rng, batch, width, np.arange(700) % 5)
+    corpus = flip_bits(rng, batch, width, np.arange(700) % 5)
     assert FIRST_PAIRS < 700 * 560
     found, compared = BatchTables(batch, width, 3).scan(corpus)
     assert found.row.tolist() == np.repeat(np.arange(700), 560).tolist()

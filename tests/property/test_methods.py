@@ -16,7 +16,7 @@ from tests.bench.methods.interpolation import interpolate
 from tests.bench.methods.permutation import permute
 from tests.bench.methods.sorted_tables import SortedTables
 from tests.bench.methods.stored_ball import StoredBall
-from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.fingerprint_sets import as_integers, flip_bits, random_set
 
 LAYOUTS = ["5 choose 2", "7 choose 4", "8 choose 5", "5 then 4"]
 
@@ -44,9 +44,9 @@ def test_every_method_equals_brute_force(name: str, width: int) -> None:
     stored[n // 2 : n // 2 + 10] = stored[:10]  # duplicates
     stored[n // 2 + 10 : n // 2 + 13] = stored[0]
     queries = random_set(rng, 30, width)
-    queries[:24] = flipped(rng, stored[:24], width, np.arange(24) % (distance + 2))
+    queries[:24] = flip_bits(rng, stored[:24], width, np.arange(24) % (distance + 2))
     method = open_method(name, stored, width, distance)
-    wanted = brute_force(numbers(stored), numbers(queries), distance)
+    wanted = brute_force(as_integers(stored), as_integers(queries), distance)
     assert len(wanted) >= 24 * (distance + 1) // (distance + 2)
     assert listed(method.search(queries)) == wanted
     assert listed(method.search(queries[:0])) == []
@@ -62,7 +62,7 @@ def test_methods_agree_on_sets_of_any_shape(seed: int, n: int, distance: int, sa
     if same:
         stored[:] &= np.uint64(0b1111)  # crowded: everything is near everything
     queries = np.concatenate([stored[:3], random_set(rng, 2, 32) & np.uint64(0b1111)])
-    wanted = brute_force(numbers(stored), numbers(queries), distance)
+    wanted = brute_force(as_integers(stored), as_integers(queries), distance)
     for name in METHODS:
         assert listed(open_method(name, stored, 32, distance).search(queries)) == wanted, name
 
@@ -71,13 +71,13 @@ def test_methods_agree_on_sets_of_any_shape(seed: int, n: int, distance: int, sa
 def test_tables_probed_in_parallel_answer_the_same(probing: str) -> None:
     rng = np.random.default_rng(1)
     stored = random_set(rng, 2000, 64)
-    queries = flipped(rng, stored[:200], 64, np.arange(200) % 5)
+    queries = flip_bits(rng, stored[:200], 64, np.arange(200) % 5)
     method = SortedTables(stored, 64, 3, probing=probing, workers=2)  # type: ignore[arg-type]
     try:
         found = method.search(queries)
     finally:
         method.close()
-    assert listed(found) == brute_force(numbers(stored), numbers(queries), 3)
+    assert listed(found) == brute_force(as_integers(stored), as_integers(queries), 3)
 
 
 def test_numbers_of_probes_are_the_papers() -> None:
@@ -133,7 +133,7 @@ def test_permutations_keep_all_bits_and_put_the_prefix_first(text: str, width: i
         permuted = permute(words, layout, table)
         assert np.bitwise_count(permuted).sum(axis=1).tolist() == np.bitwise_count(words).sum(axis=1).tolist()
         bits = layout.key_bits(table)
-        assert layout.keys(words, table).tolist() == [n >> (width - bits) for n in numbers(permuted)]
+        assert layout.keys(words, table).tolist() == [n >> (width - bits) for n in as_integers(permuted)]
 
 
 @pytest.mark.parametrize(

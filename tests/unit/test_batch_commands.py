@@ -22,7 +22,7 @@ from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_c
 from stream.offline.fingerprints import open_fingerprints
 from stream.tables.store.rocks import ANCHORS
 from tests.commands import neardup
-from tests.fingerprint_sets import flipped, random_set
+from tests.fingerprint_sets import flip_bits, random_set
 from tests.genesis import genesis_of
 
 SCHEME = "a6fe188f1b9b0efe"
@@ -33,7 +33,7 @@ def pair(tmp_path: Path):
     """A batch and a corpus of 1000, in which every batch fingerprint has one neighbour, at row + 100."""
     rng = np.random.default_rng(1)
     batch, corpus = random_set(rng, 50, 64), random_set(rng, 1000, 64)
-    corpus[100:150] = flipped(rng, batch, 64, np.arange(50) % 4)
+    corpus[100:150] = flip_bits(rng, batch, 64, np.arange(50) % 4)
     return batch, corpus
 
 

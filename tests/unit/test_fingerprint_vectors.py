@@ -84,8 +84,8 @@ def test_the_specification_gives_the_keys_of_a_seed(keys: dict[str, Any]) -> Non
     ]
     factors = [plain_fingerprint.factor(state, place) for place in range(4)]
     assert [f"{factor:016x}" for factor in factors] == keys["factors"]
-    assert plain_fingerprint.derived(seed, b"digest", 16).hex() == keys["digest"]
-    assert plain_fingerprint.derived(seed, b"text", 64).hex() == keys["text_key"]
+    assert plain_fingerprint.derive(seed, b"digest", 16).hex() == keys["digest"]
+    assert plain_fingerprint.derive(seed, b"text", 64).hex() == keys["text_key"]
     scheme = FILE["scheme"] | {"seed_digest": keys["digest"]}
     assert plain_fingerprint.scheme_id(scheme, FILE["behaviour"], FILE["unicode"]) == keys["scheme_id"]
 

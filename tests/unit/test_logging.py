@@ -17,7 +17,7 @@ from stream.cli import ROLES
 from stream.errors import SettingsError
 from stream.ops import logging as ours
 from stream.ops.repeats import FREE
-from tests.commands import finished
+from tests.commands import run_process
 
 MAIN = """
 import logging, warnings
@@ -68,7 +68,7 @@ async def test_roles_log_json_where_stderr_is_no_terminal(role: str, tmp_path: P
         "NEARDUP_SSL_CAFILE": str(tmp_path / "missing"), "NEARDUP_STATE_DIR": str(tmp_path / "state"),
         "NEARDUP_DASHBOARD_PORT": "0",
     }  # fmt: skip
-    code, _, stderr = await finished(sys.executable, "-m", "stream.cli", role, environment=environment)
+    code, _, stderr = await run_process(sys.executable, "-m", "stream.cli", role, environment=environment)
     assert code == SettingsError.exit_code
     events = {json.loads(line)["event"] for line in stderr.splitlines()}
     assert {"unknown_variable", "ended"} <= events

@@ -19,7 +19,7 @@ from stream.offline import minima_tables
 from stream.offline.layouts import Layout
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 from tests.commands import neardup
-from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.fingerprint_sets import as_integers, flip_bits, random_set
 from tests.oracle import Oracle, OraclePage
 
 PARITY = Scheme()
@@ -43,12 +43,12 @@ def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) ->
             own = shingles.copy()
             changed = 0 if family == 0 else int(rng.integers(0, shingles.size // 5))
             own[:changed] = rng.integers(0, 1 << 32, changed, dtype=np.uint32)
-            fingerprint = flipped(rng, first, scheme.width, rng.integers(0, 18, 1))
+            fingerprint = flip_bits(rng, first, scheme.width, rng.integers(0, 18, 1))
             pages.append(
                 OraclePage(
                     len(pages),
                     None,
-                    numbers(fingerprint)[0],
+                    as_integers(fingerprint)[0],
                     sketch=sketch(own, scheme),
                     shingles=frozenset(own.tolist()),
                 )
