@@ -114,6 +114,7 @@ class DashboardRole:
 
         metrics.listeners.set_function(lambda: recent.listeners)
         statistics = Statistics(settings, partitions, tell)
+        await topics.create_changelogs(settings, statistics.changelogs, partitions)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
         superseded = SupersededClusters(settings, names.clusters)
         watch = Watch(

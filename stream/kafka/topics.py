@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -96,9 +96,9 @@ async def create(
         number = await asyncio.to_thread(avro.register, verdict_topics) if avro else None
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
         pages, *others = plan(settings)
-        created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
+        created = await _create_missing(admin, _requests([pages], settings.partitions, dev=settings.dev))
         width = (await broker_metadata.partition_counts(client_of(admin), [pages.name]))[pages.name]
-        created += await _create_missing(admin, others, width, dev=settings.dev)
+        created += await _create_missing(admin, _requests(others, width, dev=settings.dev))
         await _check(client_of(admin), settings, None)
         reach("topics.created")
         genesis, written = await write_genesis(client_of(admin), settings, scheme, options, seed)
@@ -120,32 +120,52 @@ async def create(
     return genesis
 
 
-async def _create_missing(
-    admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
-) -> list[str]:
+@clients.with_translated_errors
+async def create_changelogs(
+    settings: Settings, configs: Mapping[str, Mapping[str, str]], partitions: int
+) -> None:
+    """Create those of these topics that are missing, with their configuration, and wait until every broker
+    knows all of them. Raises TopicError."""
+    requests = [
+        NewTopic(name, partitions, 1 if settings.dev else REPLICAS, topic_configs=dict(config))
+        for name, config in configs.items()
+    ]
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
+        await _create_missing(admin, requests)
+
+
+def _requests(plans: Sequence[TopicPlan], width: int, *, dev: bool) -> list[NewTopic]:
+    replicas = 1 if dev else REPLICAS
+    return [
+        NewTopic(each.name, each.partitions or width, replicas, topic_configs=each.create_config(dev=dev))
+        for each in plans
+    ]
+
+
+async def _create_missing(admin: AIOKafkaAdminClient, topics: Sequence[NewTopic]) -> list[str]:
     """Create missing topics, and wait until every broker knows all of them. Returns the names of created
     ones."""
     created: list[str] = []
+    names = [topic.name for topic in topics]
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
-        existing = (await broker_metadata.metadata(client_of(admin), [topic.name for topic in plans])).topics
-        missing = [topic for topic in plans if topic.name not in existing]
-        if not missing and await _is_known_to_all_brokers(client_of(admin), plans):
+        existing = (await broker_metadata.metadata(client_of(admin), names)).topics
+        missing = [topic for topic in topics if topic.name not in existing]
+        if not missing and await _is_known_to_all_brokers(client_of(admin), names):
             return created
         if asyncio.get_running_loop().time() > deadline:
             named = ", ".join(topic.name for topic in missing) or "some brokers do not know all leaders"
             raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
-        created += await _request_creation(admin, missing, width, dev=dev)
+        created += await _request_creation(admin, missing)
         await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
-async def _is_known_to_all_brokers(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
+async def _is_known_to_all_brokers(client: AIOKafkaClient, names: Sequence[str]) -> bool:
     """Return whether all brokers know these topics and their leaders, since any may get the next request."""
     for broker in client.cluster.brokers():
-        answer = await broker_metadata.metadata(client, [topic.name for topic in plans], broker.nodeId)
-        listed = answer.topics
+        listed = (await broker_metadata.metadata(client, names, broker.nodeId)).topics
         partitions = (partition for topic in listed.values() for partition in topic.partitions.values())
-        if len(listed) < len(plans) or any(partition.leader < 0 for partition in partitions):
+        if len(listed) < len(names) or any(partition.leader < 0 for partition in partitions):
             return False
     return True
 
@@ -185,20 +205,10 @@ async def _topics_with_fewer(client: AIOKafkaClient, topics: Sequence[str], part
     return sorted(narrow)
 
 
-async def _request_creation(
-    admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
-) -> list[str]:
-    requests = [
-        NewTopic(
-            topic.name,
-            topic.partitions or width,
-            1 if dev else REPLICAS,
-            topic_configs=topic.create_config(dev=dev),
-        )
-        for topic in plans
-    ]
+async def _request_creation(admin: AIOKafkaAdminClient, topics: Sequence[NewTopic]) -> list[str]:
+    replicas = {topic.name: topic.replication_factor for topic in topics}
     created = []
-    for name, code, message in (await admin.create_topics(requests)).topic_errors if requests else ():
+    for name, code, message in (await admin.create_topics(list(topics))).topic_errors if topics else ():
         error = for_code(code)
         if not code:
             created.append(name)
@@ -206,7 +216,7 @@ async def _request_creation(
             raise TopicAuthorizationFailedError(name, "(Create)")
         elif error is InvalidReplicationFactorError:
             raise TopicError(
-                f"topic {name}: replication factor {1 if dev else REPLICAS} was refused: {message} "
+                f"topic {name}: replication factor {replicas[name]} was refused: {message} "
                 "(for a single broker use --dev or NEARDUP_DEV=true)"
             )
         elif error is not TopicAlreadyExistsError and not error.retriable:

@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 from aiokafka.admin import NewPartitions
+from faust.transport.drivers.aiokafka import Transport
 
 from stream.dashboard.counting.app import tables_directory
 from stream.dashboard.deployment.groups import committed_offsets
@@ -120,6 +121,59 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
             heard = json.loads(line[6:])["verdicts"]
             assert {each["verdict"]["verdict"] for each in heard} == {"rejected"}
         assert (await client.counted(361))["verdicts"] == by_kind([*kept, *more])
+
+
+def delay_changelog(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """Let a changelog that Faust creates appear only once the group is joined, as if the brokers had been
+    slow to publish it."""
+    create = Transport._really_create_topic
+    delayed: set[asyncio.Task[None]] = set()
+
+    async def late(self: Transport, owner: Any, client: Any, topic: str, *args: Any, **options: Any) -> None:
+        async def once_joined() -> None:
+            async def joined() -> bool:
+                return bool(self.app.consumer.assignment())
+
+            await until(joined)
+            await create(self, owner, client, topic, *args, **options)
+
+        if topic.endswith(f"-{table}-changelog"):
+            delayed.add(asyncio.create_task(once_joined()))
+        else:
+            await create(self, owner, client, topic, *args, **options)
+
+    monkeypatch.setattr(Transport, "_really_create_topic", late)
+
+
+async def test_a_first_dashboard_counts_however_late_faust_sees_a_changelog(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group was joined without one of them: verdicts were read, none was counted, and `/readyz` was
+    content, until the client refreshed its metadata after five minutes."""
+    delay_changelog(monkeypatch, "urls")
+    made = VerdictMaker()
+    kept = made.some(100)
+    await decide(settings, kept)
+    async with dashboard(settings) as client:
+        assert (await client.counted(100))["verdicts"] == by_kind(kept)
+
+
+async def test_a_dashboard_ends_if_it_is_assigned_partitions_without_their_changelogs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object) -> None: ...
+
+    made = VerdictMaker()
+    kept = made.some(100)
+    await decide(settings, kept)
+    with monkeypatch.context() as patched:
+        delay_changelog(patched, "urls")
+        patched.setattr(topics, "create_changelogs", nothing)
+        with pytest.raises(StaleError, match=r"-changelog: partition \d .* ends, .* when restarted"):
+            async with asyncio.timeout(HANG_SECONDS):
+                await DashboardRole(settings).run()
+    async with dashboard(settings) as client:
+        assert (await client.counted(100))["verdicts"] == by_kind(kept)
 
 
 async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, tmp_path: Path) -> None:

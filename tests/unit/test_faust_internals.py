@@ -20,6 +20,7 @@ from faust.types import TP
 
 from stream.dashboard.counting import committed, faust_internals
 from stream.dashboard.counting.row_tables import RowTable
+from stream.dashboard.counting.windows import TOTALS, Calendar
 
 SOURCES = [file.read_text("utf-8") for file in Path(faust.__file__).parent.rglob("*.py")]
 
@@ -73,6 +74,20 @@ def test_changelogs_go_through_a_producer_of_aiokafka(table: RowTable) -> None:
     assert faust_internals.producer_of(table.app) == "producer"
     assert Producer._producer is None
     assert "self._producer = " in inspect.getsource(Producer)
+
+
+def test_changelogs_are_created_as_faust_would(table: RowTable) -> None:
+    assert faust_internals.changelog_config(table.app, table) == {"cleanup.policy": "compact"}
+    table.using_window(Calendar(TOTALS))
+    table.extra_topic_configs = {"segment.ms": "1"}
+    assert faust_internals.changelog_config(table.app, table) == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(round(Calendar(TOTALS).expires * 1000)),
+        "segment.ms": "1",
+    }
+    assert "self._topic_config(retention, compacting, deleting)" in inspect.getsource(
+        Transport._really_create_topic
+    )
 
 
 def test_a_consumer_tells_changelogs_apart(table: RowTable) -> None:

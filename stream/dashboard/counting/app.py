@@ -22,11 +22,12 @@ from typing import Any, Final
 
 import faust
 import structlog
+from faust.types import TP
 
 from stream.dashboard.counting.committed import BatchRecords, CommittedTransport, records_skipped
 from stream.dashboard.counting.credentials import credentials
 from stream.dashboard.counting.ends import FoldedOffsets
-from stream.dashboard.counting.faust_internals import in_scope_of, items
+from stream.dashboard.counting.faust_internals import changelog_config, in_scope_of, items
 from stream.dashboard.counting.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.counting.history import History
 from stream.dashboard.counting.loading import ViewLoading
@@ -156,6 +157,14 @@ class Statistics:
             table.extra_topic_configs = {"segment.ms": str(DAY * 1000)}
         self.app.tables.add(table)
         self._tables[name] = table
+
+    @property
+    def changelogs(self) -> dict[str, dict[str, str]]:
+        """The changelog topics with their configurations. They have to exist before the app starts: Faust
+        creates them too, but may join its group before the brokers have published them."""
+        return {
+            table.changelog_topic_name: changelog_config(self.app, table) for table in self._tables.values()
+        }
 
     # Reading the verdicts.
 
@@ -330,6 +339,7 @@ class Statistics:
             # Faust swallows the errors of these callbacks.
             try:
                 if await self._loading.load(name, load):
+                    self._refuse_partial_assignment()
                     self.view.revision += 1
                     self.ready.set()
                     log.info("ready", windows=len(self.view.totals), clusters=len(self.view.clusters))
@@ -338,6 +348,19 @@ class Statistics:
                     self.failed.set_exception(error)
 
         return loader
+
+    def _refuse_partial_assignment(self) -> None:
+        """Raise StaleError if this dashboard has partitions of the verdicts without those of a changelog:
+        what it reads could not be counted."""
+        assigned = self.app.consumer.assignment()
+        for tp in sorted(assigned):
+            for table in self._tables.values():
+                changelog = table.changelog_topic_name
+                if tp.topic == self._verdicts and TP(changelog, tp.partition) not in assigned:
+                    raise StaleError(
+                        f"topic {changelog}: partition {tp.partition} was not assigned with that of"
+                        f" {self._verdicts}; this dashboard ends, and gets it when restarted"
+                    )
 
     def _forget(self) -> None:
         self._ends.clear()

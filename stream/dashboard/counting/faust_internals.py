@@ -14,6 +14,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from faust import streams
+from mode import want_seconds
 
 
 def open_database(table: Any, partition: int) -> Any:
@@ -48,6 +49,14 @@ def producer_of(app: Any) -> AIOKafkaProducer:
 def is_changelog(consumer: Any, partition: Any) -> bool:
     """Whether a partition belongs to a changelog topic. `consumer` is Faust's."""
     return bool(consumer._is_changelog_tp(partition))
+
+
+def changelog_config(app: Any, table: Any) -> dict[str, str]:
+    """The configuration with which Faust creates the changelog of a table."""
+    topic = table.changelog_topic
+    retention = int(want_seconds(topic.retention) * 1000) if topic.retention else None
+    config = app.transport._topic_config(retention, topic.compacting, topic.deleting) | (topic.config or {})
+    return {option: str(value) for option, value in config.items()}
 
 
 @contextlib.contextmanager
