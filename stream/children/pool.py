@@ -221,14 +221,14 @@ class ChildPool:
     ) -> list[Row]:
         rows: list[Row] = []
         unfinished = _Unfinished(len(values))
-        try:
+        async with self._released(child) as slot:
             while len(rows) < len(values):
                 if crashed := unfinished.crashed.pop(len(rows), None):
                     rows.append(crashed)
                     if answered:
                         answered([crashed])
                     continue
-                child = child or await self._start()
+                child = slot.child = slot.child or await self._start()
                 end, careful = unfinished.next(len(rows))
                 request = FingerprintRequest(
                     values[len(rows) : end], careful, busy or self.waiting > 0, dict(self._hosts.crashes)
@@ -240,11 +240,9 @@ class ChildPool:
                         answered(more)
                 if child.stalled:
                     await child.kill()
-                    child = None
+                    slot.child = None
                 elif len(rows) < end:
-                    death = await child.post_mortem()
-                    child = None
-                    self.crashes += 1
+                    death = await self._post_mortem(slot, child)
                     self._hosts.note(death.host)
                     at = unfinished.note(first, len(rows), end, death)
                     log.warning(
@@ -254,33 +252,46 @@ class ChildPool:
                         rejected=at is not None,
                         unanswered=len(values) - len(rows),
                     )
-        except BaseException:
-            if child:
-                await child.kill()
-            child = None
-            raise
-        finally:
-            self._free.put_nowait(child)
         return rows
 
     async def _compare(self, child: _Child | None, request: CompareRequest) -> bytes | Row:
-        try:
-            child = child or await self._start()
+        async with self._released(child) as slot:
+            child = slot.child = slot.child or await self._start()
             answer = await child.compared(request)
             if answer is None:
-                death = await child.post_mortem()
-                child = None
-                self.crashes += 1
+                death = await self._post_mortem(slot, child)
                 log.warning("child_died", how=death.how, host=None, rejected=True, unanswered=1)
                 answer = death.row
+        return answer
+
+    @asynccontextmanager
+    async def _released(self, child: _Child | None) -> AsyncIterator[_Slot]:
+        """Release a child at the end of a conversation, or its slot if it died. A conversation that fails
+        kills it."""
+        slot = _Slot(child)
+        try:
+            yield slot
         except BaseException:
-            if child:
-                await child.kill()
-            child = None
+            if slot.child:
+                await slot.child.kill()
+            slot.child = None
             raise
         finally:
-            self._free.put_nowait(child)
-        return answer
+            self._free.put_nowait(slot.child)
+
+    async def _post_mortem(self, slot: _Slot, child: _Child) -> _Death:
+        """Find out how a child died during a request, and empty its slot."""
+        death = await child.post_mortem()
+        slot.child = None
+        self.crashes += 1
+        return death
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A slot of the pool, for a running child or one still to be started."""
+
+    child: _Child | None
 
 
 @dataclass(frozen=True, slots=True)
