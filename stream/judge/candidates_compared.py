@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.lanes import distances, first_words
+from stream.fingerprint.lanes import distances, first_words, from_integers
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
 from stream.tables.search.probing import ALL, Nearest
 from stream.tables.search.result import SearchResult
+
+
+class FingerprintedPages(NamedTuple):
+    """n pages with a fingerprint."""
+
+    fingerprint: NDArray[np.uint64]
+    """(n, lanes)"""
+    uncertain: NDArray[np.uint8]
+    """(n, UNCERTAIN_BITS): the least certain bits."""
+    sketch: NDArray[np.uint64]
+    """(n, sketch_bytes / 8)"""
+    status: NDArray[np.uint8]
+    """(n,): values of `Status`."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], scheme: Scheme) -> Self:
+        """The columns of one or more rows."""
+        sketches = np.frombuffer(b"".join(row.sketch for row in rows), "<u8").astype(np.uint64)
+        return cls(
+            from_integers([row.fingerprint for row in rows], scheme.width),
+            np.frombuffer(b"".join(row.uncertain for row in rows), np.uint8).reshape(-1, UNCERTAIN_BITS),
+            sketches.reshape(len(rows), -1),
+            np.array([row.status for row in rows], np.uint8),
+        )
+
+    def take(self, rows: slice) -> FingerprintedPages:
+        """Return some of the pages."""
+        return FingerprintedPages._make(column[rows] for column in self)
 
 
 class Compared(NamedTuple):
@@ -57,45 +87,29 @@ class Compared(NamedTuple):
         return pairs[order]
 
 
-def compare(
-    state: State,
-    rule: Rule,
-    fingerprints: NDArray[np.uint64],
-    uncertain: NDArray[np.uint8],
-    sketches: NDArray[np.uint64],
-    statuses: NDArray[np.uint8],
-) -> Compared:
-    """Find and compare the candidates of n rows.
-
-    Rows are given by fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, lanes) and `Status`
-    codes (n,).
-    """
-    words = rule.table_words(fingerprints, sketches)
-    candidates = state.tables.search(first_words(fingerprints), uncertain, words)
+def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
+    """Find and compare the candidates of pages."""
+    words = rule.table_words(pages.fingerprint, pages.sketch)
+    candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
     search = _Search(state, rule, lambda: ALL._replace(most=rule.compared))
-    return search.compare(candidates, fingerprints, sketches, statuses)
+    return search.compare(candidates, pages)
 
 
 def compare_in_parts(
-    state: State,
-    rule: Rule,
-    fingerprints: NDArray[np.uint64],
-    uncertain: NDArray[np.uint8],
-    sketches: NDArray[np.uint64],
-    statuses: NDArray[np.uint8],
-    wanted: Callable[[], Nearest],
+    state: State, rule: Rule, pages: FingerprintedPages, wanted: Callable[[], Nearest]
 ) -> Iterator[tuple[int, Compared]]:
     """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
     `wanted` is called if a row has more pairs than are compared; otherwise the pairs include anchors that die
     among the rows.
     """
-    words, search = rule.table_words(fingerprints, sketches), _Search(state, rule, wanted)
+    words, search = rule.table_words(pages.fingerprint, pages.sketch), _Search(state, rule, wanted)
+    selected = wanted if pages.fingerprint.shape[1] == 1 else None
     for first, candidates in state.tables.searches(
-        first_words(fingerprints), uncertain, words, wanted if fingerprints.shape[1] == 1 else None
+        first_words(pages.fingerprint), pages.uncertain, words, selected
     ):
-        some = slice(first, first + len(candidates.probed[0].queries.keys))
-        yield first, search.compare(candidates, fingerprints[some], sketches[some], statuses[some], first)
+        part = pages.take(slice(first, first + len(candidates.probed[0].queries.keys)))
+        yield first, search.compare(candidates, part, first)
 
 
 class _Search:
@@ -111,16 +125,9 @@ class _Search:
             self._anchors = self._state.anchors(numbers)
         return self._anchors
 
-    def compare(
-        self,
-        candidates: SearchResult,
-        fingerprints: NDArray[np.uint64],
-        sketches: NDArray[np.uint64],
-        statuses: NDArray[np.uint8],
-        first: int = 0,
-    ) -> Compared:
-        """Compare the candidates of rows, the first of which is row `first` of the search."""
-        rule, returned = self._rule, len(candidates.row)
+    def compare(self, candidates: SearchResult, pages: FingerprintedPages, first: int = 0) -> Compared:
+        """Compare the candidates of pages, the first of which is row `first` of the search."""
+        rule, returned, fingerprints = self._rule, len(candidates.row), pages.fingerprint
         if fingerprints.shape[1] > 1:  # tables compute distances over the first word only
             anchors = self._read(candidates.anchor)
             distance = distances(
@@ -140,10 +147,10 @@ class _Search:
             ends = _ends(candidates.row, len(fingerprints))
         anchors = self._read(candidates.anchor)
         place = anchors.places(candidates.anchor)
-        pairs = SketchPairs(sketches, candidates.row, anchors.sketch, place)
+        pairs = SketchPairs(pages.sketch, candidates.row, anchors.sketch, place)
         similarity = rule.similarities(pairs)
         enough = similarity >= rule.least(pairs)
-        similar = enough & rule.near(candidates.distance, statuses[candidates.row])
+        similar = enough & rule.near(candidates.distance, pages.status[candidates.row])
         return Compared(candidates, anchors, place, similarity, similar, ends, returned)
 
 

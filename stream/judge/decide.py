@@ -19,7 +19,7 @@ from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
-from stream.judge.candidates_compared import Compared, compare_in_parts
+from stream.judge.candidates_compared import Compared, FingerprintedPages, compare_in_parts
 from stream.judge.decide_rows_compiled import (
     BASELINE,
     EARLIER,
@@ -225,15 +225,10 @@ class _Pass:
         if start and self.comparisons > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
         candidates = verified = 0
-        for first, pairs in compare_in_parts(
-            self.state,
-            self.rule,
-            batch.fingerprint[rows],
-            batch.uncertain[rows],
-            batch.sketch[rows],
-            batch.status[rows],
-            lambda: dying().from_row(start),
-        ):
+        pages = FingerprintedPages(
+            batch.fingerprint[rows], batch.uncertain[rows], batch.sketch[rows], batch.status[rows]
+        )
+        for first, pairs in compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start)):
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.judge.candidates_compared import compare
+from stream.judge.candidates_compared import FingerprintedPages, compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 
@@ -26,16 +24,7 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
     if not ready:
         return matches
     state, rule = judge.state, judge.rule
-    uncertain = np.frombuffer(b"".join(rows[i].uncertain for i in ready), np.uint8)
-    sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
-    pairs = compare(
-        state,
-        rule,
-        from_integers([rows[i].fingerprint for i in ready], rule.scheme.width),
-        uncertain.reshape(-1, UNCERTAIN_BITS),
-        sketches.astype(np.uint64),
-        np.array([rows[i].status for i in ready], np.uint8),
-    )
+    pairs = compare(state, rule, FingerprintedPages.of([rows[i] for i in ready], rule.scheme))
     candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     for i in pairs.best_first(np.flatnonzero(pairs.similar)).tolist():
         matches[ready[int(candidates.row[i])]].append(

@@ -33,9 +33,8 @@ from stream.dashboard.lookup.member_pages import compare_members, page_message
 from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.candidates_compared import compare
+from stream.judge.candidates_compared import FingerprintedPages, compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
@@ -266,13 +265,8 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     """Return the nearest live anchors, candidates first, matching ones first among them, and the URL's newest
     baseline that the page is like, or its newest one."""
     state, rule = judge.state, judge.rule
-    uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
-    sketch = _sketch(row)
-    fingerprint, status = (
-        from_integers([row.fingerprint], rule.scheme.width),
-        np.array([row.status], np.uint8),
-    )
-    pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
+    page = FingerprintedPages.of([row], rule.scheme)
+    sketch, pairs = page.sketch, compare(state, rule, page)
     candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
     likeness = _likeness(rule, SketchPairs(sketch, candidates.row, anchors.sketch, place))
