@@ -71,7 +71,7 @@ def additions(columns: Collection[str]) -> list[str]:
     """Return the statements that add the missing columns to a table of an earlier version, which has
     `columns`."""
     return [
-        f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind}"
+        f"ALTER TABLE {TABLE} ADD COLUMN IF NOT EXISTS {name} {kind}"
         for name, kind in COLUMNS.items()
         if name not in columns
     ]

@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from stream.errors import SettingsError, TopicError
-from stream.messages.verdict import MessagePosition, VerdictRecord
+from stream.messages.verdict import MessagePosition, Origin, VerdictRecord
 from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sinks import parquet
-from stream.sinks.base import ExportError
+from stream.sinks.base import COLUMNS, ExportError, values_of
 from stream.sinks.duckdb import DuckSink
 from stream.sinks.open import open_sink
 from tests.commands import neardup_process
@@ -178,6 +178,53 @@ async def test_verdicts_of_a_topic_that_is_recreated_during_an_export_are_refuse
 def rows(first: int, count: int) -> list[VerdictRecord]:
     made = VerdictMaker(seed=first)
     return [made.one(source=MessagePosition("pages", "ab" * 16, 0, first + n)) for n in range(count)]
+
+
+OLDER = [name for name in COLUMNS if not name.startswith("origin_")]
+"""Columns of tables that exports made before verdicts named the origins of their pages."""
+
+
+def make_older_table(target: str) -> None:
+    columns = ", ".join(f"{name} {COLUMNS[name]}" for name in OLDER)
+    values = values_of(rows(0, 1)[0])[: len(OLDER)]
+    create = f"CREATE TABLE verdicts ({columns})"
+    insert = f"INSERT INTO verdicts VALUES ({', '.join(['%s'] * len(OLDER))})"  # noqa: S608
+    if target.startswith("postgresql://"):
+        import psycopg
+
+        with psycopg.connect(target) as connection:
+            connection.execute(create)
+            connection.execute(insert, values)
+        return
+    with duckdb.connect(target) as database:
+        database.execute(create)
+        database.execute(insert.replace("%s", "?"), values)
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["older", "fresh"])
+@pytest.mark.parametrize("database", ["duckdb", "postgres"])
+def test_a_table_without_the_origins_gets_them(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, older: bool
+) -> None:
+    target = str(tmp_path / "a.duckdb") if database == "duckdb" else request.getfixturevalue("postgres")
+    if older:
+        make_older_table(target)
+    scanned = [msgspec.structs.replace(each, origin=Origin("a.jsonl", "line 7")) for each in rows(10, 2)]
+    for _ in range(2):  # opened again, it has them
+        with open_sink(target) as sink:
+            sink.append([*rows(5, 1), *scanned], "topic", {0: 12})
+            assert sink.offsets("topic") == {0: 12}
+    counted = "SELECT origin_file, origin_place, count(*) FROM verdicts GROUP BY 1, 2 ORDER BY 3"
+    assert ask(target, counted) == [(None, None, 2 + older), ("a.jsonl", "line 7", 4)]
+    assert [name for name, *_ in columns_of(target)] == list(COLUMNS)
+
+
+def columns_of(target: str) -> list[tuple[Any, ...]]:
+    return ask(
+        target,
+        "SELECT column_name FROM information_schema.columns"
+        " WHERE table_name = 'verdicts' ORDER BY ordinal_position",
+    )
 
 
 def test_parquet_files_are_whole_and_say_how_far_they_came(
