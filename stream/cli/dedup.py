@@ -58,7 +58,7 @@ _STEP: Final = 1000
               " NAME.csv, or else as JSON Lines; - for stdout.")  # fmt: skip
 @click.option("--keep", type=click.Choice(["first", "longest", "newest", "quality"]), default="first",
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
-              " fetched_at, quality by --quality-column, the largest number.")  # fmt: skip
+              " fetched_at or --fetched-at-column, quality by the number in --quality-column.")  # fmt: skip
 @click.option("--quality-column", metavar="NAME", help="Column with the number for --keep quality.")
 @click.option("--clusters", type=click.Choice(["stars", "chains"]), default="stars", show_default=True,
               help="stars: pages like the first one of a cluster, as verdicts say; chains: also those"

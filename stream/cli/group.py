@@ -15,7 +15,7 @@ _LIMITS: Final = "Limits of time and memory"
 _SECTIONS: Final = {
     _FIRST: (),
     _SOURCES: (
-        *("url_column", "id_column", "text_column", "html_column", "id_prefix"),
+        *("url_column", "id_column", "text_column", "html_column", "fetched_at_column", "id_prefix"),
         *("source_format", "base_url", "base_urls", "strict_sources"),
     ),
     _ALIKE: ("mode", "distance", "similarity", "given", "scheme"),

@@ -122,13 +122,19 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         id_column: str | None,
         text_column: str | None,
         html_column: str | None,
+        fetched_at_column: str | None,
         id_prefix: str,
         **kwargs: Any,
     ) -> Any:
         from stream.pages.columns import Columns
 
         columns = Columns(
-            url=url_column, id=id_column, text=text_column, html=html_column, id_prefix=id_prefix
+            url=url_column,
+            id=id_column,
+            text=text_column,
+            html=html_column,
+            fetched_at=fetched_at_column,
+            id_prefix=id_prefix,
         )
         return function(*args, columns=columns, **kwargs)
 
@@ -139,6 +145,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Put before each id, for ids that other data sets have as well.",
     )(command)
     for field, what in (
+        ("fetched-at", "the time of the fetch, if it is not `fetched_at`."),
         ("html", "the HTML, if it is not `html`."),
         ("text", "the text, if it is not `text`."),
         ("id", "ids that stand in for URLs, of data without any."),

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stream.errors import SettingsError
 from stream.output import Output
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
@@ -190,7 +191,13 @@ class Election:
                 first += len(part)
 
     def elect(self, keep: Keep, *, chains: bool) -> None:
-        """Decide which pages are kept."""
+        """Decide which pages are kept. Raises SettingsError for the newest of pages that have no time."""
+        times = "SELECT count(fetched_at) > 0 OR count(*) = 0 FROM judged WHERE verdict <> 'rejected'"
+        if keep == "newest" and not self._one(times):
+            raise SettingsError(
+                "keep: no page has a `fetched_at`, so none is the newest; name the column of their times with"
+                " --fetched-at-column"
+            )
         cluster = "root::VARCHAR" if chains else "alike"
         joined = "JOIN chains USING (twin)" if chains else ""
         quality = "LEFT JOIN qualities USING (number)" if keep == "quality" else ""

@@ -64,7 +64,7 @@ class Request(NamedTuple):
             self.options.id,
             self.settings.page_bytes,
             [(each.name, state_of(each)) for each in self.sources],
-            [each.columns.names for each in self.sources],
+            [each.columns.given for each in self.sources],
         )
 
 

@@ -19,8 +19,12 @@ USUAL: Final = {
         *("page_content", "body_text", "extracted_text", "markdown"),
     ),
     "html": ("html", "raw_html", "html_content", "page_html", "source_html", "html_body", "content_html"),
+    "fetched_at": (
+        *("fetched_at", "timestamp", "fetch_time", "crawled_at", "scraped_at", "crawl_date", "date_download"),
+        *("warc_date", "fetched", "date", "time", "datetime", "created_at", "updated_at"),
+    ),
 }
-"""Usual names of what a page needs, the likeliest first."""
+"""Usual names of what a page has, the likeliest first."""
 MOST: Final = 10_000
 """Most names that are kept,"""
 LONGEST: Final = 200

@@ -35,7 +35,8 @@ _DECODE_STRING: Final = msgspec.json.Decoder(str).decode
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns that a data set has for the URL and the content of its pages, where they have other names.
+    """The columns that a data set has for the URL, the content and the time of its pages, where they have
+    other names.
 
     `link.href` is the field `href` of the column `link`, unless there is a column of that very name. The
     content is the named column alone. Of a data set without URLs, ids stand in for them: see `url_of_id`.
@@ -48,6 +49,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     text: str | None = None
     html: str | None = None
+    fetched_at: str | None = None
     id_prefix: str = ""
     """Put before each id: other data sets may have the same ids."""
 
@@ -61,7 +63,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
                 )
         for field, name in self.names.items():
             if not name:
-                raise SettingsError(f"{field}-column: an empty name")
+                raise SettingsError(f"{option_of(field)}: an empty name")
         if self.id_prefix and self.id is None:
             raise SettingsError("id-prefix: only ids have one; name their column with id-column")
 
@@ -79,11 +81,12 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> list[str]:
         """The fields of messages that are read by their own names."""
         named = self.names
-        content = "text" in named or "html" in named
-        address = "url" in named or "id" in named
-        return [
-            each for each in FIELDS if not (each in CONTENT and content) and not (each == "url" and address)
-        ]
+        hidden = {"fetched_at"} & named.keys()
+        if "text" in named or "html" in named:
+            hidden.update(CONTENT)
+        if "url" in named or "id" in named:
+            hidden.add("url")
+        return [each for each in FIELDS if each not in hidden]
 
     def translate(self, detail: str) -> str:
         """Return the detail of a rejection with the names of the columns in place of those of the fields of
@@ -216,7 +219,12 @@ def _missing(lacking: Sequence[str], names: ColumnNames, spelt: Callable[[dict[s
 
 def as_options(names: dict[str, str]) -> str:
     """Return the options of a command that name columns."""
-    return " ".join(f"--{field}-column {_quoted(name)}" for field, name in names.items())
+    return " ".join(f"--{option_of(field)} {_quoted(name)}" for field, name in names.items())
+
+
+def option_of(field: str) -> str:
+    """Return the option that names the column of a field."""
+    return f"{field.replace('_', '-')}-column"
 
 
 def as_argument(names: dict[str, str]) -> str:

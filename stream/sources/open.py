@@ -15,7 +15,7 @@ from typing import Final
 
 from stream.errors import SettingsError
 from stream.objects import ObjectPath, is_url
-from stream.pages.columns import NO_COLUMNS, Columns
+from stream.pages.columns import NO_COLUMNS, Columns, option_of
 from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.encoding import encoding_of
@@ -95,7 +95,7 @@ def _open_as(kind: str, path: str, columns: Columns) -> Source:
 def _refuse_columns(kind: str, path: str, columns: Columns) -> None:
     """Raise SettingsError for columns of a source that has none."""
     for field in columns.names:
-        raise SettingsError(f"{field}-column: {path} is {_COLUMNLESS[kind]}; it has no columns to name")
+        raise SettingsError(f"{option_of(field)}: {path} is {_COLUMNLESS[kind]}; it has no columns to name")
 
 
 def open_sources(

@@ -100,6 +100,18 @@ def test_ids_stand_in_for_urls(write: Any) -> None:
     assert read == ["id://localhost/7", "id://localhost/8", "id://localhost/7"]
 
 
+def test_times_of_another_name_are_those_of_the_fetch(write: Any) -> None:
+    times = {"crawled": "2026-01-02T03:04:05Z", "fetched_at": "2020-01-01T00:00:00Z"}
+    path = write([{"url": URL, "text": TEXT} | times])
+    (message,) = open_source(path, columns=Columns(fetched_at="crawled"))
+    row = PageFingerprinter().message(message.value, 1 << 20)
+    assert (row.url, row.fetched_at) == (URL, 1_767_323_045_000)
+    with pytest.raises(SettingsError, match=r"--fetched-at-column other: no such column"):
+        list(open_source(path, columns=Columns(fetched_at="other")))
+    with pytest.raises(SettingsError, match=r"fetched-at-column: an empty name"):
+        Columns(fetched_at="")
+
+
 def test_the_same_id_again_is_a_recrawl(write: Any) -> None:
     path = write([{"k": "a", "text": TEXT}, {"k": "A", "text": text(2)}, {"k": "a", "text": text(3)}])
     fingerprinter = PageFingerprinter()

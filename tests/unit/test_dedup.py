@@ -144,6 +144,18 @@ def test_the_page_of_the_highest_quality_is_kept(crawl: Path, tmp_path: Path) ->
         dedup(file, "-o", out, "--keep", "quality", "--quality-column", "qualities")
 
 
+def test_the_newest_needs_a_time(tmp_path: Path) -> None:
+    days = ("2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-02T00:00:00Z")
+    made = [{"url": f"https://a.example/{day}", "text": text(1), "timestamp": day} for day in days]
+    source = write(tmp_path / "pages.jsonl", made)
+    newest = (source, "-o", tmp_path / "kept.jsonl", "--keep", "newest")
+    with pytest.raises(SettingsError, match=r"no page has a `fetched_at`.* --fetched-at-column"):
+        dedup(*newest)
+    assert not (tmp_path / "kept.jsonl").exists()
+    dedup(*newest, "--fetched-at-column", "timestamp")
+    assert [each["timestamp"] for each in lines(tmp_path / "kept.jsonl")] == [days[1]]
+
+
 def test_lines_are_written_byte_for_byte(tmp_path: Path) -> None:
     """With their spaces, escapes, unknown fields and line ends; empty lines are none."""
     some = [

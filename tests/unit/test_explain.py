@@ -305,6 +305,8 @@ def test_a_page_is_named_by_the_origin_of_its_verdict(tmp_path: Path) -> None:
     assert [side.rpartition("#")[2].rpartition(" ")[0] for side in sides] == ["line", *["record at byte"] * 2]
     found = json.loads(neardup("explain", sides[0], sides[2], "--json").stdout)
     assert (found["verdict"], found["page"]["url"]) == ("duplicate", "http://x.example/2")
+    number = f"{tmp_path}/crawl.warc#page 2"  # as dedup names it
+    assert json.loads(neardup("explain", sides[0], number, "--json").stdout)["page"]["url"][-1] == "2"
     with pytest.raises(SettingsError, match=r"it has no page there \(line 9\)"):
         neardup("explain", f"{tmp_path}/pages.jsonl#line 9", sides[1])
 
