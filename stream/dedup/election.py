@@ -170,8 +170,7 @@ class Election:
         the verdicts."""
         question = "SELECT DISTINCT twin, min(twin) OVER (PARTITION BY alike) FROM newest_versions"
         with self._explained(), self._database.cursor() as cursor:
-            cursor.execute(question)
-            table: Any = cursor.to_arrow_table()
+            table: Any = cursor.sql(question).to_arrow_table()
         one, two = (column.to_numpy() for column in table.columns)
         return one, two
 
