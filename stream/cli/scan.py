@@ -165,7 +165,7 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.local.index import TOPIC_ID, VERDICT_LOG
-    from stream.local.scan import index_in, judged, rows_id
+    from stream.local.scan import index_in, judge_sources, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
@@ -206,7 +206,7 @@ async def _scan(
             seen.pages += sum(remaining.values())
             repeated_ids = next((each.repeated_ids for each in opened if each.repeated_ids), None)
             judged_messages = 0
-            async with aclosing(judged(settings, index, sources, before)) as chunks:
+            async with aclosing(judge_sources(settings, index, sources, before)) as chunks:
                 async for _ in chunks:
                     records = list(map(decode, values))
                     for record in records:

@@ -16,7 +16,7 @@ from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.local.corpus import PAGES_PER_FILE, CorpusCounts, RowsOptions, fingerprint_corpus
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
-from stream.local.scan import ScannedBatch, index_in, judged, rows_id
+from stream.local.scan import ScannedBatch, index_in, judge_sources, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
 from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
@@ -126,7 +126,7 @@ class Run:
                 def before(scanned: ScannedBatch) -> None:
                     values[:] = verdicts.log(scanned)
 
-                async with aclosing(judged(settings, index, [rows], before)) as batches:
+                async with aclosing(judge_sources(settings, index, [rows], before)) as batches:
                     async for _ in batches:
                         verdicts.write(values, list(map(_DECODE, values)))
                         done += len(values)

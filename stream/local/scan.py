@@ -75,7 +75,7 @@ async def scan(
     Tables are stored in `directory`, which the caller removes. Yields the decided batches in order.
     """
     with index_in(directory, settings, scheme, options) as index:
-        async with aclosing(judged(settings, index, [messages])) as batches:
+        async with aclosing(judge_sources(settings, index, [messages])) as batches:
             async for decided in batches:
                 yield decided
 
@@ -97,7 +97,7 @@ def index_in(
     )
 
 
-async def judged(
+async def judge_sources(
     settings: Settings,
     index: Index,
     sources: Sequence[Iterable[Message]],

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stream.fingerprint.scheme import Scheme
-from stream.local.scan import index_in, judged
+from stream.local.scan import index_in, judge_sources
 from stream.rows.files import sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import Manifest
@@ -127,7 +127,7 @@ async def _decided(rows: Path, count: int) -> float:
         index_in(Path(folder, "index"), load(), Scheme(), None) as index,
     ):
         seen, begun, first = 0, time.process_time(), 0
-        async with aclosing(judged(load(), index, [RowsSource(str(rows))])) as batches:
+        async with aclosing(judge_sources(load(), index, [RowsSource(str(rows))])) as batches:
             async for decided in batches:
                 seen += len(decided.json())
                 if not first and seen >= count // 2:
