@@ -261,3 +261,14 @@ def test_people_see_counts_sizes_and_examples(tmp_path: Path) -> None:
     assert reasons.startswith("rejected for missing_field (1);")
     assert reason.startswith(f"  missing_field: {tmp_path / 'pages.jsonl'} page 3: ")
     assert json.loads(json.dumps(lines(tmp_path / "out.jsonl"))) == some[:1]
+
+
+def test_a_source_that_cannot_be_read_costs_itself(tmp_path: Path) -> None:
+    made = pages(12, seed=5)
+    one, last = write(tmp_path / "one.jsonl", made[:6]), write(tmp_path / "last.jsonl", made[6:])
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    alone = dedup(one, last, "-o", tmp_path / "alone")
+    summary = dedup(one, tmp_path / "broken.parquet", last, "-o", tmp_path / "out", code=1)
+    assert (summary["pages"], summary["kept"]) == (12, alone["kept"])
+    assert [Path(each["source"]).name for each in summary["damaged"]] == ["broken.parquet"]
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
