@@ -17,20 +17,6 @@ from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, lines, pages, write
 
 
-def test_components_are_those_of_a_search() -> None:
-    rng = random.Random(3)
-    for count in (1, 5, 60):
-        for _ in range(40):
-            pairs = [(rng.randrange(count), rng.randrange(count)) for _ in range(rng.randrange(count))]
-            components = Components(count)
-            components.join(*zip(*pairs, strict=True) if pairs else ((), ()))
-            label = list(range(count))
-            for _ in range(count):
-                for a, b in pairs:
-                    label[a] = label[b] = min(label[a], label[b])
-            assert components.roots().tolist() == label
-
-
 def chain(length: int) -> list[dict[str, Any]]:
     """Pages each of which is like the next, and not like those further away."""
     words = text("chain", 400).split()
