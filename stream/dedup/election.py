@@ -150,7 +150,7 @@ class Election:
 
     def read(self, rows: Path, verdicts: Path, topic_id: str) -> None:
         """Read the rows of a run, and the verdicts on them. Raises ExportError if one is missing."""
-        with self._explained():
+        with self._translated_errors():
             if any(rows.glob("*.parquet")):
                 places = {"rows": f"{rows}/*.parquet", "verdicts": f"{verdicts}/*.parquet"}
                 values = {name: _literal(value) for name, value in places.items()}
@@ -169,20 +169,20 @@ class Election:
         """Return the pages that stand for those with their text, and for each the first one of its cluster by
         the verdicts."""
         question = "SELECT DISTINCT twin, min(twin) OVER (PARTITION BY alike) FROM newest_versions"
-        with self._explained(), self._database.cursor() as cursor:
+        with self._translated_errors(), self._database.cursor() as cursor:
             table: Any = cursor.sql(question).to_arrow_table()
         one, two = (column.to_numpy() for column in table.columns)
         return one, two
 
     def add_chains(self, pages: NDArray[np.int64], roots: NDArray[np.int64]) -> None:
         """Take chains as clusters: for each page that `links` returns, the first one of its chain."""
-        with self._explained():
+        with self._translated_errors():
             self._database.execute("CREATE TABLE chains (twin BIGINT, root BIGINT)")
             self._insert("chains", {"twin": pages, "root": roots})
 
     def add_qualities(self, first: int, values: Iterator[float | None]) -> None:
         """Store the values of the column for the rule `quality`, of pages from number `first` on."""
-        with self._explained():
+        with self._translated_errors():
             self._database.execute("CREATE TABLE IF NOT EXISTS qualities (number BIGINT, quality DOUBLE)")
             while part := [value for value, _ in zip(values, range(CHUNK), strict=False)]:
                 numbers = np.arange(first, first + len(part))
@@ -200,7 +200,7 @@ class Election:
         cluster = "root::VARCHAR" if chains else "alike"
         joined = "JOIN chains USING (twin)" if chains else ""
         quality = "LEFT JOIN qualities USING (number)" if keep == "quality" else ""
-        with self._explained():
+        with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
             self._database.execute(_KEPT.format(order=_ORDER[keep], joined=quality))
             self._database.execute(_DROPPED)
@@ -265,7 +265,7 @@ class Election:
         path = self._directory / f"dropped{suffix}"
         kind = "parquet, COMPRESSION zstd" if suffix == ".parquet" else "json"
         try:
-            with self._explained():
+            with self._translated_errors():
                 self._database.execute(
                     f"COPY ({_REPORT} ORDER BY dropped.number) TO {_literal(str(path))} (FORMAT {kind})"
                 )
@@ -276,7 +276,7 @@ class Election:
             path.unlink(missing_ok=True)
 
     def _report_csv(self, output: Output) -> None:
-        with self._explained(), self._database.cursor() as cursor:
+        with self._translated_errors(), self._database.cursor() as cursor:
             cursor.execute(f"{_REPORT} ORDER BY dropped.number")
             output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
             while rows := cursor.fetchmany(CHUNK):
@@ -287,7 +287,7 @@ class Election:
         return int(answer)
 
     def _ask(self, question: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        with self._explained(), self._database.cursor() as cursor:
+        with self._translated_errors(), self._database.cursor() as cursor:
             cursor.execute(question, list(values))
             while rows := cursor.fetchmany(CHUNK):
                 yield from rows
@@ -298,7 +298,7 @@ class Election:
         self._database.unregister("coming")
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:
