@@ -155,6 +155,8 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
         console.print(line, markup=False)
     if findings.faults or differences:
         console.print("[bold red]not clean")
+    elif not findings.pages:
+        console.print(f"{namespace} has no pages")
     elif findings.clean:
         still = " that retention has not deleted" if findings.trimmed else ""
         console.print(f"every page has exactly one verdict{still}")

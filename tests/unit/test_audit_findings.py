@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream.cli.audit import FINDINGS
+from stream.cli.audit import FINDINGS, _show
 from stream.messages.appends import APPEND_ROWS
 from stream.messages.journal import LOAD_PARTITIONS
-from stream.roles.auditor.audit import PageSource, _FirstVerdicts
+from stream.roles.auditor.audit import Findings, PageSource, _FirstVerdicts
 from stream.roles.auditor.audited import NO_LIMIT, PartitionPages, RowPages
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "run-a-deployment.md"
@@ -19,6 +20,15 @@ GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "run-a-deployment.md"
 def test_each_row_of_the_table_is_explained() -> None:
     guide = GUIDE.read_text("utf-8")
     assert [name for name in FINDINGS if f"| `{name}` |" not in guide] == []
+
+
+def test_a_namespace_without_pages_is_not_praised(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name may be mistyped."""
+    _show("crawl2", Findings(), None)
+    assert "crawl2 has no pages" in (out := capsys.readouterr().out)
+    assert "every page" not in out
+    _show("crawl", Findings(pages=1, verdicts=Counter(unique=1)), None)
+    assert "every page has exactly one verdict" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rows", [0, 1, APPEND_ROWS, (LOAD_PARTITIONS + 1) * APPEND_ROWS + 7])
