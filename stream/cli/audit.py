@@ -29,6 +29,7 @@ FINDINGS: Final = {
     "repeated": "verdicts beyond the first one of a page: a fault",
     "unexplained": "verdicts that are of no page: a fault",
     "lost": "deleted by retention before they were read",
+    "superseded": "judged, verdict compacted away: not checked",
     "trimmed": "judged, verdict deleted by retention: not checked",
     "earlier": "verdicts on pages that were deleted since",
     "compacted": "verdicts on pages that compaction removed",
@@ -158,13 +159,20 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
     elif not findings.pages:
         console.print(f"{namespace} has no pages")
     elif findings.clean:
-        still = " that retention has not deleted" if findings.trimmed else ""
+        gone = [("retention", findings.trimmed), ("compaction", findings.superseded)]
+        named = " or ".join(name for name, count in gone if count)
+        still = f" that {named} has not deleted" if named else ""
         console.print(f"every page has exactly one verdict{still}")
     if findings.waiting:
         since = findings.waiting_since
         oldest = "" if since is None else f", the oldest published {_age(since)} ago"
         waiting = quantity(findings.waiting, "page")
         console.print(f"{waiting} not judged yet{oldest}; `neardup audit --wait` waits for the judge")
+    if findings.superseded:
+        console.print(
+            f"{namespace}.verdicts is compacted, which keeps the newest verdict of each key; the required"
+            " cleanup.policy is delete"
+        )
     if findings.loaded:
         console.print("the manifests of some loaded rows were not named: --rows DIRECTORY checks them too")
 

@@ -91,7 +91,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "verdicts export": (("topic", "{ns}.verdicts", (_READ,), "read verdicts"),),
     "audit": (
         ("topic", "{ns}.pages", (_READ, _CONFIGS), "list the pages, know whether the topic is compacted"),
-        ("topic", "{ns}.verdicts", (_READ,), "list the verdicts"),
+        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "list the verdicts, know whether they are compacted"),
         ("topic", "{ns}.decisions", (_READ,), "read declared losses"),
         ("topic", "{ns}.genesis", (_READ,), "for --recompute"),
         ("topic", "{ns}.journal", (_READ,), "for --recompute"),

@@ -29,9 +29,9 @@ COMPACTED = {
 """Every record but the newest may be compacted, as soon as another one comes."""
 
 
-async def configure(settings: Settings, config: dict[str, str]) -> None:
-    """Give the topic of pages a configuration."""
-    topic = TopicNames(settings.namespace).pages
+async def configure(settings: Settings, config: dict[str, str], topic: str | None = None) -> None:
+    """Give a topic a configuration, by default that of pages."""
+    topic = topic or TopicNames(settings.namespace).pages
     async with admin_of(settings) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=config)])
 

@@ -19,6 +19,7 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.commands import neardup_process
 from tests.kafka.judge_helpers import add_partitions, append, audited, delete_records, page, recreate
+from tests.kafka.test_audit_of_holes import configure
 from tests.kafka.worker_helpers import create, publish, read_all, running
 from tests.unit.test_rows import directory, fingerprint_batch, table
 
@@ -94,6 +95,30 @@ async def test_rule_17_trimmed_verdicts_leave_the_audit_clean(settings: Settings
     code, out, _ = await neardup_process(settings, "audit")
     assert code == 0
     assert "every page has exactly one verdict that retention has not deleted" in out
+
+
+async def test_rule_17_verdicts_that_compaction_removed_are_not_missing(settings: Settings) -> None:
+    """Compaction keeps the newest verdict of each key. That of a key without any is missing."""
+    names = await create(settings)
+    keys = [b"a", b"b", b"a", None, b"b", b"a", b"c"]
+    for number, key in enumerate(keys):
+        await append(settings, page(f"http://{number}/", number), topic=names.pages, key=key)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        assert (await audited(settings, len(keys))).clean
+    judged = await read_all(settings, names.verdicts)
+    kept = [each for each in judged if json.loads(each.value)["source"]["offset"] in (4, 5)]
+    await recreate(settings, names.verdicts)
+    for each in kept:
+        await append(settings, each.value, topic=names.verdicts, key=each.key)
+    findings = await audit(settings)
+    assert (findings.missing, findings.superseded) == (5, 0)
+    await configure(settings, {"cleanup.policy": "compact"}, names.verdicts)
+    findings = await audit(settings)
+    assert (findings.pages, findings.missing, findings.superseded) == (7, 1, 4)
+    assert findings.examples == ["missing: partition 0 offset 6"]
+    code, out, _ = await neardup_process(settings, "audit")
+    assert code == 1
+    assert f"{names.verdicts} is compacted, which keeps the newest verdict of each key" in out
 
 
 async def test_an_audit_waits_for_the_judge_and_no_longer_than_told(settings: Settings) -> None:

@@ -80,6 +80,8 @@ class Findings:
     """When the oldest of the waiting pages was published, in milliseconds since the epoch; None for rows."""
     trimmed: int = 0
     """Pages whose verdicts the retention of the verdicts deleted, so that they cannot be checked."""
+    superseded: int = 0
+    """Pages whose verdicts compaction of the verdicts may have removed, so that they cannot be checked."""
     repeated: int = 0
     """Verdicts beyond the first one of a page."""
     unexplained: int = 0
@@ -124,8 +126,8 @@ async def audit(
     names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
         topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
-        configs = await broker_metadata.topic_configs(client, [names.pages])
-    compacts = "compact" in configs[names.pages]["cleanup.policy"]
+        configs = await broker_metadata.topic_configs(client, [names.pages, names.verdicts])
+    compacts = {topic: "compact" in config["cleanup.policy"] for topic, config in configs.items()}
     # Read decisions before verdicts: what is decided by then must have a verdict among those read later.
     decided = _Decided(settings, names)
     await decided.read_on()
@@ -166,7 +168,7 @@ async def audit(
                     if of_pages.verdicts[place] == 1 and not of_pages.present[place]:
                         holes[source.partition].add(verdict, record.key)
             first.add(source, record.partition)
-    await _explain(settings, findings, names.pages, holes, progress, compacts=compacts)
+    await _explain(settings, findings, names.pages, holes, progress, compacts=compacts[names.pages])
     async with broker_metadata.connect(settings) as client:
         await _refuse_recreated(client, names.pages, topic_id)
         # After all verdicts were read: what retention deleted meanwhile is below these.
@@ -175,6 +177,12 @@ async def audit(
         of_pages.remove_without_verdict_below(bounds[TopicPartition(names.pages, partition)].start)
     starts = {key.partition: bound.start for key, bound in bounds.items() if key.topic == names.verdicts}
     trimmed = first.limits([key for each in audited for key in each.partitions], starts)
+    if compacts[names.verdicts]:
+        for rows_of_directory in of_rows.values():  # their keys are in files that an audit does not read
+            findings.superseded += rows_of_directory.remove(_missing(rows_of_directory, expected, trimmed))
+        without = {p: _missing(each, expected, trimmed) for p, each in pages.items()}
+        for partition, mask in (await _superseded(settings, names, pages, without, progress)).items():
+            findings.superseded += pages[partition].remove(mask)
     for each in audited:
         _compare(findings, each, expected, trimmed)
     findings.rows = sum(len(each.present) for each in of_rows.values())
@@ -424,9 +432,79 @@ def _decode(record: Any, value: bytes) -> AuditedVerdict:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 
 
+def _missing(pages: AuditedPages, expected: Limits, trimmed: Limits) -> NDArray[np.bool_]:
+    """Return the mask (n,) of pages that were judged and have no verdict, although retention spared it."""
+    missing: NDArray[np.bool_] = pages.present & (pages.verdicts == 0)
+    return missing & pages.below(expected) & ~pages.below(trimmed)
+
+
+async def _superseded(
+    settings: Settings,
+    names: TopicNames,
+    pages: Mapping[int, PartitionPages],
+    without: Mapping[int, NDArray[np.bool_]],
+    progress: Callable[[str, int], None],
+) -> dict[int, NDArray[np.bool_]]:
+    """Return partition -> those of the pages `without` a verdict, as a mask, that have no key or whose key
+    has the verdict of another page: not of an earlier one in their partition, which would have gone first."""
+    keys = {partition: np.zeros(len(mask), np.uint64) for partition, mask in without.items()}
+    if not any(mask.any() for mask in without.values()):
+        return {}
+    async with aclosing(committed_records(settings, names.pages, progress)) as records:
+        async for record in records:
+            mask, place = without[record.partition], record.offset - pages[record.partition].start
+            if 0 <= place < len(mask) and mask[place]:
+                keys[record.partition][place] = _digest(record.key)
+    kept = _KeptVerdicts(np.unique(np.concatenate([keys[p][mask] for p, mask in without.items()])))
+    reader = VerdictReader(settings)
+    async with aclosing(committed_records(settings, names.verdicts, progress)) as records:
+        async for record in records:
+            if (place := kept.place(record.key)) is not None:
+                source = _decode(record, reader.json(record)).source
+                of_topic = source.topic_id == next(iter(pages.values())).topic_id
+                kept.partition[place] = source.partition if of_topic else _ANOTHER_TOPIC
+                kept.offset[place] = source.offset
+    return {
+        partition: mask & kept.explain(partition, keys[partition], pages[partition].start)
+        for partition, mask in without.items()
+    }
+
+
+_ANOTHER_TOPIC: Final = 1 << 31
+"""Partition of pages that are on no partition of the topic, such as loaded rows."""
+
+
+class _KeptVerdicts:
+    """The last verdict of each of some keys: the partition and offset of its page."""
+
+    def __init__(self, keys: NDArray[np.uint64]) -> None:
+        """`keys` are digests, ascending."""
+        self._keys = keys
+        self.partition = np.full(len(keys), -1, np.int64)
+        """(n,): -1 for a key without any."""
+        self.offset = np.zeros(len(keys), np.int64)
+        """(n,)"""
+
+    def place(self, key: bytes | None) -> int | None:
+        """Return the place of a key, or None if it is none of them."""
+        digest = np.uint64(_digest(key))
+        place = int(np.searchsorted(self._keys, digest))
+        return place if place < len(self._keys) and self._keys[place] == digest else None
+
+    def explain(self, partition: int, keys: NDArray[np.uint64], start: int) -> NDArray[np.bool_]:
+        """Return the mask (n,) of those pages from offset `start` on whose verdict another one replaced."""
+        places = np.searchsorted(self._keys, keys).clip(0, len(self._keys) - 1)
+        later = self.offset[places] > start + np.arange(len(keys))
+        elsewhere = (self.partition[places] >= 0) & (self.partition[places] != partition)
+        replaced: NDArray[np.bool_] = (
+            (keys == _NO_KEY) | elsewhere | ((self.partition[places] == partition) & later)
+        )
+        return replaced
+
+
 def _compare(findings: Findings, pages: AuditedPages, expected: Limits, trimmed: Limits) -> None:
     """Count pages against their numbers of verdicts."""
-    findings.pages += int(pages.present.sum())
+    findings.pages += pages.count
     without, judged = pages.present & (pages.verdicts == 0), pages.below(expected)
     findings.waiting += int((without & ~judged).sum())
     gone = without & judged & pages.below(trimmed)

@@ -31,6 +31,20 @@ class AuditedPages(abc.ABC):
     """(n,): whether there is a page."""
     verdicts: NDArray[np.uint16]
     """(n,): number of verdicts."""
+    removed = 0
+    """Pages that are not compared."""
+
+    @property
+    def count(self) -> int:
+        """Number of pages."""
+        return self.removed + int(self.present.sum())
+
+    def remove(self, mask: NDArray[np.bool_]) -> int:
+        """Compare the pages in a mask (n,) no more, and return how many they are."""
+        pages = int((self.present & mask).sum())
+        self.present &= ~mask
+        self.removed += pages
+        return pages
 
     @abc.abstractmethod
     def below(self, limits: Limits) -> NDArray[np.bool_]:
