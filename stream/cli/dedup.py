@@ -92,6 +92,7 @@ def command(
     """
     with needs_export("dedup"):
         from stream.dedup.outputs import Outputs, refuse_report
+        from stream.dedup.quality import refuse_missing
         from stream.dedup.run import Request, open_run
 
     logging.configure(settings.log_format, "dedup")
@@ -102,6 +103,9 @@ def command(
     if clusters == "chains" and (options.strict or options.keys != "minima"):
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
     outputs = Outputs(output, opened)
+    if quality_column is not None:
+        for source in opened:
+            refuse_missing(source, quality_column)
     if dropped:
         refuse_report(dropped, outputs.output, opened)
     choice = Choice(keep, quality_column, clusters == "chains")

@@ -214,12 +214,9 @@ class Election:
         """Number of pages."""
         return self._one("SELECT count(*) FROM judged")
 
-    def kept(self, part: Part | None = None) -> int:
-        """Number of pages that are kept, of all or of a source."""
-        if part is None:
-            return self._one("SELECT count(*) FROM kept")
-        first, end = part.first, part.first + part.pages
-        return self._one("SELECT count(*) FROM kept WHERE number >= ? AND number < ?", first, end)
+    def kept(self) -> int:
+        """Number of pages that are kept."""
+        return self._one("SELECT count(*) FROM kept")
 
     def positions(self, part: Part) -> Iterator[int]:
         """Yield the positions of the pages of a source that are kept, in order."""

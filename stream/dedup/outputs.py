@@ -74,7 +74,10 @@ class Outputs:
 
 
 def refuse_report(report: Path, output: Path, sources: Sequence[Source]) -> None:
-    """Raise SettingsError for a file of dropped pages that would replace a source or the output."""
+    """Raise SettingsError for a file of dropped pages that cannot be, or would replace a source or the
+    output."""
+    if str(report) != STDOUT:
+        _refuse_missing_directory("dropped", report)
     for source in sources:
         _refuse_overlap("dropped", report, source)
     if str(report) != STDOUT and (_same(report, output) or output.absolute() in report.absolute().parents):
@@ -110,6 +113,7 @@ def _names(sources: Sequence[Source]) -> dict[str, str]:
 def _refuse_unwritable(output: Path, *, directory: bool) -> None:
     if str(output) == STDOUT:
         raise SettingsError("output -: pages are written to a file or directory; name one")
+    _refuse_missing_directory("output", output)
     if not directory:
         if output.is_dir():
             raise SettingsError(f"output {output}: is a directory; the output of one source is a file")
@@ -119,6 +123,15 @@ def _refuse_unwritable(output: Path, *, directory: bool) -> None:
             raise SettingsError(f"output {output}: is not empty; name a new directory")
     elif output.exists() or output.is_symlink():
         raise SettingsError(f"output {output}: is a file; name a new directory for the files of the sources")
+
+
+def _refuse_missing_directory(option: str, path: Path) -> None:
+    """Raise SettingsError now, not when all pages are judged."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise SettingsError(f"{option} {path}: no directory {parent}")
+    if not os.access(parent, os.W_OK):
+        raise SettingsError(f"{option} {path}: the directory {parent} cannot be written")
 
 
 def _refuse_other_format(output: Path, source: Source) -> None:

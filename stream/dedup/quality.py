@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 from pyarrow import parquet
 
 from stream.dedup.copies import CsvRows
-from stream.errors import SettingsError
+from stream.errors import PageError, SettingsError
 from stream.objects import path_of
-from stream.sources.compressed import decompressed, open_counting
+from stream.sources.compressed import DAMAGED, decompressed, open_counting
 from stream.sources.jsonl import JsonlSource
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.suggest import meant
 
 ROWS: Final = 1024
+LOOKED_AT: Final = 1000
+"""Pages that are looked at before others are judged for hours."""
+
+
+def refuse_missing(source: Source, column: str) -> None:
+    """Raise SettingsError for a source without such a column, or with no number in it in the first pages."""
+    try:
+        values = list(islice(_values(source, column), LOOKED_AT))
+    except (PageError, pa.ArrowException, *DAMAGED):  # reading the pages names the damage
+        return
+    if values and not any(_number(value) is not None for value in values):
+        where = f"the first {LOOKED_AT:,} pages of {source.name}"
+        raise SettingsError(f"quality-column: no number in {column!r} in {where}")
 
 
 def quality_of(source: Source, column: str, count: int) -> Iterator[float | None]:
     """Yield the number in a column for each of the first `count` pages of a source; None where there is none.
 
-    `a.b` is the field `b` of `a`. Raises SettingsError for a source without such a column.
+    `a.b` is the field `b` of `a`.
     """
+    values = _values(source, column)
+    for _ in range(count):
+        yield _number(next(values, None))
+
+
+def _values(source: Source, column: str) -> Iterator[Any]:
     if isinstance(source, ParquetSource):
-        values = _of_parquet(source, column)
-    elif isinstance(source, CsvSource):
-        values = _of_csv(source, column)
-    elif isinstance(source, JsonlSource):
-        values = _of_lines(source, column)
-    else:
-        raise SettingsError(f"quality-column: {source.name} has no columns")
-    passed, missing = 0, True
-    while passed < count:
-        value = _number(next(values, None))
-        missing &= value is None
-        passed += 1
-        yield value
-    if missing and count:
-        raise SettingsError(f"quality-column: no page of {source.name} has a number in {column!r}")
+        return _of_parquet(source, column)
+    if isinstance(source, CsvSource):
+        return _of_csv(source, column)
+    if isinstance(source, JsonlSource):
+        return _of_lines(source, column)
+    raise SettingsError(f"quality-column: {source.name} has no columns")
 
 
 def _of_parquet(source: ParquetSource, column: str) -> Iterator[Any]:

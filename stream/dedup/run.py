@@ -32,7 +32,6 @@ from stream.sources.rows import RowsSource
 from stream.sources.source import Source
 
 _PLAN: Final = "plan.json"
-_DONE: Final = "done"
 _ROWS: Final = "rows"
 _VERDICTS: Final = "verdicts.parquet"
 _DECODE: Final = msgspec.json.Decoder(VerdictRecord).decode
@@ -47,6 +46,8 @@ class RunPlan(msgspec.Struct, frozen=True):
     sources: list[tuple[str, str]]
     """Names, and the `state_of` each."""
     columns: list[dict[str, str]]
+    done: bool = False
+    """Whether the output is whole, so that another run may take this one's place."""
 
 
 class Request(NamedTuple):
@@ -100,6 +101,7 @@ class Run:
         self.rows = directory / _ROWS
         self.verdicts = directory / _VERDICTS
         self._plan = request.plan()
+        self._states = dict(self._plan.sources)
         self._begin()
 
     async def fingerprint(self, counts: CorpusCounts, progress: Callable[[int, int], None]) -> RowsSource:
@@ -134,13 +136,12 @@ class Run:
 
     def refuse_changed(self, source: Source) -> None:
         """Raise SettingsError if a source is not as it was when the run began."""
-        if (source.name, state_of(source)) not in self._plan.sources:
+        if self._states[source.name] != state_of(source):
             raise SettingsError(f"source {source.name}: changed since its pages were judged; {self._restart}")
 
     def finish(self) -> None:
-        """Note that the output is whole, so that another run may take this one's place."""
-        with writing(self.directory / _DONE):
-            pass
+        """Note that the output is whole."""
+        self._write(msgspec.structs.replace(self._plan, done=True))
 
     @property
     def _restart(self) -> str:
@@ -164,14 +165,20 @@ class Run:
         path = self.directory / _PLAN
         if path.exists():
             before = self._read(path)
-            if before == self._plan:
+            if msgspec.structs.replace(before, done=False) == self._plan:
                 return
-            if not (self.directory / _DONE).exists():
+            if not before.done:
                 raise SettingsError(self._difference(before))
-            for left in (_PLAN, _DONE, _ROWS, _VERDICTS):
-                _remove(self.directory / left)
-        with writing(path) as file:
-            file.write(msgspec.json.encode(self._plan))
+            for left in (
+                self.rows,
+                self.verdicts,
+            ):  # a process that is killed here leaves the rest to the next
+                shutil.rmtree(left, ignore_errors=True)
+        self._write(self._plan)
+
+    def _write(self, plan: RunPlan) -> None:
+        with writing(self.directory / _PLAN) as file:
+            file.write(msgspec.json.encode(plan))
 
     def _read(self, path: Path) -> RunPlan:
         try:
@@ -180,7 +187,7 @@ class Run:
             raise SettingsError(f"{path}: damaged: {error}; {self._restart}") from error
 
     def _difference(self, before: RunPlan) -> str:
-        names, now = dict(before.sources), dict(self._plan.sources)
+        names, now = dict(before.sources), self._states
         if names.keys() == now.keys():
             for name, state in now.items():
                 if names[name] != state:
@@ -216,10 +223,3 @@ def open_run(scratch: Path, index: Path | None, request: Request) -> Iterator[Ru
         yield Run(directory, index, request)
     finally:
         os.close(held)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -140,7 +140,9 @@ def test_the_page_of_the_highest_quality_is_kept(crawl: Path, tmp_path: Path) ->
                 assert one is None or (kept is not None and kept >= one)
                 compared += one != kept
     assert compared > 5
-    with pytest.raises(SettingsError, match=r"no page of .*one\.jsonl has a number in 'qualities'"):
+    with pytest.raises(
+        SettingsError, match=r"no number in 'qualities' in the first 1,000 pages of .*one\.jsonl"
+    ):
         dedup(file, "-o", out, "--keep", "quality", "--quality-column", "qualities")
 
 

@@ -134,6 +134,26 @@ def test_a_finished_run_that_another_replaced_is_not_taken_for_duplicates(tmp_pa
     assert lines(tmp_path / "out.jsonl")[0]["url"] == "https://two.example/"
 
 
+def test_a_run_that_is_killed_while_it_takes_another_ones_place_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = ("--index", tmp_path / "index")
+    one, two = (
+        write(tmp_path / f"{n}.jsonl", [{"url": f"https://{n}.example/", "text": text(n)}]) for n in "ab"
+    )
+    dedup(one, "-o", tmp_path / "out.jsonl", *index)
+
+    def killed_here(self: Any, plan: Any) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dedup_run.Run, "_write", killed_here)
+        with pytest.raises(InterruptedError):
+            dedup(two, "-o", tmp_path / "out.jsonl", *index)
+    assert not (tmp_path / "index" / "dedup" / "rows").exists()
+    assert dedup(two, "-o", tmp_path / "out.jsonl", *index)["kept"] == 1
+
+
 @pytest.mark.parametrize("failpoint", ["rows.file", "scan.applied", "dedup.written"])
 def test_an_unfinished_run_is_not_replaced_by_another(
     failpoint: str, files: list[Path], tmp_path: Path
@@ -222,6 +242,7 @@ def test_an_output_that_is_something_else_is_refused(tmp_path: Path) -> None:
         ([source, other], tmp_path / "full", "is not empty"),
         ([source, other], other, "is a file"),
         (["-"], tmp_path / "out.jsonl", "standard input cannot be read twice"),
+        ([source], tmp_path / "missing" / "out.jsonl", "no directory .*missing"),
     ):
         with pytest.raises(SettingsError, match=message):
             dedup(*sources, "-o", output)
