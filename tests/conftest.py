@@ -133,6 +133,7 @@ def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
         partitions=3,
         state_dir=tmp_path / "state",
         worker_processes=1,
+        dashboard_port=0,
     )
 
 

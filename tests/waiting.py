@@ -8,6 +8,9 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
+from stream.kafka import broker_metadata
+from stream.settings import Settings
+
 HANG_SECONDS: Final = 600.0
 """Time after which something counts as hung. It ends a test that would never end, and is no claim about
 speed."""
@@ -29,3 +32,15 @@ async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
                 if not error.retriable:
                     raise
             await asyncio.sleep(0.02)
+
+
+async def until_transactions_end(settings: Settings, topics: list[str]) -> None:
+    """Wait until the logs of topics end behind the markers of their transactions, which a broker writes after
+    it has confirmed a commit."""
+    async with broker_metadata.connect(settings) as client:
+
+        async def ended() -> bool:
+            stable = await broker_metadata.log_bounds(client, topics, committed=True)
+            return stable == await broker_metadata.log_bounds(client, topics)
+
+        await until(ended)

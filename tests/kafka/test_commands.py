@@ -50,6 +50,7 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     running = asyncio.create_task(neardup_process(settings, "run", "--workers", "2"))
 
     async def judged() -> bool:
+        assert not running.done(), running.result()
         return (await neardup_process(settings, "audit", "--json"))[0] == 0
 
     await until(judged)

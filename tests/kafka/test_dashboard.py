@@ -52,8 +52,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 async def settings(settings: Settings) -> Settings:
-    """A deployment with topics, whose dashboard takes a free port."""
-    settings = settings.model_copy(update={"dashboard_port": 0})
+    """A deployment with topics."""
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     return settings
 

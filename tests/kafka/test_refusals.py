@@ -30,7 +30,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, recreate, verdicts
 from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis
-from tests.waiting import until
+from tests.waiting import until, until_transactions_end
 
 pytestmark = pytest.mark.broker
 
@@ -56,6 +56,7 @@ async def ends(settings: Settings) -> dict[Any, LogBounds]:
     """Where the logs of all topics that a role writes begin and end."""
     names = TopicNames(settings.namespace)
     written = [names.genesis, names.journal, names.decisions, names.verdicts, names.clusters, names.rejected]
+    await until_transactions_end(settings, written)
     async with broker_metadata.connect(settings) as client:
         return await broker_metadata.log_bounds(client, written)
 

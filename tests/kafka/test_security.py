@@ -146,7 +146,7 @@ async def test_rows_are_loaded_with_just_the_grants_for_it(roles: dict[str, Sett
 
 
 async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Settings], tmp_path: Path) -> None:
-    own = {"state_dir": tmp_path / "state", "dashboard_port": 0}
+    own = {"state_dir": tmp_path / "state"}
     async with dashboard(roles["dashboard"].model_copy(update=own)) as client:
         figures = await client.counted(len(PAGES))
         assert figures["verdicts"]["rejected"] == 1

@@ -31,7 +31,7 @@ from stream.settings import Settings
 from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import append, recreate
 from tests.kafka.worker_helpers import read_all
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, until, until_transactions_end
 
 pytestmark = pytest.mark.broker
 
@@ -102,6 +102,7 @@ async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) ->
     said: list[str] = []
     first = await topics.create(settings, SCHEME, OPTIONS, said.append)
     assert ["created" in said[0], "wrote the genesis" in said[1]] == [True, True]
+    await until_transactions_end(settings, [TopicNames(settings.namespace).genesis])
     before = await offsets(settings)
     assert before[TopicNames(settings.namespace).journal] == 0
     said.clear()

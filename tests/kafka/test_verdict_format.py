@@ -106,7 +106,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
     target = tmp_path / "crawl.duckdb"
     code, out, error = await neardup_process(settings, "verdicts", "export", str(target))
     assert (code, out.split()[0]) == (0, str(len(records))), error
-    own = {"state_dir": tmp_path / "dashboard", "dashboard_port": 0}
+    own = {"state_dir": tmp_path / "dashboard"}
     async with dashboard(settings.model_copy(update=own)) as client:
         figures = await client.counted(len(records))
         assert figures["verdicts"]["rejected"] == 2
