@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -63,7 +64,8 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
                 await deployment.kill(name)
                 kills["worker, any moment"] += 1
             else:
-                assert await deployment.stop(name) == 0, deployment.log(name)[-2000:]
+                # On a busy machine SIGTERM may come before the worker handles it.
+                assert await deployment.stop(name) in (0, -signal.SIGTERM), deployment.log(name)[-2000:]
 
     async with Deployment(chaos, tmp_path) as deployment:
         crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1))
