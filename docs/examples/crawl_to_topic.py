@@ -23,12 +23,14 @@ LINK = re.compile(rb"""<a\s[^>]*?href=["']?([^"'\s>]+)""", re.IGNORECASE)
 async def main(start: str) -> None:
     frontier, seen, published = [start], {start}, 0
     async with (
-        aiohttp.ClientSession(raise_for_status=True) as session,
+        aiohttp.ClientSession() as session,
         AIOKafkaProducer(bootstrap_servers=SERVERS, enable_idempotence=True, acks="all") as producer,
     ):
         while frontier:
             asked = frontier.pop(0)
             async with session.get(asked) as response:
+                if not response.ok:
+                    continue  # a dead link
                 body, url = await response.read(), str(response.url)
             message = {
                 "url": url,

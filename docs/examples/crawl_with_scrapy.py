@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import scrapy
 from scrapy.crawler import AsyncCrawlerProcess
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
+from scrapy.linkextractors import LinkExtractor
 
 
 class Site(scrapy.Spider):
@@ -26,8 +27,10 @@ class Site(scrapy.Spider):
         self.allowed_domains = [urlsplit(start).hostname or ""]
 
     def parse(self, response: Response) -> Iterator[Any]:
-        yield {"url": response.url, "html": response.text}
-        yield from response.follow_all(css="a")
+        if isinstance(response, HtmlResponse):
+            yield {"url": response.url, "html": response.text}
+            # It leaves out what is no page, such as `mailto:` and images.
+            yield from response.follow_all(LinkExtractor().extract_links(response))
 
 
 def main(start: str, items: str) -> None:

@@ -69,6 +69,9 @@ async def test_examples_crawl_a_site_and_write_the_verdicts_on_its_pages(
     site: str, settings: Settings, tmp_path: Path
 ) -> None:
     await create(settings)
+    index = tmp_path / "site" / "index.html"
+    no_pages = '<a href="mailto:editor@example.com">write</a> <a href="gone.html">a dead link</a>'
+    index.write_text(index.read_text().replace("<body>", f"<body>{no_pages}"))
     environment = {"PYTHONPATH": str(ROOT), **settings.environment()}
     pages = 1 + len(SITE)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
@@ -76,6 +79,7 @@ async def test_examples_crawl_a_site_and_write_the_verdicts_on_its_pages(
         by_scrapy = (sys.executable, str(EXAMPLES / "crawl_with_scrapy.py"), site, str(out))
         code, _, log = await run_process(*by_scrapy, environment=environment)
         assert code == 0, log
+        assert "Traceback" not in log
         items = [json.loads(line) for line in (await asyncio.to_thread(out.read_text)).splitlines()]
         verdicts = sorted(each[FIELD]["verdict"] for each in items if each["url"] != site)
         assert verdicts == ["duplicate", "insufficient", "unique", "unique"]
