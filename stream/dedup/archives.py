@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
+from itertools import pairwise
 from typing import BinaryIO, Final
 
 import zstandard
@@ -34,6 +34,7 @@ from stream.sources.compressed import (
 from stream.sources.warc import OWN, WarcSource, why_no_page
 
 BLOCK: Final = 1 << 20
+_START: Final = b"WARC/"
 _END: Final = b"\r\n\r\n"
 _COMPRESS: Final[dict[Compression | None, Callable[[bytes], bytes]]] = {
     None: bytes,
@@ -53,10 +54,21 @@ class _Records:
         self.whole = True
         """Whether the archive was read to its end, or another record."""
 
-    def apart(self, size: int) -> bool:
-        """Whether each record begins where a member of the file does."""
-        ends = chain(self.starts[1:], [size])
-        return all(start < end for start, end in zip(self.starts, ends, strict=True))
+    def apart(self, name: str) -> bool:
+        """Whether each record of the archive begins where a member of the file does.
+
+        A record that begins inside a member, as in files that are compressed in blocks of one size, has the
+        place of that member.
+        """
+        if any(start >= end for start, end in pairwise(self.starts)):
+            return False
+        with path_of(name).open("rb") as file:
+            for start in self.starts:
+                file.seek(start)
+                member = decompressed(CountingFile(file, owned=False))
+                if member.read(len(_START)) != _START:
+                    return False
+        return True
 
     def ranges(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield start and end of the records that are copied."""
@@ -80,7 +92,7 @@ def copy_archive(
     if own not in OWN:
         with open_counting(source.name) as raw:
             records = _read_records(raw, source.name, take, lambda: pages.ended)
-        if own == compression and records.whole and not source.damage_count and records.apart(size):
+        if own == compression and records.whole and not source.damage_count and records.apart(source.name):
             with path_of(source.name).open("rb") as file:
                 for start, end in records.ranges(size):
                     file.seek(start)

@@ -103,6 +103,27 @@ def test_records_that_share_a_member_get_one_each(suffix: str, tmp_path: Path) -
     assert (tmp_path / f"again.warc{suffix}").read_bytes() == out.read_bytes()
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("block", [100, 1500])
+def test_records_that_begin_inside_a_member_are_copied_whole(block: int, suffix: str, tmp_path: Path) -> None:
+    """Parallel compressors make members of one size; larger records have a place of their own, too."""
+    some, kept = archive()
+    whole = b"".join(some)
+    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
+    source.write_bytes(
+        b"".join(PACKS[suffix](whole[start : start + block]) for start in range(0, len(whole), block))
+    )
+    dedup(source, "-o", out)
+    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
+
+
+def test_an_archive_without_records_is_copied(tmp_path: Path) -> None:
+    source, out = tmp_path / "source.warc.gz", tmp_path / "out.warc.gz"
+    source.write_bytes(gzip.compress(b""))
+    assert dedup(source, "-o", out)["pages"] == 0
+    assert unpacked(out.read_bytes(), ".gz") == b""
+
+
 def test_an_archive_is_compressed_as_the_output_is_named(tmp_path: Path) -> None:
     some, kept = archive()
     source = tmp_path / "source.warc.gz"
