@@ -222,7 +222,7 @@ def _describe_rest(index: Path | None) -> str:
 
 def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_json: bool) -> None:
     """Print the summary, for people or as JSON."""
-    from stream.cli.progress import list_counts, show_damages, show_passed_over
+    from stream.cli.progress import list_counts, show_damages, show_passed_over, show_repeated_ids
 
     if as_json:
         sys.stdout.write(json.dumps(summary) + "\n")
@@ -249,6 +249,7 @@ def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_j
             for reason, example in summary["rejected"].items():
                 click.echo(f"  {reason}: {printable(example)}", err=True)
         show_passed_over(Counter(summary["passed_over"]))
+    show_repeated_ids(sources)
     show_damages(sources)
 
 

@@ -648,6 +648,7 @@ def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -
     assert repeated in scanned.stderr
     assert scanned.stderr.count("repeated ids") == 1
     assert repeated in neardup("fingerprint", one, two, "--id-column", "n", "--json").stderr
+    assert repeated in neardup("dedup", one, two, "--id-column", "n", "-o", tmp_path / "kept").stderr
     for path, rows, prefix in ((one, "a", ""), (two, "b", ""), (two, "c", "two/")):
         made = neardup("fingerprint", path, "-o", tmp_path / rows, "--id-column", "n", "--id-prefix", prefix)
         assert "repeated ids" not in made.stderr
