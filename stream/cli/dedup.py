@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 import click
 
@@ -55,7 +55,7 @@ _STEP: Final = 1000
               " each. Compressed if the name ends in .gz, .bz2, .xz or .zst.")  # fmt: skip
 @click.option("--dropped", type=click.Path(path_type=Path),
               help="Write each page that is left out, why, and which is kept in its place, to NAME.parquet,"
-              " NAME.csv, or else as JSON Lines; - for stdout.")  # fmt: skip
+              " NAME.csv, or else as JSON Lines, compressed like the output; - for stdout.")  # fmt: skip
 @click.option("--keep", type=click.Choice(["first", "longest", "newest", "quality"]), default="first",
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
               " fetched_at or --fetched-at-column, quality by the number in --quality-column.")  # fmt: skip
@@ -102,12 +102,12 @@ def command(
         )
     if clusters == "chains" and (options.strict or options.keys != "minima"):
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
-    outputs = Outputs(output, opened)
+    outputs = Outputs(output, opened, index_directory)
     if quality_column is not None:
         for source in opened:
             refuse_missing(source, quality_column)
     if dropped:
-        refuse_report(dropped, outputs.output, opened)
+        refuse_report(dropped, outputs.output, opened, index_directory)
     choice = Choice(keep, quality_column, clusters == "chains")
     started = time.monotonic()
     request = Request(settings, scheme, options, opened)
@@ -140,9 +140,18 @@ async def _dedup(
         with counting("written", rows.count) as progress:
             size = _write(election, run, sources, outputs, progress)
         if dropped:
-            with writing(dropped) as file:
-                election.report(file, dropped.suffix.lower())
+            _report(election, dropped)
         return _summary(election, sources, size)
+
+
+def _report(election: Election, dropped: Path) -> None:
+    """Write the file that names dropped pages, compressed if its name says so."""
+    from stream.dedup.copies import compressing, compression_by_name
+
+    compression = compression_by_name(dropped)
+    suffix = (dropped.with_suffix("") if compression else dropped).suffix.lower()
+    with writing(dropped) as output, compressing(compression, cast(BinaryIO, output)) as file:
+        election.report(file, suffix)
 
 
 def _elect(election: Election, run: Run, request: Request, rows: RowsSource, choice: Choice) -> None:

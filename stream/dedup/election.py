@@ -5,10 +5,11 @@ DuckDB sorts on disk what exceeds its memory. Pages are numbered from 0 on, in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 import duckdb
 import numpy as np
@@ -16,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
-from stream.output import Output
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
 
@@ -152,8 +152,7 @@ class Election:
         """Read the rows of a run, and the verdicts on them. Raises ExportError if one is missing."""
         with self._translated_errors():
             if any(rows.glob("*.parquet")):
-                places = {"rows": f"{rows}/*.parquet", "verdicts": f"{verdicts}/*.parquet"}
-                values = {name: _literal(value) for name, value in places.items()}
+                values = {"rows": _files_in(rows), "verdicts": _files_in(verdicts)}
                 self._database.execute(_ROWS.format(**values, topic_id=_literal(topic_id)))
             else:
                 self._database.execute(_NO_ROWS)
@@ -254,12 +253,12 @@ class Election:
         )
         return [Example(*each) for each in self._ask(question, count)]
 
-    def report(self, output: Output, suffix: str) -> None:
+    def report(self, output: BinaryIO, suffix: str) -> None:
         """Write a line or row for each page that is dropped, in order."""
         if suffix == ".csv":
             self._report_csv(output)
             return
-        path = self._directory / f"dropped{suffix}"
+        path = self._directory / "dropped"  # of a suffix, DuckDB would infer a compression
         kind = "parquet, COMPRESSION zstd" if suffix == ".parquet" else "json"
         try:
             with self._translated_errors():
@@ -272,7 +271,7 @@ class Election:
         finally:
             path.unlink(missing_ok=True)
 
-    def _report_csv(self, output: Output) -> None:
+    def _report_csv(self, output: BinaryIO) -> None:
         with self._translated_errors(), self._database.cursor() as cursor:
             cursor.execute(f"{_REPORT} ORDER BY dropped.number")
             output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
@@ -314,6 +313,22 @@ def open_election(directory: Path) -> Iterator[Election]:
         database.execute("SET preserve_insertion_order = false")
         yield Election(database, directory)
     path.unlink(missing_ok=True)
+
+
+def refuse_unfit_path(option: str, directory: Path) -> None:
+    """Raise SettingsError for a directory in which DuckDB cannot open files."""
+    named = str(directory.absolute())
+    if "?" in named or "\\" in named or named != named.encode(errors="replace").decode():
+        raise SettingsError(
+            f"{option} {named!r}: DuckDB opens no file whose path has a question mark, a backslash, or bytes"
+            " that are not UTF-8; name another directory"
+        )
+
+
+def _files_in(directory: Path) -> str:
+    """The Parquet files of a directory, as a literal in which its name is no pattern."""
+    escaped = re.sub(r"[*?[]", r"[\g<0>]", str(directory))
+    return _literal(f"{escaped}/*.parquet")
 
 
 def _literal(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,12 +33,13 @@ _KINDS: Final[dict[type[Source], str]] = {
 class Outputs:
     """The output of one source, or a directory with that of each."""
 
-    def __init__(self, named: str, sources: Sequence[Source]) -> None:
-        """Raises SettingsError for an output that would not be what its name says, would replace a source,
-        or is a directory that is not empty."""
+    def __init__(self, named: str, sources: Sequence[Source], index: Path | None = None) -> None:
+        """Raises SettingsError for an output that would not be what its name says, would replace a source or
+        the index, or is a directory that is not empty."""
         if is_url(named):
             raise SettingsError(f"output {named}: pages are not written to an object store; name a file")
         self.output = output = Path(named)
+        _refuse_index("output", output, index)
         self._sources = sources
         self.is_directory = len(sources) > 1 or _is_tree(sources[0])
         _refuse_unwritable(output, directory=self.is_directory)
@@ -55,7 +57,7 @@ class Outputs:
         if not self.is_directory:
             yield {self._sources[0].name: self.output}
             return
-        parent = self.output.absolute().parent
+        parent = self.output.resolve().parent
         try:
             scratch = ScratchDirectory("dedup", parent)
         except OSError as error:
@@ -68,20 +70,36 @@ class Outputs:
             try:
                 if whole.exists():
                     _sync(whole)
-                    whole.replace(self.output)  # an empty directory is replaced
+                    whole.replace(self.output.resolve())  # an empty directory is replaced, and a link stays
             except OSError as error:
                 raise OutputError(f"{self.output}: {error.strerror}") from error
 
 
-def refuse_report(report: Path, output: Path, sources: Sequence[Source]) -> None:
-    """Raise SettingsError for a file of dropped pages that cannot be, or would replace a source or the
-    output."""
+def refuse_report(report: Path, output: Path, sources: Sequence[Source], index: Path | None = None) -> None:
+    """Raise SettingsError for a file of dropped pages that cannot be, or would replace a source, the index or
+    the output."""
     if str(report) != STDOUT:
+        if re.match(r"[a-z0-9]+:/", str(report)):  # a path has lost the second slash of a URL
+            raise SettingsError(f"dropped {report}: is not written to an object store; name a file")
+        _refuse_index("dropped", report, index)
         _refuse_missing_directory("dropped", report)
+        if report.is_dir():
+            raise SettingsError(f"dropped {report}: is a directory; name a file")
     for source in sources:
         _refuse_overlap("dropped", report, source)
     if str(report) != STDOUT and (_same(report, output) or output.absolute() in report.absolute().parents):
         raise SettingsError(f"dropped {report}: is the output, or in it; name another file")
+
+
+def _refuse_index(option: str, path: Path, index: Path | None) -> None:
+    """Raise SettingsError for a file to be written that is the index, in it, or a directory that has it."""
+    if index is None:
+        return
+    target, other = path.resolve(), index.resolve()
+    if _same(path, index) or other in target.parents or target in other.parents:
+        raise SettingsError(
+            f"{option} {path}: is the index {index}, in it, or has it in it; name another place"
+        )
 
 
 def _is_tree(source: Source) -> bool:
@@ -121,6 +139,11 @@ def _refuse_unwritable(output: Path, *, directory: bool) -> None:
     if output.is_dir():
         if any(output.iterdir()):
             raise SettingsError(f"output {output}: is not empty; name a new directory")
+        if output.is_mount() or output.samefile("."):
+            raise SettingsError(
+                f"output {output}: is a mount point or the current directory, which cannot be replaced; name"
+                " a new directory"
+            )
     elif output.exists() or output.is_symlink():
         raise SettingsError(f"output {output}: is a file; name a new directory for the files of the sources")
 

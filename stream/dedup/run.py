@@ -12,9 +12,16 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
+from stream.dedup.election import refuse_unfit_path
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.local.corpus import PAGES_PER_FILE, CorpusCounts, RowsOptions, fingerprint_corpus
+from stream.local.corpus import (
+    PAGES_PER_FILE,
+    CorpusCounts,
+    RowsOptions,
+    fingerprint_corpus,
+    refuse_unwritable_name,
+)
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
 from stream.local.scan import ScannedBatch, index_in, judge_sources, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
@@ -80,6 +87,12 @@ def state_of(source: Source) -> str:
         raise SettingsError(
             f"source {source.name}: rows have no pages to write; name the sources that they were made of"
         )
+    path = path_of(source.name)
+    if isinstance(path, Path) and path.exists() and not (path.is_file() or path.is_dir()):
+        raise SettingsError(
+            f"source {source.name}: a pipe cannot be read twice, as dedup has to; name a file"
+        )
+    refuse_unwritable_name(source)
     state = xxhash.xxh3_128()
     for file in source.files() if isinstance(source, DirectorySource) else [path_of(source.name)]:
         try:
@@ -206,6 +219,7 @@ def open_run(scratch: Path, index: Path | None, request: Request) -> Iterator[Ru
 
     Raises SettingsError.
     """
+    refuse_unfit_path(*("TMPDIR", scratch) if index is None else ("index", index))
     if index is None:
         yield Run(scratch, None, request)
         return

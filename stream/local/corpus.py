@@ -119,6 +119,8 @@ async def fingerprint_corpus(
     names = [name for name, _ in plan.sources]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingsError(f"source {doubled[0]}: named twice")
+    for each in sources:
+        refuse_unwritable_name(each)
     seed = scheme.seed()
     with _lock_directory(directory):
         if _is_resumed(directory, plan) and (directory / NAME).exists():
@@ -167,6 +169,16 @@ def _recall_damages(sources: Sequence[Source], damaged: Sequence[DamagedSource])
         if record := recorded.get(source.name):
             source.damages = [Damage(error, pages) for error, pages in record.damages]
             source.damage_count = record.places
+
+
+def refuse_unwritable_name(source: Source) -> None:
+    """Raise SettingsError for a source whose name no row can have: its bytes are not UTF-8."""
+    try:
+        source.name.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(
+            f"source {source.name!r}: its path is not UTF-8, which rows cannot have; rename it"
+        ) from None
 
 
 class _PlacedMessages:

@@ -18,6 +18,8 @@ import pytest
 from stream.dedup import run as dedup_run
 from stream.errors import SchemeMismatchError, SettingsError, StateError
 from stream.failpoints import VARIABLE
+from stream.local.index import RUN
+from stream.sources.compressed import compression_of, decompressed, open_counting
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, line_of, lines, pages, write
@@ -293,3 +295,79 @@ def test_a_source_that_cannot_be_read_costs_itself(tmp_path: Path) -> None:
     assert (summary["pages"], summary["kept"]) == (12, alone["kept"])
     assert [Path(each["source"]).name for each in summary["damaged"]] == ["broken.parquet"]
     assert contents(tmp_path / "out") == contents(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("name", ["br[ack]et", "st*r", "a{b,c}", "q'uote", "100%", "new\nline"])
+def test_names_of_directories_are_no_patterns(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    source = write(folder / "pages.jsonl", pages(20))
+    dedup(source, "-o", tmp_path / "expected.jsonl")
+    out = folder / "out.jsonl"
+    dedup(source, "-o", out, "--dropped", folder / "dropped.parquet", "--index", folder / "index")
+    assert out.read_bytes() == (tmp_path / "expected.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["what?", "back\\slash", os.fsdecode(b"caf\xe9")])
+def test_an_index_that_duckdb_cannot_open_is_refused_before_anything_is_read(
+    name: str, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "pages.jsonl", pages(3))
+    with pytest.raises(SettingsError, match="DuckDB opens no file"):
+        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_source_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / os.fsdecode(b"caf\xe9.jsonl"), pages(3))
+    for command in ("dedup", "fingerprint"):
+        result = neardup(command, source, "-o", tmp_path / "out.jsonl", catch_exceptions=True)
+        assert "its path is not UTF-8, which rows cannot have" in str(result.exception)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """It would be empty when it is read again, or wait forever."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(SettingsError, match="a pipe cannot be read twice"):
+        dedup(tmp_path / "pipe.jsonl", "-o", tmp_path / "out.jsonl")
+
+
+def test_an_output_and_an_index_that_have_each_other_are_refused(tmp_path: Path) -> None:
+    some = [write(tmp_path / f"{name}.jsonl", pages(3)) for name in "ab"]
+    index = tmp_path / "index"
+    for output, other in (("index", index), ("out", tmp_path / "out" / "index"), ("index/out", index)):
+        with pytest.raises(SettingsError, match="name another place"):
+            dedup(*some, "-o", tmp_path / output, "--index", other)
+    with pytest.raises(SettingsError, match="name another place"):
+        dedup(some[0], "-o", tmp_path / "o.jsonl", "--index", index, "--dropped", index / RUN / "plan.json")
+    for dropped, message in ((tmp_path, "is a directory"), ("s3://a/b", "not written to an object store")):
+        with pytest.raises(SettingsError, match=message):
+            dedup(some[0], "-o", tmp_path / "o.jsonl", "--dropped", dropped)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
+def test_an_empty_directory_of_outputs_is_replaced_unless_it_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [write(tmp_path / f"{name}.jsonl", pages(3, seed)) for seed, name in enumerate("ab")]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    dedup(*some, "-o", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert contents(tmp_path / "empty").keys() == {"a.jsonl", "b.jsonl"}
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(SettingsError, match="mount point or the current directory"):
+        dedup(*some, "-o", ".")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".jsonl.bz2", ".csv.xz", ".zst"])
+def test_dropped_pages_are_compressed_as_their_file_is_named(suffix: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "pages.jsonl", pages(12))
+    name = f"dropped{suffix}"
+    plain = "dropped.csv" if ".csv" in suffix else "dropped.jsonl"
+    for each in (name, plain):
+        dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / each)
+    with open_counting(str(tmp_path / name)) as raw:
+        assert compression_of(str(tmp_path / name)) is not None
+        assert decompressed(raw).read() == (tmp_path / plain).read_bytes()
