@@ -46,7 +46,7 @@ CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::VARCHAR
     ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail WHERE false;
 CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCHAR AS verdict,
     ''::VARCHAR AS cluster, ''::VARCHAR AS text_hash, 0.0::DOUBLE AS similarity,
-    ''::VARCHAR AS duplicate_of_url WHERE false;
+    ''::VARCHAR AS duplicate_of_url, ''::VARCHAR AS duplicate_of_id WHERE false;
 """
 _ROWS: Final = """
 CREATE VIEW pages AS
@@ -54,7 +54,8 @@ SELECT "order" AS number, url, coalesce(url_key, url) AS url_key, source, positi
     fingerprint, reason, detail
 FROM read_parquet({rows});
 CREATE VIEW verdicts AS
-SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url
+SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url,
+    duplicate_of_id
 FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 """
 _JUDGED: Final = """
@@ -113,15 +114,20 @@ _REPORT: Final = """
 SELECT
     pages.url, pages.source AS origin_file, 'page ' || (pages.position + 1) AS origin_place,
     why, pages.reason, pages.detail,
-    coalesce(kept_pages.url, CASE why WHEN 'in the index' THEN duplicate_of_url END) AS kept_url,
+    coalesce(kept_pages.url, CASE why WHEN 'in the index' THEN verdicts.duplicate_of_url END) AS kept_url,
     kept_pages.source AS kept_file, 'page ' || (kept_pages.position + 1) AS kept_place,
-    similarity,
+    CASE
+        WHEN why = 'in the index' OR verdicts.duplicate_of_id = kept_verdicts.id THEN verdicts.similarity
+        WHEN kept_verdicts.duplicate_of_id = verdicts.id THEN kept_verdicts.similarity
+    END AS similarity,
     bit_count(xor(pages.fingerprint::BIT, kept_pages.fingerprint::BIT))::INTEGER AS bits
 FROM dropped
 JOIN pages ON pages.number = dropped.number
 JOIN verdicts ON verdicts.number = dropped.number
 LEFT JOIN pages AS kept_pages ON kept_pages.number = dropped.kept_number
+LEFT JOIN verdicts AS kept_verdicts ON kept_verdicts.number = dropped.kept_number
 """
+"""Similarities are known where a verdict has them: of a page and the anchor that it was compared with."""
 
 
 class Part(NamedTuple):

@@ -36,6 +36,10 @@ def test_a_chain_is_one_cluster_and_several_stars(tmp_path: Path) -> None:
     assert (chains["kept"], chains["dropped"]) == (6, {"same cluster": 7})
     assert lines(tmp_path / "chains.jsonl") == [chain(1)[0], *others]
     assert {each["kept_url"] for each in lines(report)} == {"https://0.example/"}
+    # Only the next page was compared with the first; verdicts compared the others with pages in between.
+    alike = [each["url"] for each in lines(report) if each.get("similarity") is not None]
+    assert alike == ["https://1.example/"]
+    assert [each["url"] for each in chains["examples"]] == alike
 
 
 @pytest.mark.parametrize("seed", range(3))
