@@ -25,6 +25,7 @@ from stream.errors import OutputError, PageError, SettingsError
 from stream.objects import path_of
 from stream.output import Output, writing
 from stream.rows.files import ArrowFile
+from stream.sources import table
 from stream.sources.compressed import DAMAGED, Compression, decompressed, open_counting
 from stream.sources.directory import DirectorySource
 from stream.sources.encoding import encoding_of
@@ -167,6 +168,7 @@ def _copy_csv(source: CsvSource, pages: KeptPages, file: BinaryIO) -> None:
 
 def _copy_parquet(source: ParquetSource, pages: KeptPages, output: Output) -> None:
     """Copy rows with all columns, their types, and the metadata of the file."""
+    batch_rows = table.ROWS if source.damage_count else ROWS  # the same end as when its pages were read
     with path_of(source.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
         sink = pa.PythonFile(ArrowFile(output), mode="w")
         codec = _codec(file.metadata)
@@ -174,15 +176,17 @@ def _copy_parquet(source: ParquetSource, pages: KeptPages, output: Output) -> No
             for group in range(file.num_row_groups):
                 if pages.ended:
                     break
-                for rows in _kept_rows(file, group, pages):
+                for rows in _kept_rows(file, group, pages, batch_rows):
                     writer.write_table(rows)
 
 
-def _kept_rows(file: parquet.ParquetFile, group: int, pages: KeptPages) -> Iterator[pa.Table]:
+def _kept_rows(
+    file: parquet.ParquetFile, group: int, pages: KeptPages, batch_rows: int
+) -> Iterator[pa.Table]:
     """Yield the rows of a row group that are kept: at once, unless they are very large."""
     parts: list[pa.Table] = []
     size = 0
-    for batch in file.iter_batches(ROWS, row_groups=[group]):
+    for batch in file.iter_batches(batch_rows, row_groups=[group]):
         if runs := _runs(pages, batch.num_rows):
             slices = [batch.slice(first, end - first) for first, end in runs]
             # Slices hold the whole batch: copied, they let go of it. No type is without slices.

@@ -254,6 +254,24 @@ def test_parquet_keeps_columns_types_and_metadata(tmp_path: Path) -> None:
     assert dedup(out, "-o", tmp_path / "again.parquet")["kept"] == count // 2
 
 
+def test_rows_of_parquet_before_damage_are_copied(tmp_path: Path) -> None:
+    count = 300
+    columns = {"url": [f"https://a.example/{n}" for n in range(count)], "text": [*map(text, range(count))]}
+    source, out = tmp_path / "source.parquet", tmp_path / "out.parquet"
+    parquet.write_table(
+        pa.table(columns), source, compression="none", use_dictionary=False, data_page_size=2000
+    )
+    stored = bytearray(source.read_bytes())
+    place = stored.index(text(200).encode())
+    stored[place - 4 : place] = b"\xff" * 4  # the length of the text
+    source.write_bytes(stored)
+    summary = dedup(source, "-o", out, code=1)
+    assert 64 <= summary["kept"] == summary["pages"] < count
+    assert parquet.read_table(out).to_pydict() == {
+        name: values[: summary["kept"]] for name, values in columns.items()
+    }
+
+
 def test_a_source_without_pages_gives_an_output_without_pages(tmp_path: Path) -> None:
     schema = pa.schema({"url": pa.string(), "text": pa.string(), "x": pa.int8()})
     parquet.write_table(schema.empty_table(), tmp_path / "none.parquet")
