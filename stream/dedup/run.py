@@ -165,6 +165,7 @@ class Run:
     def _refuse_missing_verdicts(self, rows: RowsSource) -> None:
         """Raise SettingsError if the rows were judged, and the verdicts are gone: all would be duplicates."""
         if rows.count and not any(self.verdicts.glob("*.parquet")):
+            self.finish()  # else the index would be for this run alone, which will always be refused
             raise SettingsError(
                 f"index {self._index}: has judged these pages in a run before the last one, whose verdicts"
                 " are not kept; name a new index"

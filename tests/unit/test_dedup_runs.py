@@ -134,6 +134,8 @@ def test_a_finished_run_that_another_replaced_is_not_taken_for_duplicates(tmp_pa
     )
     assert "has judged these pages in a run before the last one" in str(result.exception)
     assert lines(tmp_path / "out.jsonl")[0]["url"] == "https://two.example/"
+    write(tmp_path / "three.jsonl", [{"url": "https://three.example/", "text": text("three")}])
+    assert dedup(tmp_path / "three.jsonl", "-o", tmp_path / "out.jsonl", *index)["kept"] == 1
 
 
 def test_a_run_that_is_killed_while_it_takes_another_ones_place_is_run_again(
