@@ -113,8 +113,8 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(
             for module in (duckdb_sink, parquet_sink):
                 earlier.setattr(module, "COLUMNS", columns)
                 earlier.setattr(module, "values_of", lambda row: base.values_of(row)[: len(columns)])
-            earlier.setattr(duckdb_sink, "CREATE", (create, sql.CREATE[1]))
-            earlier.setattr(duckdb_sink, "additions", lambda columns: [])
+            earlier.setattr(sql, "CREATE", (create, sql.CREATE[1]))
+            earlier.setattr(sql, "additions", lambda columns: [])
             scan(*command)
         scan(*command)
     expected = [("unique", None), ("recrawl", "line 1")]
