@@ -115,6 +115,7 @@ class Statistics:
     def _app(self, settings: Settings, names: TopicNames) -> Any:
         directory = _directory(settings)
         private_directory(directory)
+        self._instance = directory / "instance"
         brokers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
         app = faust.App(
             names.dashboard,
@@ -132,7 +133,7 @@ class Statistics:
             stream_wait_empty=False,
             # A static member gets its partitions back at once after a restart, even after a kill. With
             # another number of partitions, it must be another member to get the new ones.
-            consumer_group_instance_id=f"{member_id(directory / 'instance')}-{self._partitions}",
+            consumer_group_instance_id=f"{member_id(self._instance)}-{self._partitions}",
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_commit_interval=1.0,
@@ -357,6 +358,8 @@ class Statistics:
             for table in self._tables.values():
                 changelog = table.changelog_topic_name
                 if tp.topic == self._verdicts and TP(changelog, tp.partition) not in assigned:
+                    # A static member that comes back gets this assignment again: be another one then.
+                    self._instance.unlink(missing_ok=True)
                     raise StaleError(
                         f"topic {changelog}: partition {tp.partition} was not assigned with that of"
                         f" {self._verdicts}; this dashboard ends, and gets it when restarted"
