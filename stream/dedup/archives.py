@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import BinaryIO, Final
 
 import zstandard
-from fastwarc.warc import ArchiveIterator, WarcRecordType
+from fastwarc.warc import WarcRecordType
 
 from stream.dedup.kept_pages import KeptPages
 from stream.objects import path_of
@@ -31,7 +31,7 @@ from stream.sources.compressed import (
     decompressed,
     open_counting,
 )
-from stream.sources.warc import OWN, WarcSource, why_no_page
+from stream.sources.warc import OWN, WarcSource, records_of, why_no_page
 
 BLOCK: Final = 1 << 20
 _START: Final = b"WARC/"
@@ -91,7 +91,7 @@ def copy_archive(
 
     if own not in OWN:
         with open_counting(source.name) as raw:
-            records = _read_records(raw, source.name, take, lambda: pages.ended)
+            records = _read_records(raw, source.name, take, lambda: pages.ended, whole=True)
         if own == compression and records.whole and not source.damage_count and records.apart(source.name):
             with path_of(source.name).open("rb") as file:
                 for start, end in records.ranges(size):
@@ -117,12 +117,13 @@ def copy_archive(
 
 
 def _read_records(
-    file: CountingFile, name: str, take: Callable[[], bool], ended: Callable[[], bool]
+    file: CountingFile, name: str, take: Callable[[], bool], ended: Callable[[], bool], *, whole: bool = False
 ) -> _Records:
-    """Read the records up to the one behind the last page. `take` says of each page whether it is kept."""
+    """Read the records up to the one behind the last page. `take` says of each page whether it is kept, and
+    `whole` whether this is the file itself and not its decompressed content."""
     records = _Records()
     try:
-        for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
+        for record in records_of(file, name if whole else None):
             records.starts.append(record.stream_pos)
             if ended():
                 break

@@ -20,18 +20,20 @@ DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdE
 """Exceptions of reading a truncated or damaged file."""
 Compression = Literal["gzip", "bzip2", "xz", "zstd"]
 _PEEK: Final = 16
+_BLOCK: Final = 1 << 16
 _XZ: Final = b"\xfd7zXZ\x00"
 _BZIP2_BLOCKS: Final = (b"1AY&SY", b"\x17rE8P\x90")
 """The magic numbers that follow `BZh` and a digit: of a block, or of the end of an empty stream."""
 
 
 class CountingFile(io.RawIOBase):
-    """A binary file that counts the bytes read from it, to report progress."""
+    """A binary file that counts the bytes read from it, to report progress: from `start` on, where the file
+    is."""
 
-    def __init__(self, file: BinaryIO, *, owned: bool = True) -> None:
+    def __init__(self, file: BinaryIO, *, owned: bool = True, start: int = 0) -> None:
         self._file = file
         self._owned = owned
-        self.bytes_read = 0
+        self.bytes_read = start
 
     def readable(self) -> bool:
         return True
@@ -90,6 +92,36 @@ def _compression(start: bytes) -> Compression | None:
         return "xz"
     if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and start[0] & 0xF0 == 0x50):
         return "zstd"
+    return None
+
+
+def behind_empty_member(path: str, start: int) -> int | None:
+    """Return where the first member behind an empty one begins, at or behind the member at `start`; None if
+    there is none, or the file is not compressed with gzip. Empty members are left where files are
+    concatenated. All is decompressed up to there: raises one of DAMAGED."""
+    with path_of(path).open("rb") as file:
+        file.seek(start)
+        if _compression(file.read(_PEEK)) != "gzip":
+            file.seek(start)
+            rest = decompressed(CountingFile(file, owned=False))
+            while rest.read(_BLOCK):
+                pass
+            return None
+        file.seek(start)
+        empty_before, data = False, b""
+        while data := data or file.read(_BLOCK):
+            if not (data := data.lstrip(b"\0")):  # padding
+                continue
+            place = file.tell() - len(data)
+            member, empty = zlib.decompressobj(zlib.MAX_WBITS | 16), True
+            while not member.eof:
+                if not data and not (data := file.read(_BLOCK)):
+                    raise EOFError("the last member is truncated")
+                empty &= not member.decompress(data)
+                data = member.unused_data
+            if empty_before and not empty:
+                return place
+            empty_before |= empty
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 from fastwarc.warc import ArchiveIterator, WarcRecord
@@ -22,6 +23,7 @@ from stream.sources.compressed import (
     DAMAGED,
     STDIN,
     CountingFile,
+    behind_empty_member,
     compression_of,
     decompressed,
 )
@@ -45,35 +47,43 @@ class WarcSource(FileSource):
     """
 
     def _read(self) -> Iterator[Message]:
-        place, start = "at its start", 0
+        place = "at its start"
         with self._opened() as raw:
             try:
                 # If fastwarc decompresses (gzip and zstd), it knows each record's offset in the file.
-                own = self.name != STDIN and compression_of(self.name) in OWN
+                own = self.name == STDIN or compression_of(self.name) in OWN
                 file = CountingFile(decompressed(raw)) if own else raw
-                # auto_decode would stop at the first body that cannot be decoded.
-                for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
-                    start = record.stream_pos
-                    place = f"record at byte {start}"
+                for record in records_of(file, None if own else self.name):
+                    place = f"record at byte {record.stream_pos}"
                     page = _page(record, f"{self.name} {place}")
                     if isinstance(page, str):
                         self.passed_over[page] += 1
                     else:
                         yield Message(encode_page(page), page.url, self.name, place)
-                if self.name != STDIN and not own:
-                    _check_end(self.name, start)
             except DAMAGED as error:
                 raise PageError("damaged_source", f"{self.name} {place}: {error}") from error
 
 
-def _check_end(path: str, start: int) -> None:
-    """Decompress the last record again, since fastwarc takes a frame truncated in its header for the end of
-    the file. Raises one of DAMAGED."""
-    with path_of(path).open("rb") as file:
-        file.seek(start)
-        rest = decompressed(CountingFile(file, owned=False))
-        while rest.read(1 << 16):
-            pass
+def records_of(file: CountingFile, path: str | None) -> Iterator[WarcRecord]:
+    """Yield the records of an archive. `path` is that of the file, or None if its content is decompressed.
+
+    fastwarc takes an empty member of gzip, and a frame that is truncated in its header, for the end of the
+    file: what follows the last record is decompressed again, and read on. Raises one of DAMAGED.
+    """
+    with ExitStack() as opened:
+        section, start = file, 0
+        while True:
+            # auto_decode would stop at the first body that cannot be decoded.
+            for record in ArchiveIterator(section, parse_http=True, auto_decode="none", strict_mode=False):
+                start = record.stream_pos
+                yield record
+                file.bytes_read = max(file.bytes_read, section.bytes_read)
+            if path is None or (behind := behind_empty_member(path, start)) is None:
+                return
+            start = behind
+            following = opened.enter_context(path_of(path).open("rb"))
+            following.seek(start)
+            section = CountingFile(following, owned=False, start=start)
 
 
 def why_no_page(record: WarcRecord, where: str) -> str | None:

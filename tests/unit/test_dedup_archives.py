@@ -91,6 +91,15 @@ def test_records_that_are_compressed_one_by_one_are_copied_as_they_are(suffix: s
     assert dedup(out, "-o", tmp_path / f"again.warc{suffix}")["kept"] == 3
 
 
+def test_records_behind_an_empty_member_are_copied(tmp_path: Path) -> None:
+    some, kept = archive()
+    members = [gzip.compress(each) for each in some]
+    source, out = tmp_path / "source.warc.gz", tmp_path / "out.warc.gz"
+    source.write_bytes(gzip.compress(b"").join(members))
+    assert dedup(source, "-o", out)["kept"] == 3
+    assert gzip.decompress(out.read_bytes()) == b"".join(some[place] for place in kept)
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_records_that_share_a_member_get_one_each(suffix: str, tmp_path: Path) -> None:
     some, kept = archive()

@@ -425,6 +425,31 @@ def test_an_archive_that_is_cut_off_is_reported(
     assert [m.url_hint for m in read] == ["http://a.example/1"][: compress in (bytes, gzip.compress)]
 
 
+@pytest.mark.parametrize("empty", [gzip.compress(b""), gzip.compress(b"") * 3 + bytes(1 << 17)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_pages_behind_empty_members_of_gzip_are_read(empty: bytes, shared: bool, tmp_path: Path) -> None:
+    """fastwarc takes an empty member for the end; files that are concatenated have them."""
+    records = [warc_record(f"http://a.example/{number}") for number in range(6)]
+    members = [gzip.compress(each) for each in ([b"".join(records[:3]), *records[3:]] if shared else records)]
+    urls = [f"http://a.example/{number}" for number in range(6)]
+    for data in (empty.join(members), empty + b"".join(members), empty.join([b"", *members, b""])):
+        messages = list(warc(tmp_path / "a.warc.gz", data))
+        assert [decoded(each)["url"] for each in messages] == urls
+        for message in messages[3:]:
+            (again, *_) = warc(tmp_path / "from.warc.gz", data[int(message.place.rpartition(" ")[2]) :])
+            assert again.value == message.value
+    assert list(warc(tmp_path / "a.warc.gz", empty)) == []
+    with pytest.raises(PageError, match=r"damaged_source: .*a\.warc\.gz record at byte"):
+        list(warc(tmp_path / "a.warc.gz", empty.join(members)[:-4]))
+
+
+def test_an_archive_on_standard_input_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = [gzip.compress(warc_record(f"http://a.example/{number}")) for number in range(2)]
+    data = io.BytesIO(members[0] + gzip.compress(b"") + members[1])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    assert len(list(WarcSource("-"))) == 2
+
+
 def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PageError, match=r"damaged_source: .*a\.warc at its start"):
         list(warc(tmp_path / "a.warc", b"neither\nthis\nnor that\n" * 9))
