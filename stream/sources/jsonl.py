@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -15,6 +16,7 @@ from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.encoding import Lines, utf8_lines
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message
+from stream.text.surrogates import replace_escaped_surrogates
 
 
 class _UrlOnly(msgspec.Struct):
@@ -124,12 +126,7 @@ class JsonlSource(FileSource):
                 f"source {self.name}: a JSON array of over {MAX_MESSAGE >> 20} MiB; make lines of it first,"
                 " `jq -c '.[]'`"
             )
-        try:
-            items = _ITEMS.decode(b"".join(lines))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if "truncated" in str(error):
-                raise PageError("damaged_source", f"{self.name}: a JSON array that does not end") from None
-            items = None
+        items = self._items(b"".join(lines))
         if items is None:
             for place, line in enumerate(lines, number):
                 if line.rstrip(_END):
@@ -137,6 +134,19 @@ class JsonlSource(FileSource):
         else:
             for place, item in enumerate(items, 1):
                 yield bytes(item), f"item {place}"
+
+    def _items(self, text: bytes) -> list[msgspec.Raw] | None:
+        """Return the items of a JSON array, or None if it is none."""
+        try:
+            return _ITEMS.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            detail = str(error)
+        # msgspec calls a text with an escaped lone surrogate truncated, too.
+        with suppress(ValueError, RecursionError, msgspec.DecodeError):
+            return _ITEMS.decode(replace_escaped_surrogates(text))
+        if "truncated" in detail:
+            raise PageError("damaged_source", f"{self.name}: a JSON array that does not end")
+        return None
 
     def _refuse_indented(self, second: bytes) -> None:
         """Raise SettingsError if the file goes on so after a line with a brace alone."""

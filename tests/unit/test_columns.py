@@ -507,6 +507,14 @@ def test_an_array_that_does_not_end_is_damaged(tmp_path: Path) -> None:
         list(open_source(str(tmp_path / "data.json")))
 
 
+def test_an_array_whose_items_have_lone_surrogates_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pages.json"
+    path.write_text(
+        '[{"url": "http://a.example/1", "text": "a\\ud800b"},\n {"url": "http://a.example/2", "text": "c"}]'
+    )
+    assert [json.loads(message.value)["text"] for message in open_source(str(path))] == ["a\ufffdb", "c"]
+
+
 def test_lines_that_are_arrays_are_lines(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path, b"", b"[1]", b"[2]", b'{"url":"http://a/","text":"a"}')
     assert [message.place for message in open_source(path)] == ["line 2", "line 3", "line 4"]
