@@ -66,11 +66,11 @@ class Rule:
     def table_words(
         self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
-        are the last lane of the sketches (n, lanes)."""
+        """Return the keys (n, W) of n pages for the tables: the fingerprints, or the minima of shingles, the
+        last lane of the sketches (n, lanes)."""
         if not self.options.by_minima:
-            return first_words(fingerprints)
-        return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
+            return first_words(fingerprints).reshape(-1, 1)
+        return np.ascontiguousarray(sketches[:, -1:]) if len(sketches) else np.zeros((0, 1), np.uint64)
 
     def largest_distance(self, status: int) -> int:
         """Return the largest distance of near-duplicates if the later page has this status."""

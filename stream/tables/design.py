@@ -7,6 +7,7 @@ at least one of the C(m, r) tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
@@ -23,10 +24,19 @@ MOST_TABLES: Final = 1 << TABLE_BITS
 LONGEST_PREFIX: Final = 64 - TABLE_BITS
 
 
-class PrefixPieces(NamedTuple):
-    """How to take the prefixes of T tables out of a 64-bit word: the prefix of a table is the OR of
-    ((word >> shift) & mask) << place over its r pieces. Each array has the shape (T, r)."""
+class Block(NamedTuple):
+    """Where a block stands in a key of several words."""
 
+    word: int
+    shift: int
+    bits: int
+
+
+class PrefixPieces(NamedTuple):
+    """How to take the prefixes of T tables out of a key of several words: the prefix of a table is the OR of
+    ((key[word] >> shift) & mask) << place over its r pieces. Each array has the shape (T, r)."""
+
+    words: U64
     shifts: U64
     masks: U64
     places: U64
@@ -35,15 +45,17 @@ class PrefixPieces(NamedTuple):
 class Design:
     """A table design and the computation of its bucket keys.
 
-    Block 0 is the most significant. Block widths differ by at most one bit, wider blocks first. The prefix of
-    table t consists of the t-th r-subset of the blocks, in lexicographic order. Bit index i means `1 << i`.
+    The key has `width` bits: one word, or several with blocks at given `places`, which may leave bits out. In
+    one word, block 0 is the most significant, and block widths differ by at most one bit, wider blocks first.
+    The prefix of table t consists of the t-th r-subset of the blocks, in lexicographic order. Bit index i
+    means `1 << i`.
 
     Raises SettingsError, which names `blocks` or `choose`, if the design has more than 64 tables or a prefix
     of more than 58 bits.
     """
 
-    def __init__(self, blocks: int, choose: int, width: int = 64) -> None:
-        if not 1 <= width <= 64:
+    def __init__(self, blocks: int, choose: int, width: int = 64, places: Sequence[Block] = ()) -> None:
+        if not (1 <= width <= 64 or places):
             raise SettingsError(f"width: {width} bits is not within 1 to 64")
         if not 1 <= blocks <= width:
             raise SettingsError(f"blocks: {blocks} blocks of {width} bits is not within 1 to {width}")
@@ -55,8 +67,8 @@ class Design:
                 f"blocks, choose: {blocks} choose {choose} makes {tables} tables; at most {MOST_TABLES}"
                 " are allowed"
             )
-        widths = np.full(blocks, width // blocks, np.int64)
-        widths[: width % blocks] += 1
+        placed = list(places) or _blocks_of_word(blocks, width)
+        widths = np.array([block.bits for block in placed], np.int64)
         subsets = np.array(list(combinations(range(blocks), choose)), np.int64)
         prefix_bits = widths[subsets].sum(axis=1)
         if prefix_bits.max() > LONGEST_PREFIX:
@@ -68,53 +80,58 @@ class Design:
         self.choose: Final = choose
         self.width: Final = width
         self.tables: Final = tables
+        self.places: Final = tuple(places)
+        """The blocks of a key of several words; empty if it is one word."""
+        self.words: Final = -(-width // 64)
+        """Number of words of a key, W."""
         self.exact_distance: Final = blocks - choose
         """All pairs within this Hamming distance share a prefix."""
         self.prefix_bits: Final[NDArray[np.int64]] = prefix_bits
         """Shape (T,): length of each table's prefix in bits."""
+        bits = 0 if places else width
         self.block_of_bit: Final[NDArray[np.uint8]] = np.repeat(
             np.arange(blocks, dtype=np.uint8)[::-1], widths[::-1]
-        )
-        """Shape (width,): the block of each bit index."""
+        )[:bits]
+        """Shape (b,): the block of each bit index. b is `width`, or 0 for several words, of which no bit is
+        flipped."""
         self.subsets: Final[NDArray[np.int64]] = subsets
         """Shape (T, r): the blocks of each table's prefix."""
 
-        self._shift = (width - np.cumsum(widths)).astype(np.uint64)
-        self._block_mask = ((1 << widths.astype(object)) - 1).astype(np.uint64)
+        word, shift = (np.array([block[i] for block in placed], np.uint64) for i in range(2))
+        mask = ((1 << widths.astype(object)) - 1).astype(np.uint64)
         after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
-        self._place = (after + TABLE_BITS).astype(np.uint64)
-        self._numbers = np.arange(tables, dtype=np.uint64)
         self.pieces: Final = PrefixPieces(
-            self._shift[subsets], self._block_mask[subsets], self._place - np.uint64(TABLE_BITS)
+            word[subsets], shift[subsets], mask[subsets], after.astype(np.uint64)
         )
         """The prefixes for compiled loops."""
-        mask_of_block = self._block_mask << self._shift
-        self.prefix_mask: Final[U64] = np.bitwise_or.reduce(mask_of_block[subsets], axis=1)
-        """Shape (T,): the bits of a fingerprint that are in each table's prefix."""
-        single = np.uint64(1) << np.arange(width, dtype=np.uint64)
-        self.key_bit: Final[U64] = np.where(
-            self.prefix_mask & single[:, None], self.keys(single) ^ self.keys(np.zeros(1, np.uint64)), 0
-        ).astype(np.uint64)
-        """Shape (width, T): the bit of each table's key that flips with a bit of the fingerprint; 0 if it is
+        self.prefix_mask: Final[U64] = np.bitwise_or.reduce((mask << shift)[subsets], axis=1)[: tables * bits]
+        """Shape (T,): the bits of a fingerprint that are in each table's prefix; (0,) for several words."""
+        single = np.uint64(1) << np.arange(bits, dtype=np.uint64)
+        self.key_bit: Final[U64] = np.zeros((bits, tables), np.uint64)
+        """Shape (b, T): the bit of each table's key that flips with a bit of the fingerprint; 0 if it is
         outside the prefix."""
+        if bits:
+            flips = self.keys(single) ^ self.keys(np.zeros(1, np.uint64))
+            self.key_bit[:] = np.where(self.prefix_mask & single[:, None], flips, 0)
         self.key_flip: Final[U64] = np.concatenate([self.key_bit, np.zeros((1, tables), np.uint64)])
-        """Shape (width + 1, T): `key_bit`, and a row of zeros for the bit index `width`, which means no
-        bit."""
+        """Shape (b + 1, T): `key_bit`, and a row of zeros for the bit index b, which means no bit."""
 
-    def keys(self, fingerprints: U64) -> U64:
-        """Bucket keys, shape (n, T), of fingerprints, shape (n,): permuted prefix << 6 | table."""
-        blocks = (fingerprints[:, None] >> self._shift) & self._block_mask
-        # `take` gives a C-contiguous array. Indexing would not, and is a different type to compiled code.
-        keys: U64 = blocks.take(self.subsets[:, 0], axis=1) << self._place[:, 0]
-        for position in range(1, self.choose):
-            keys |= blocks.take(self.subsets[:, position], axis=1) << self._place[:, position]
-        keys |= self._numbers
+    def keys(self, words: U64) -> U64:
+        """Bucket keys, shape (n, T), of n keys, shape (n,) or (n, W): permuted prefix << 6 | table."""
+        keys = np.empty((len(words), self.tables), np.uint64)
+        for table in range(self.tables):
+            keys[:, table] = self.prefixes(words, table) << np.uint64(TABLE_BITS) | np.uint64(table)
         return keys
 
-    def prefixes(self, fingerprints: U64, table: int) -> U64:
-        """Permuted prefixes of one table, shape (n,)."""
-        prefixes = np.zeros(len(fingerprints), np.uint64)
-        for block, place in zip(self.subsets[table], self._place[table], strict=True):
-            part = (fingerprints >> self._shift[block]) & self._block_mask[block]
-            prefixes |= part << (place - np.uint64(TABLE_BITS))
+    def prefixes(self, words: U64, table: int) -> U64:
+        """Permuted prefixes (n,) of one table, of n keys: (n,), or (n, W) and possibly more columns."""
+        columns = words if words.ndim == 2 else words[:, None]
+        prefixes = np.zeros(len(words), np.uint64)
+        for word, shift, mask, place in zip(*(each[table] for each in self.pieces), strict=True):
+            prefixes |= ((columns[:, word] >> shift) & mask) << place
         return prefixes
+
+
+def _blocks_of_word(blocks: int, width: int) -> list[Block]:
+    widths = [width // blocks + (block < width % blocks) for block in range(blocks)]
+    return [Block(0, width - sum(widths[: block + 1]), bits) for block, bits in enumerate(widths)]

@@ -1,6 +1,6 @@
 """The index of live anchors: three tiers that are searched as one.
 
-Anchors are indexed by a 64-bit word, which is the fingerprint itself or the key of the page's minima.
+Anchors are indexed by a key of one or more 64-bit words: the fingerprint itself, or the page's minima.
 Distances are between fingerprints. Candidates beyond the distance are dropped here, in RAM, before any sketch
 is read from RocksDB.
 
@@ -102,7 +102,7 @@ class Tables:
         self._size = generation
         freeze.clean(store.path)
         self._check_layout()
-        anchors = StoredAnchors(store)
+        anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
         runs = stored_runs(store, generation, self.count)
         self._rows_at_once = MOST_SEARCHED_ROWS
@@ -193,7 +193,7 @@ class Tables:
         """The candidates of rows: live anchors within `distance` bits that share a probed bucket.
 
         `fingerprints` has the shape (n,). `uncertain` lists bit indexes, least certain first, shape (n, 32).
-        `words` (n,) are by default the fingerprints.
+        `words` (n, W) are by default the fingerprints.
         """
         parts = list(self.searches(fingerprints, uncertain, words))
         if len(parts) == 1:
@@ -270,7 +270,7 @@ class Tables:
             numbers = np.arange(first, first + len(rows), dtype=np.int64)
             some = self.is_alive(numbers)
             anchors = np.concatenate([anchors, numbers[some]])
-            distances = np.concatenate([distances, np.bitwise_count(rows[some, 1] ^ word)])
+            distances = np.concatenate([distances, np.bitwise_count(rows[some, -1] ^ word)])
             best = np.lexsort((anchors, distances))[:most]
             anchors, distances = anchors[best], distances[best]
         return anchors
@@ -280,7 +280,7 @@ class Tables:
     ) -> None:
         """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
-        `words` (n,) are by default the fingerprints. `skipped` maps a row to a bit mask of tables whose
+        `words` (n, W) are by default the fingerprints. `skipped` maps a row to a bit mask of tables whose
         buckets are full, which the anchor is kept out of (rule 16). The caller writes `batch`; searches find
         the anchors at once.
         """

@@ -18,7 +18,7 @@ from stream.errors import StateError
 from stream.tables import memory_shares
 from stream.tables.cold.presence import Presence
 from stream.tables.cold.tier import ColdTier
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
 from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
@@ -37,9 +37,25 @@ SLOW = HeadGrowth(first_heads=20, linked=30, linked_an_anchor=1)
 """Heads that grow from 2 a table, over several inserts each time."""
 
 
-def room(anchors: int, generation: int, *, design: tuple[int, int] = (5, 2)) -> int:
+SPREAD = Design(5, 2, 192, [Block(block % 3, 7 + 21 * (block // 3), 19) for block in range(5)])
+"""Blocks of 19 bits in three words."""
+TWO_OF_FIVE = Design(5, 2)
+
+
+def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
     """Memory in which the warm tier has room for as many."""
-    return math.ceil(Packed.bytes(Design(*design), anchors, anchors + generation) / PACKED_SHARE)
+    return math.ceil(Packed.bytes(design, anchors, anchors + generation) / PACKED_SHARE)
+
+
+def spread(rows: U64) -> U64:
+    """Keys (n, 3) whose blocks are equal if and only if those of `rows` are, which have 12 or 13 bits."""
+    words = np.random.default_rng(1).integers(0, 1 << 64, (len(rows), 3), dtype=np.uint64)
+    for block, (word, shift, bits) in enumerate(SPREAD.places):
+        own = rows << np.uint64(13 * block) >> np.uint64(51) if block < 4 else rows & np.uint64(0xFFF)
+        mask = np.uint64((1 << bits) - 1)
+        words[:, word] &= ~(mask << np.uint64(shift))
+        words[:, word] |= (own * np.uint64(0x9E3779B97F4A7C15) & mask) << np.uint64(shift)
+    return words
 
 
 @dataclass(frozen=True)
@@ -55,15 +71,21 @@ class Case:
     memory: int = PLENTY
     generation: int = 1 << 20
     growth: HeadGrowth = HEAD_GROWTH
+    spread: bool = False
+    """Whether the blocks are spread over a key of several words; then only exact buckets are probed."""
 
     @property
     def design(self) -> Design:
         return Design(self.blocks, self.choose)
 
+    def keys(self, rows: U64) -> U64 | None:
+        """What the tables index, if not the fingerprints."""
+        return spread(rows) if self.spread else None
+
     def open(self, store: Store) -> Tables:
         return Tables(
             store,
-            self.design,
+            SPREAD if self.spread else self.design,
             SearchOptions(self.flip_bits, self.flips, self.distance, self.cap),
             memory=self.memory,
             generation=self.generation,
@@ -126,7 +148,7 @@ def make_uncertain(rng: np.random.Generator, n: int) -> NDArray[np.uint8]:
 
 def check(tables: Tables, oracle: TablesOracle, rows: U64, uncertain: NDArray[np.uint8]) -> None:
     expected, sizes = oracle.search(rows, uncertain)
-    answer = tables.search(rows, uncertain)
+    answer = tables.search(rows, uncertain, oracle.case.keys(rows))
     found = list(zip(answer.row.tolist(), answer.anchor.tolist(), answer.distance.tolist(), strict=True))
     assert found == expected
     if oracle.case.cap is None:
@@ -147,7 +169,7 @@ def add(
         for row in np.flatnonzero(rng.random(len(rows)) < skips)
     }
     batch = store.batch()
-    tables.insert(batch, rows, skipped)
+    tables.insert(batch, rows, skipped, oracle.case.keys(rows))
     for row, (fingerprint, keys) in enumerate(zip(rows.tolist(), design.keys(rows).tolist(), strict=True)):
         oracle.fingerprints.append(fingerprint)
         oracle.entered.append({key for t, key in enumerate(keys) if not skipped.get(row, 0) >> t & 1})
@@ -174,25 +196,35 @@ CASES = {
     "merged again and again": Case(5, 2, 4, 2, memory=0, generation=3),
     "merged, packed while small": Case(5, 2, 4, 2, memory=room(32, 8), generation=8),
     "merged, newest packed": Case(5, 2, 4, 2, memory=room(64, 8), generation=8),
-    "merged, 20 tables": Case(6, 3, 2, 1, memory=room(96, 12, design=(6, 3)), generation=12),
+    "merged, 20 tables": Case(6, 3, 2, 1, memory=room(96, 12, design=Design(6, 3)), generation=12),
     "all packed": Case(5, 2, 4, 2, memory=room(630, 90), generation=90, cap=None),
     "all packed, prefixes longer than entries": Case(
-        4, 2, 3, 2, memory=room(630, 90, design=(4, 2)), generation=90
+        4, 2, 3, 2, memory=room(630, 90, design=Design(4, 2)), generation=90
     ),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
     "window of 80 anchors packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40),
     "window of 56 anchors packed, 6 tables": Case(
-        4, 2, 3, 2, memory=room(56, 28, design=(4, 2)), generation=28
+        4, 2, 3, 2, memory=room(56, 28, design=Design(4, 2)), generation=28
     ),
     "growing heads": Case(5, 2, 4, 2, growth=SLOW),
     "growing heads, exact": Case(5, 2, cap=None, growth=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, growth=SLOW),
     "growing heads, short prefixes, window of 80 packed": Case(
-        12, 1, 2, 2, distance=8, memory=room(80, 40, design=(12, 1)), generation=40, growth=SLOW
+        12, 1, 2, 2, distance=8, memory=room(80, 40, design=Design(12, 1)), generation=40, growth=SLOW
     ),
     "growing heads, window of 80 packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, growth=SLOW),
     "memory for less than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
+    "several words": Case(5, 2, spread=True),
+    "several words, all in RocksDB": Case(5, 2, spread=True, memory=0, generation=16),
+    "several words, merged again and again": Case(5, 2, spread=True, memory=0, generation=3),
+    "several words, all packed": Case(
+        5, 2, spread=True, memory=room(630, 90, design=SPREAD), generation=90, cap=None
+    ),
+    "several words, window of 80 anchors packed": Case(
+        5, 2, spread=True, memory=room(80, 40, design=SPREAD), generation=40
+    ),
+    "several words, growing heads": Case(5, 2, spread=True, growth=SLOW),
 }
 
 
@@ -390,7 +422,7 @@ def test_anchors_are_found_at_every_moment_while_tables_are_packed(
     whole_swap, whole_pack = Packing.swap, Packing.pack
     monkeypatch.setattr(Packing, "swap", swap)
     monkeypatch.setattr(Packing, "pack", pack)
-    case = Case(*design, 4, 2, memory=room(60, 20, design=design), generation=20)
+    case = Case(*design, 4, 2, memory=room(60, 20, design=Design(*design)), generation=20)
     rng = np.random.default_rng(15)
     oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -481,7 +513,7 @@ def test_large_tiers_are_packed_anew_rarely(tmp_path: Path, monkeypatch: pytest.
             packings.append(self)
 
     monkeypatch.setattr(warm, "Packing", Counted)
-    case = Case(3, 1, memory=room(640, 4, design=(3, 1)), generation=4)
+    case = Case(3, 1, memory=room(640, 4, design=Design(3, 1)), generation=4)
     rng = np.random.default_rng(17)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables, oracle = case.open(store), TablesOracle(case)
@@ -606,10 +638,10 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
         tables.close()
 
 
-@pytest.mark.parametrize("flips", [0, 2])
-def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> None:
+@pytest.mark.parametrize(("flips", "spread"), [(0, False), (2, False), (0, True)])
+def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, spread: bool) -> None:
     """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
-    case = Case(5, 2, 4, flips, distance=40)
+    case = Case(5, 2, 4, flips, distance=40, spread=spread)
     rng = np.random.default_rng(flips)
     oracle = TablesOracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
@@ -620,7 +652,7 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> No
             check(tables, oracle, rows[:70], make_uncertain(rng, 70))
             add(rng, store, tables, oracle, rows, 0.2)
         check(tables, oracle, rows, make_uncertain(rng, len(rows)))
-        assert len(tables.search(rows, make_uncertain(rng, len(rows))).row) > MANY
+        assert len(tables.search(rows, make_uncertain(rng, len(rows)), case.keys(rows)).row) > MANY
         tables.close()
 
 

@@ -357,9 +357,9 @@ from stream.tables.hot.slots import Fold
 one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
 newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
 links = np.zeros((1, 1), np.uint32)
-chains = Chains(newest, links, present, 0, Fold(8, 1), links, one)
-pieces = PrefixPieces(table, table * 7, table)
-link(chains, pieces, (0, 1), AnchorsToLink(np.full((1, 2), 4, np.uint64), one[:0], 0, 0))
+pieces = PrefixPieces(table * 0, table, table * 7, table)
+chains = Chains(newest, links, present, 0, Fold(8, 1), links, pieces)
+link(chains, (0, 1), AnchorsToLink(np.full((1, 2), 4, np.uint64), one[:0], 0, 0))
 print(json.dumps(np.flatnonzero(newest).tolist()))
 """
 """Where an anchor is linked in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""

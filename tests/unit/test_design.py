@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
+from stream.tables.search.prefixes_compiled import keys_of
 
 LAYOUTS = [(4, 1), (3, 1), (5, 2), (6, 3), (6, 2), (7, 4), (2, 1), (8, 7)]
 
@@ -77,3 +78,18 @@ def test_paper_designs_have_the_paper_numbers() -> None:
 def test_impossible_design_names_the_option(blocks: int, choose: int, option: str) -> None:
     with pytest.raises(SettingsError, match=option):
         Design(blocks, choose)
+
+
+def test_prefixes_of_a_key_of_several_words_are_made_of_its_blocks() -> None:
+    places = [Block(0, 0, 19), Block(0, 19, 19), Block(1, 38, 19), Block(2, 45, 19)]
+    design = Design(4, 2, 192, places)
+    rng = np.random.default_rng(7)
+    words = rng.integers(0, 1 << 64, (50, 4), dtype=np.uint64)  # with a further column
+    blocks = [words[:, word] >> np.uint64(shift) & np.uint64((1 << bits) - 1) for word, shift, bits in places]
+    want = [
+        (blocks[one] << np.uint64(19) | blocks[two]) << np.uint64(6) | np.uint64(table)
+        for table, (one, two) in enumerate(combinations(range(4), 2))
+    ]
+    assert design.words == 3
+    assert design.keys(words).T.tolist() == [each.tolist() for each in want]
+    assert keys_of(words, design.pieces).T.tolist() == [each.tolist() for each in want]

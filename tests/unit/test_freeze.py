@@ -18,12 +18,14 @@ from stream.failpoints import VARIABLE
 from stream.tables.cold import freeze
 from stream.tables.cold.freeze import FOLDER, Freezing
 from stream.tables.cold.runs import Run
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
 from stream.tables.store.anchors import Skips
 from stream.tables.store.rocks import Store, table_family
 from tests.waiting import until
 
 DESIGN = Design(5, 2)
+OF_WORDS = Design(5, 2, 192, [Block(block % 3, 19 * (block // 3), 19) for block in range(5)])
+"""Of a key of three words."""
 
 
 @pytest.fixture
@@ -32,25 +34,26 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def start(store: Store, anchors: int, *, masks: bool = False) -> Freezing:
+def start(store: Store, anchors: int, *, masks: bool = False, design: Design = DESIGN) -> Freezing:
     rng = np.random.default_rng(1)
-    rows = rng.integers(0, 1 << 64, anchors, dtype=np.uint64)
+    rows = rng.integers(0, 1 << 64, (anchors, design.words), dtype=np.uint64)
     rows[::3] &= np.uint64((1 << 30) - 1)  # crowded buckets
     numbers = np.arange(3 * anchors, 4 * anchors) if masks else np.zeros(0, np.int64)
     skips = Skips(numbers, rng.integers(0, 1 << 10, len(numbers), dtype=np.uint64) | np.uint64(1 << 4))
-    words = np.column_stack([rows, rows[::-1]])
-    return Freezing(store, DESIGN, Run(0, 3, anchors), iter(np.array_split(words, 3)), skips)
+    words = np.column_stack([rows, rows[::-1, 0]])
+    return Freezing(store, design, Run(0, 3, anchors), iter(np.array_split(words, 3)), skips)
 
 
+@pytest.mark.parametrize("design", [DESIGN, OF_WORDS])
 @pytest.mark.parametrize("masks", [False, True])
 def test_child_builds_what_the_thread_builds(
-    masks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    masks: bool, design: Design, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = []
     for least in (0, 1 << 20):
         monkeypatch.setattr(freeze, "CHILD_ANCHORS", least)
         with Store(tmp_path / str(least), DESIGN.tables, 1 << 20) as store:
-            freezing = start(store, 2000, masks=masks)
+            freezing = start(store, 2000, masks=masks, design=design)
             freezing.finish()
             assert freezing.is_built
             assert not list((store.path / FOLDER).iterdir())
@@ -88,7 +91,7 @@ DIES = """
 import sys
 from pathlib import Path
 import numpy as np
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
 from stream.tables.cold.freeze import Freezing
 from stream.tables.store.rocks import Store
 from stream.tables.store.anchors import Skips

@@ -41,7 +41,7 @@ rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=
 known = [list(loop.signatures) for loop in loops]
 assert all(known), [loop for loop in loops if not loop.signatures]
 run = Run(0, 0, 9)
-presence.Presence(Design(5, 2), run, 8).mark(np.zeros((9, 2), np.uint64)[:, 0], None)
+presence.Presence(Design(5, 2), run, 8).mark(np.zeros((9, 2), np.uint64), None)
 zeros = [(0, np.zeros((9, 2), np.uint64), None)]
 packed.Packing(packed.Packed(Design(5, 2), 9, 18), 9, lambda: zeros).pack()
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]

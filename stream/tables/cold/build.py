@@ -31,7 +31,7 @@ def table_file(folder: Path, table: int) -> Path:
 
 
 class RunAnchors(NamedTuple):
-    """The anchors of a run: their rows (n, 2), and those that skipped full buckets."""
+    """The anchors of a run: their rows (n, W + 1), and those that skipped full buckets."""
 
     run: Run
     rows: U64
@@ -91,7 +91,7 @@ def _sorted_slices(
     for begin, end in pairwise(edges):
         parts: list[tuple[U64, NDArray[np.int64]]] = []
         for first in range(0, len(rows), SORTED_AT_ONCE):
-            prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE, 0], table)
+            prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE], table)
             chosen = (prefixes >= np.uint64(begin)) & (prefixes < np.uint64(end))
             start = run.first + first
             masks = skips.masks_of(start, start + len(prefixes))
@@ -119,7 +119,7 @@ def _write(
 ) -> None:
     run, rows, _ = anchors
     entries = np.empty((len(members), 2), "<u8")
-    entries[:, 0] = rows[members, 1]
+    entries[:, 0] = rows[members, -1]
     entries[:, 1] = (members + run.first).astype(np.uint64)
     entries[:, 1] |= (prefixes & ((np.uint64(1) << low) - np.uint64(1))) << np.uint64(32)
     groups = prefixes >> low

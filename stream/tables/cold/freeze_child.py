@@ -18,7 +18,7 @@ from stream.errors import DiskError
 from stream.tables.arrays import U64
 from stream.tables.cold.build import RunAnchors, build_tables
 from stream.tables.cold.runs import Run
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
 from stream.tables.store.anchors import Skips
 from stream.tables.store.failures import TranslatedErrors
 from stream.tables.store.rocks import sst_writer
@@ -29,13 +29,13 @@ NICE: Final = 15
 
 
 def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
-    """Write the child's input. `rows` yields the rows of the run's anchors (n, 2) in slices."""
+    """Write the child's input. `rows` yields the rows of the run's anchors (n, W + 1) in slices."""
     layout = np.array([design.blocks, design.choose, design.width, *run])
     with (folder / ROWS).open("wb") as file:
         for some in rows:
             some.tofile(file)
     with (folder / INPUT).open("wb") as file:
-        np.savez(file, layout=layout, numbers=skips.numbers, masks=skips.masks)
+        np.savez(file, layout=layout, places=design.places, numbers=skips.numbers, masks=skips.masks)
 
 
 def main(folder: Path) -> None:
@@ -44,10 +44,12 @@ def main(folder: Path) -> None:
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
         blocks, choose, width, level, index, anchors = given["layout"].tolist()
+        places = [Block(*each) for each in given["places"].tolist()]
         skips = Skips(given["numbers"], given["masks"])
-    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, 2))
+    design = Design(blocks, choose, width, places)
+    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, design.words + 1))
     content = RunAnchors(Run(level, index, anchors), rows, skips)
-    build_tables(sst_writer, Design(blocks, choose, width), content, folder)
+    build_tables(sst_writer, design, content, folder)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ class Presence:
         """The number of bits to which `halve` reduces the slots."""
 
     def mark(self, words: U64, masks: U64 | None) -> None:
-        """Mark the buckets of anchors by their words (n,), except in the tables of `masks` (n,)."""
+        """Mark the buckets of anchors by their keys (n, W), which may have further columns, except in the
+        tables of `masks` (n,)."""
         _mark(words.copy(), _ALL_ENTER if masks is None else masks, self._design.pieces, *self._slots)
 
     def halve(self) -> None:
@@ -76,7 +77,7 @@ def _mark(words: U64, masks: U64, pieces: PrefixPieces, bits: int, present: U8) 
         for row in range(words.shape[0]):
             if masks.size and masks[row] >> np.uint64(table) & np.uint64(1):
                 continue
-            slot = _slot(prefix_of(words[row], pieces, table), bits, table)
+            slot = _slot(prefix_of(words, row, pieces, table), bits, table)
             present[slot >> np.uint64(3)] |= np.uint8(1) << np.uint8(slot & np.uint64(7))
 
 

@@ -135,7 +135,7 @@ class ColdTier:
                 return
             masks = self._skipped.masks(first, first + len(rows))
             for presence in targets:
-                presence.mark(rows[:, 0], masks)
+                presence.mark(rows, masks)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""

@@ -11,6 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.hot.chains import Chains, Ring, ring_row
 from stream.tables.search.packed_pairs import is_dead, place_among
+from stream.tables.search.prefixes_compiled import prefix_of
 from stream.tables.search.probing import Nearest
 
 FINGERPRINT_BITS: Final = 64
@@ -32,7 +33,7 @@ class Copies(NamedTuple):
     """(COPIES, 4), a direct-mapped cache: number + 1 of a chain's first anchor, its table, and the first and
     end of its copy."""
     anchors: U64
-    """(3, m): word, fingerprint, and number with the `MORTAL` field."""
+    """(3, m): prefix in the chain's table, fingerprint, and number with the `MORTAL` field."""
     filled: int
     """Number of anchors copied."""
     near: I64
@@ -40,11 +41,10 @@ class Copies(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is compared with a copy: a probed word, the mask of the table's prefix, and the fingerprint."""
+    """What is compared with a copy: a probed prefix and the fingerprint."""
 
-    word: np.uint64
+    prefix: np.uint64
     fingerprint: np.uint64
-    mask: np.uint64
 
 
 @compiled
@@ -80,7 +80,8 @@ def copy_chain(
             anchors, near = grown, np.empty(grown.shape[1], np.int64)
         if not is_dead(number, dead):
             which = np.uint64(place_among(number, mortal) + 1)
-            anchors[0, filled], anchors[1, filled] = ring.rows[at, 0], ring.rows[at, 1]
+            anchors[0, filled] = prefix_of(ring.rows, at, chains.pieces, table)
+            anchors[1, filled] = ring.rows[at, -1]
             anchors[2, filled] = np.uint64(number) | which << MORTAL
             filled += 1
         after = np.int64(chains.links[at, table])
@@ -92,10 +93,10 @@ def copy_chain(
 def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -> tuple[int, int]:
     """The number of anchors [first, end) in the wanted bucket, and how many of these have fingerprints within
     `reach`. Writes the indexes of the latter, relative to `first`, to `copies.near`."""
-    words, fingerprints, near = copies.anchors[0, first:end], copies.anchors[1, first:end], copies.near
+    prefixes, fingerprints, near = copies.anchors[0, first:end], copies.anchors[1, first:end], copies.near
     there = close = 0
-    for at in range(len(words)):  # branch-free, so that it is vectorised
-        same = (words[at] ^ wanted.word) & wanted.mask == np.uint64(0)
+    for at in range(len(prefixes)):  # branch-free, so that it is vectorised
+        same = prefixes[at] == wanted.prefix
         near[close] = at
         there += same
         close += same & (popcount(fingerprints[at] ^ wanted.fingerprint) <= reach)
@@ -112,7 +113,7 @@ def oldest_near(
     there = close = nearer = 0
     bound = reach
     for at in range(end - 1, first - 1, -1):
-        if (copies.anchors[0, at] ^ wanted.word) & wanted.mask:
+        if copies.anchors[0, at] != wanted.prefix:
             continue
         there += 1
         apart = popcount(copies.anchors[1, at] ^ wanted.fingerprint)

@@ -35,7 +35,7 @@ from stream.tables.search.packed_pairs import (
     pack_pair,
     with_room,
 )
-from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE
+from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.search.probing import Nearest
 from stream.tables.search.queries import Criteria, Queries
 
@@ -65,11 +65,11 @@ class Walk(NamedTuple):
     exact: NDArray[np.bool_]
     """Whether each chain is followed by the exact probe."""
     wanted: U64
-    """The probed word for which each chain is followed."""
+    """The probed prefix for which each chain is followed."""
     at: I64
     """Row of each chain's anchor in the ring buffer."""
-    word: U64
-    """Word of that anchor."""
+    prefix: U64
+    """That anchor's prefix in the table."""
     following: U32
     """Number + 1 of the next anchor of each chain."""
 
@@ -113,12 +113,14 @@ def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nea
 
 @inlined
 def _room(probes: int) -> Walk:
-    (slot, current, following), (wanted, word) = (
+    (slot, current, following), (wanted, prefix) = (
         np.empty((3, probes), np.uint32),
         np.empty((2, probes), np.uint64),
     )
     occupied, row, table, at = np.empty((4, probes), np.int64)
-    return Walk(slot, occupied, current, row, table, np.empty(probes, np.bool_), wanted, at, word, following)
+    return Walk(
+        slot, occupied, current, row, table, np.empty(probes, np.bool_), wanted, at, prefix, following
+    )
 
 
 @inlined
@@ -146,8 +148,8 @@ def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int,
     `count` slots are probed, by the queries from `first` on.
     """
     newest, present, shared = chains.newest, chains.present, np.uint32(chains.sharing)
-    words, bits, (parents, added) = queries.words, queries.bits, queries.tree
-    tables, probes, no_bit = queries.keys.shape[1], len(parents), len(queries.key_flip) - 1
+    keys, bits, (parents, added) = queries.keys, queries.bits, queries.tree
+    tables, probes = keys.shape[1], len(parents)
     slots, which = walk.slot, walk.occupied
     occupied = np.int64(0)
     for i in range(count):  # branch-free: a branch would be mispredicted
@@ -163,13 +165,11 @@ def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int,
         probe, row, table = which[i] - pair * probes, first + pair // tables, pair % tables
         current[left], exact[left] = newest[slots[which[i]] >> shared], probe == 0
         row_of[left], table_of[left] = row, table
-        word = words[row]
+        key = keys[row, table]
         while probe:
-            bit = bits[added[probe], row, table]
-            if bit < no_bit:
-                word ^= np.uint64(1) << np.uint64(bit)
+            key ^= queries.key_flip[bits[added[probe], row, table], table]
             probe = parents[probe]
-        wanted[left] = word
+        wanted[left] = key >> np.uint64(TABLE_BITS)
         left += current[left] > floor
     return int(left)
 
@@ -186,18 +186,18 @@ def _step(
 ) -> tuple[int, PackedPairs]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and the pairs."""
-    _load(ring, chains.links, walk, left)
-    rows, masks, floor, tables = ring.rows, chains.prefix_masks, ring.floor, chains.links.shape[1]
+    _load(ring, chains, walk, left)
+    rows, floor, tables = ring.rows, ring.floor, chains.links.shape[1]
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
-    _, _, currents, row_of, table_of, exacts, wanteds, at, words, followings = walk
+    _, _, currents, row_of, table_of, exacts, wanteds, at, prefixes, followings = walk
     still = np.int64(0)
     for i in range(left):
         row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
-        if (words[i] ^ wanted) & masks[table] == np.uint64(0):
+        if prefixes[i] == wanted:
             number = np.int64(currents[i]) - 1
             if exact:
                 count_live(sizes, row * tables + table, number, dead)
-            apart = popcount(rows[at[i], 1] ^ fingerprints[row])
+            apart = popcount(rows[at[i], -1] ^ fingerprints[row])
             if apart <= distance:
                 pairs = add_pair(pairs, row, number, apart)
         currents[still], row_of[still], table_of[still] = followings[i], row, table
@@ -207,16 +207,18 @@ def _step(
 
 
 @inlined
-def _load(ring: Ring, links: U32, walk: Walk, left: int) -> None:
-    """Load the word of each chain's anchor, and the next one's number."""
-    rows, rows_flat, links_flat, tables = ring.rows, ring.rows.ravel(), links.ravel(), links.shape[1]
-    current, table, at, word, following = walk.current, walk.table, walk.at, walk.word, walk.following
+def _load(ring: Ring, chains: Chains, walk: Walk, left: int) -> None:
+    """Load the prefix of each chain's anchor, and the next one's number."""
+    rows, links, tables = ring.rows, chains.links, chains.links.shape[1]
+    rows_flat, links_flat, width = rows.ravel(), links.ravel(), rows.shape[1]
+    current, table, at, prefix, following = walk.current, walk.table, walk.at, walk.prefix, walk.following
     for i in range(left):
         at[i] = ring_row(ring, current[i])
-        prefetch(rows_flat, np.uint64(2 * at[i]))
+        prefetch(rows_flat, np.uint64(width * at[i]))
         prefetch(links_flat, np.uint64(at[i] * tables + table[i]))
     for i in range(left):
-        word[i], following[i] = rows[at[i], 0], links[at[i], table[i]]
+        prefix[i] = prefix_of(rows, at[i], chains.pieces, table[i])
+        following[i] = links[at[i], table[i]]
 
 
 @inlined
@@ -233,7 +235,7 @@ def _finish(
             copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
         if row != reach_row:
             reach, reach_row = criteria.distance, row
-        wanted = Wanted(walk.wanted[i], queries.fingerprints[row], chains.prefix_masks[table])
+        wanted = Wanted(walk.wanted[i], queries.fingerprints[row])
         first, end = copy[2], copy[3]
         if end - first > nearest.most:
             same, near, reach = oldest_near(copies, first, end, wanted, reach, row, nearest)

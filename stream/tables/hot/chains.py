@@ -31,15 +31,15 @@ class Chains(NamedTuple):
     fold: Fold
     flips: U32
     """`Slots.flips`."""
-    prefix_masks: U64
-    """`Design.prefix_mask`."""
+    pieces: PrefixPieces
+    """`Design.pieces`."""
 
 
 class Ring(NamedTuple):
     """The anchors in chains, in a ring buffer."""
 
     rows: U64
-    """(m, 2): word and fingerprint of each anchor."""
+    """(m, W + 1): words and fingerprint of each anchor."""
     floor: int
     """Anchors below it are evicted: chains end there."""
     origin: int
@@ -50,7 +50,7 @@ class AnchorsToLink(NamedTuple):
     """n anchors that are added to chains."""
 
     rows: U64
-    """(n, 2): word and fingerprint of each."""
+    """(n, W + 1): words and fingerprint of each."""
     masks: U64
     """(n,): the tables that each is kept out of; shape (0,) means none."""
     number: int
@@ -67,7 +67,7 @@ def ring_row(ring: Ring, after: Integer) -> np.int64:
 
 
 @compiled
-def link(chains: Chains, pieces: PrefixPieces, tables: tuple[int, int], entering: AnchorsToLink) -> None:
+def link(chains: Chains, tables: tuple[int, int], entering: AnchorsToLink) -> None:
     """Add anchors to their chains in the tables [tables[0], tables[1])."""
     newest, links, present = chains.newest, chains.links, chains.present
     rows, masks, number, row = entering
@@ -78,7 +78,7 @@ def link(chains: Chains, pieces: PrefixPieces, tables: tuple[int, int], entering
         some = min(LINKED_AT_ONCE, rows.shape[0] - first)
         for i in range(some):
             for table in range(first_table, end_table):
-                prefix = prefix_of(rows[first + i, 0], pieces, table)
+                prefix = prefix_of(rows, first + i, chains.pieces, table)
                 slots[i, table] = slot_of(prefix, chains.fold, table)
                 prefetch(newest, slots[i, table] >> shared)
                 prefetch(present, slots[i, table] >> np.uint64(3))

@@ -43,7 +43,7 @@ class Heads:
             sharing=self.sharing,
             fold=self.slots.fold,
             flips=self.slots.flips,
-            prefix_masks=design.prefix_mask,
+            pieces=design.pieces,
         )
 
     def clean(self) -> None:
@@ -54,15 +54,15 @@ class Heads:
     def link(self, rows: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
         """Add anchors to their chains in some tables.
 
-        They are numbered from `number`, newer than all before, and their `rows` (n, 2) are stored from the
-        position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
+        They are numbered from `number`, newer than all before, and their `rows` (n, W + 1) are stored from
+        the position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
         """
         entering = AnchorsToLink(rows, _ALL_ENTER if masks is None else masks, number, row)
         first, end, _ = tables.indices(self._design.tables)
-        link(self.chains, self._design.pieces, (first, end), entering)
+        link(self.chains, (first, end), entering)
 
     def unlink(self, words: U64, ring: Ring, dead: U8) -> None:
-        """Remove dead anchors from the chains of these words (n,). Without this, a URL whose page changes at
+        """Remove dead anchors from the chains of these keys (n, W). Without this, a URL whose page changes at
         every fetch would make one chain longer and longer."""
         slots = self.slots.of_keys(self._design.keys(words)).ravel() >> np.uint32(self.sharing)
         heads = distinct(slots.astype(np.uint64))

@@ -79,7 +79,7 @@ class HotTier:
         self.count = 0
         self._origin = 0  # number of the anchor in row 0: origin <= floor < origin + rows
         # The system allocates pages when they are first touched, which anchors do in order.
-        self._rows = np.empty((room, 2), np.uint64)
+        self._rows = np.empty((room, design.words + 1), np.uint64)
         self.probes = 0
         self._swept = sys.maxsize  # heads below it are swept since the last eviction
         self._heads = self._make_heads(first)
@@ -128,7 +128,7 @@ class HotTier:
     def rows(self, start: int, end: int) -> U64:
         """A copy of the rows of the anchors [start, end), floor <= start."""
         parts = [self._rows[row : row + n] for _, row, n in self._runs(start, end)]
-        return np.concatenate(parts) if parts else np.zeros((0, 2), np.uint64)
+        return np.concatenate(parts) if parts else self._rows[:0].copy()
 
     def insert(self, rows: U64) -> None:
         """Add anchors by their rows, numbered from `count`. Their skipped tables must already be in
@@ -146,7 +146,7 @@ class HotTier:
         here = anchors[anchors >= self.floor]
         if not len(here):
             return
-        words = self._rows[(here - self._origin) % len(self._rows), 0]
+        words = self._rows[(here - self._origin) % len(self._rows), :-1]
         self._heads.unlink(words, self._ring, self._dead.bits)
         if self._coming is not None and self._cleaning is None:
             self._coming.unlink(words, self._ring, self._dead.bits)
@@ -175,7 +175,7 @@ class HotTier:
             return
         size = max(held + more, 2 * len(self._rows))
         runs = list(self._runs(self.floor, self.count))
-        rows = np.empty((size, 2), np.uint64)
+        rows = np.empty((size, self._rows.shape[1]), np.uint64)
         for first, row, n in runs:
             at = first - self.floor
             rows[at : at + n] = self._rows[row : row + n]

@@ -1,4 +1,4 @@
-"""Compiled loops over prefixes: the prefix of a word in a table, and the prefixes that queries probe."""
+"""Compiled loops over prefixes: the prefix of a key in a table, and the prefixes that queries probe."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import TABLE_BITS, PrefixPieces
+from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.queries import Queries
 
 PROBES_AT_ONCE: Final = 1024
@@ -20,10 +21,11 @@ LISTED_BITS: Final = 64
 
 
 @compiled
-def prefix_of(word: np.uint64, pieces: PrefixPieces, table: int) -> np.uint64:
-    """The prefix of a word in a table."""
+def prefix_of(words: U64, row: Integer | np.uint64, pieces: PrefixPieces, table: Integer) -> np.uint64:
+    """The prefix in a table of the key in a row of `words`, which may have further columns."""
     prefix = np.uint64(0)
     for piece in range(pieces.shifts.shape[1]):
+        word = words[row, pieces.words[table, piece]]
         part = (word >> pieces.shifts[table, piece]) & pieces.masks[table, piece]
         prefix |= part << pieces.places[table, piece]
     return prefix
@@ -31,12 +33,12 @@ def prefix_of(word: np.uint64, pieces: PrefixPieces, table: int) -> np.uint64:
 
 @compiled
 def keys_of(words: U64, pieces: PrefixPieces) -> U64:
-    """The bucket keys (n, T) of words (n,), as by `Design.keys`."""
+    """The bucket keys (n, T) of keys (n, W), as by `Design.keys`."""
     tables = pieces.shifts.shape[0]
     keys = np.empty((words.shape[0], tables), np.uint64)
     for row in range(words.shape[0]):
         for table in range(tables):
-            prefix = prefix_of(words[row], pieces, table)
+            prefix = prefix_of(words, row, pieces, table)
             keys[row, table] = prefix << np.uint64(TABLE_BITS) | np.uint64(table)
     return keys
 

@@ -64,8 +64,9 @@ class Probing:
         uncertain = np.require(uncertain, requirements=("C", "W"))
         flipped = options.flip_bits if options.flips else 0
         if flipped:
-            _refuse_others(uncertain, design.width)
+            _refuse_others(uncertain, len(design.block_of_bit))
         self.design: Final = design
+        words = words if words.ndim == 2 else words[:, None]
         keys = keys_of(words, design.pieces)
         self.queries: Final = Queries(
             words=words,

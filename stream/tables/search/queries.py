@@ -12,7 +12,7 @@ class Queries(NamedTuple):
     """n queries and their probes in T tables."""
 
     words: U64
-    """(n,): what tables are indexed by."""
+    """(n, W): what tables are indexed by."""
     fingerprints: U64
     """(n,): what distances are between."""
     keys: U64

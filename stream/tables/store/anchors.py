@@ -17,9 +17,8 @@ CHUNK: Final = 256
 """Anchors per key of the log. The last chunk is rewritten as it fills, so the log's content depends only on
 the anchors, not on the batches. A batch of 700 anchors takes 4 puts of 4 KiB instead of 700 puts."""
 
-ROW_BYTES: Final = 16
 READ_AT_ONCE: Final = 1 << 20
-"""Rows per slice; they take 16 MiB."""
+"""Rows per slice; they take 16 MiB or more."""
 
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
@@ -37,24 +36,26 @@ def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 class AnchorLog:
     """The rows of all anchors by number, in the family `log`.
 
-    The key of a chunk is the number of its first anchor, u64 BE. Its value is the rows: for each anchor the
-    word by which tables index it and its fingerprint, both u64 LE. In memory, rows have the shape (n, 2).
+    The key of a chunk is the number of its first anchor, u64 BE. Its value is the rows: for each anchor the W
+    words by which tables index it and the first word of its fingerprint, all u64 LE. In memory, rows have the
+    shape (n, W + 1).
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, words: int) -> None:
+        self._store, self._columns = store, words + 1
+        self._row_bytes = 8 * self._columns
         stored = store.get(DEFAULT, [COUNT])[0]
         self.count = int.from_bytes(stored, "little") if stored else 0
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
     def append(self, batch: Writes, anchors: U64) -> None:
-        """Add anchors (n, 2) to the log, through `batch`."""
+        """Add anchors (n, W + 1) to the log, through `batch`."""
         first = self.count - len(self._tail)
         rows = np.concatenate([self._tail, anchors])
         content = rows.astype("<u8").tobytes()
         for start in range(0, len(rows), CHUNK):
             key = (first + start).to_bytes(8, "big")
-            batch.put(LOG, key, content[start * ROW_BYTES : (start + CHUNK) * ROW_BYTES])
+            batch.put(LOG, key, content[start * self._row_bytes : (start + CHUNK) * self._row_bytes])
         self.count += len(anchors)
         self._tail = rows[len(rows) - self.count % CHUNK :].copy()
         batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
@@ -69,12 +70,13 @@ class AnchorLog:
                 if int.from_bytes(key, "big") != have:
                     break
                 parts.append(value)
-                have += len(value) // ROW_BYTES
+                have += len(value) // self._row_bytes
                 if have >= end:
                     break
         if have < end:
             raise damage_error(self._store.path, f"anchor log ends at {have}, {end} anchors counted")
-        rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
+        rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
+        rows = rows.reshape(-1, self._columns)
         return rows[start - first : end - first]
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
@@ -208,7 +210,8 @@ class Skipped:
 class StoredAnchors:
     """All anchors of a store: their rows, which are dead, and which skipped full buckets."""
 
-    def __init__(self, store: Store) -> None:
-        self.log: Final = AnchorLog(store)
+    def __init__(self, store: Store, words: int) -> None:
+        """`words` is the number of words by which tables index an anchor, W."""
+        self.log: Final = AnchorLog(store, words)
         self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)

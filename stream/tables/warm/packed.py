@@ -49,7 +49,7 @@ class PackedTables(NamedTuple):
     fingerprints: U64
     """(m,), by place."""
     words: U64
-    """(m,), by place, if entries have no room for the rest of the prefix; else (0,)."""
+    """(m, W), by place, if entries have no room for the rest of the prefix; else (0, W)."""
     oldest: int
     """Number of the oldest anchor in the tables."""
     first: int
@@ -90,7 +90,7 @@ class AnchorsToPack(NamedTuple):
     """n anchors that are added to tables."""
 
     words: U64
-    """(n,)"""
+    """(n, W)"""
     masks: U64
     """(n,): the tables that each is kept out of; shape (0,) means none."""
     first_place: int
@@ -105,7 +105,7 @@ class Sorted(NamedTuple):
 
 
 Slice = tuple[int, U64, U64 | None]
-"""Consecutive anchors: number of the first, rows (n, 2), and masks of skipped tables (n,) or None."""
+"""Consecutive anchors: number of the first, rows (n, W + 1), and masks of skipped tables (n,) or None."""
 
 
 class Packed:
@@ -126,14 +126,14 @@ class Packed:
         self.starts: U32 = np.empty((regions, (1 << most_bits) + 2), np.uint32)
         self.entries: U32 = np.empty((regions, anchors), np.uint32)
         self.fingerprints: U64 = np.empty(places, np.uint64)
-        self.words: U64 = np.empty(words, np.uint64)
+        self.words: U64 = np.empty((words, design.words), np.uint64)
         self.clear(0)
 
     @staticmethod
     def bytes(design: Design, anchors: int, places: int) -> int:
         """RAM in bytes for a number of anchors and places."""
         _, bits, words = _layout(design, anchors, places)
-        return 4 * (design.tables + 1) * ((1 << bits) + 2 + anchors) + 8 * (places + words)
+        return 4 * (design.tables + 1) * ((1 << bits) + 2 + anchors) + 8 * (places + words * design.words)
 
     def clear(self, first: int) -> None:
         """Remove all anchors. The next one will be `first`."""
@@ -182,7 +182,8 @@ class Packing:
         self._new = packed.end
         self._end = end
         self._slices = slices
-        self._words = self._prefixes = np.empty(0, np.uint64)
+        self._words: U64 = np.empty((0, packed.design.words), np.uint64)
+        self._prefixes: U64 = np.empty(0, np.uint64)
         self._places: U32 = np.empty(0, np.uint32)
         self._masks = _ALL_ENTER
         self._table = 0
@@ -191,19 +192,20 @@ class Packing:
 
     def _read(self) -> None:
         packed, count = self._packed, self._end - self._new
-        self._words, self._prefixes = np.empty((2, count), np.uint64)
+        self._words = np.empty((count, packed.design.words), np.uint64)
+        self._prefixes = np.empty(count, np.uint64)
         self._places = np.empty(count, np.uint32)
         for first, rows, masks in self._slices():
             at, to = first - self._new, first - self._new + len(rows)
-            self._words[at:to] = rows[:, 0]
+            self._words[at:to] = rows[:, :-1]
             if masks is not None:
                 if not self._masks.size:
                     self._masks = np.zeros(count, np.uint64)
                 self._masks[at:to] = masks
             places: I64 = np.arange(first, first + len(rows)) % packed.places
-            packed.fingerprints[places] = rows[:, 1]
+            packed.fingerprints[places] = rows[:, -1]
             if packed.words.size:
-                packed.words[places] = rows[:, 0]
+                packed.words[places] = rows[:, :-1]
 
     def pack(self) -> None:
         """Pack the next table into the spare region."""
@@ -273,14 +275,14 @@ def _sort(
     for row in range(words.shape[0]):
         if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
             continue
-        prefix = prefix_of(words[row], pieces, table)
+        prefix = prefix_of(words, row, pieces, table)
         edges[np.int64(prefix >> low) + 1] += 1
     for part in range(1 << PART_BITS):
         edges[part + 1] += edges[part]
     for row in range(words.shape[0]):
         if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
             continue
-        prefix = prefix_of(words[row], pieces, table)
+        prefix = prefix_of(words, row, pieces, table)
         above = np.int64(prefix >> low)
         at = edges[above]
         edges[above] = at + 1
@@ -320,7 +322,7 @@ def _pack(
                     prefix = np.uint64(group) << old_low | entry >> place_bits & in_low
                     if places.words.size:
                         place = np.int64(entry & in_place)
-                        prefix = prefix_of(places.words[place], pieces, table)
+                        prefix = prefix_of(places.words, place, pieces, table)
                         entry = prefix << place_bits | np.uint64(place)
                     into = np.int64(prefix >> low) + 2 - placing
                     to = starts[into]
@@ -459,7 +461,7 @@ def _compare(
         if number < packed.first or number >= packed.end:
             continue
         # Entries may have only a part of the prefix.
-        if words.size and prefix_of(words[place], pieces, table) != prefix[probe]:
+        if words.size and prefix_of(words, place, pieces, table) != prefix[probe]:
             continue
         if exact[probe]:
             count_live(sizes, row * tables + np.int64(table), number, dead)
