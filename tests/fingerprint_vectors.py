@@ -167,6 +167,8 @@ URLS: Final = (
     "http://user:pa%73s@example.com/",
     "http://example.com/?GCLID=1&&b&a=2&b=1&utm_x&gclid_of=3",
     "http://example.com/?fbclid=1",
+    "http://example.com/?utm_x&",
+    "http://example.com/?&&",
 )
 
 
@@ -226,10 +228,18 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
         "fingerprint": f"{result['fingerprint']:0{len(sums) // 4}x}",
         "uncertain": list(result["uncertain"]),
         "sketch": result["sketch"].hex(),
-        "minima": result["sketch"][-8:][::-1].hex(),
+        "minima": minima_of(result["sketch"]),
         "text_hash": result["text_hash"].hex(),
         "status": result["status"],
     }
+
+
+def minima_of(sketch: bytes) -> list[str]:
+    """Return the minima at the end of a sketch in hexadecimal."""
+    words = struct.unpack("<3Q", sketch[-24:])
+    minima = [word >> 19 * place & (1 << 19) - 1 for word in words for place in range(3)]
+    minima.append(sum(word >> 57 << 7 * number for number, word in enumerate(words)))
+    return [f"{each:05x}" for each in minima]
 
 
 def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMUM_BITS, Scheme
 from stream.judge.batch import Entry
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
@@ -70,12 +70,12 @@ def crawl(
         url = base.url if base and rng.random() < 0.25 else url
         fingerprint = base.fingerprint if base else rng.getrandbits(width)
         size = rng.choice([198, 200, 390, 500, 900, 2000])
-        minima = [rng.getrandbits(13) for _ in range(5)]
-        sketch = rng.getrandbits(192) | size << 192 | minima_word(minima) << 256
+        minima = [rng.getrandbits(19) for _ in range(10)]
+        sketch = rng.getrandbits(192) | size << 192 | packed_minima(minima) << 256
         if base:
             sketch = int.from_bytes(base.sketch, "little")
-            for place in rng.sample(range(5), rng.choice([0, 1, 2, 3, 3, 4, 5])):
-                sketch ^= (rng.getrandbits(12) << 13 * place) << 256
+            for place in rng.sample(range(10), rng.choice([0, 2, 4, 6, 6, 8, 10])):
+                sketch ^= packed_minima([0] * place + [rng.getrandbits(19)]) << 256
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
             fingerprint ^= 1 << rng.randrange(width)
         own = _few(rng, small.get(pages.index(base)) if base else None)
@@ -89,13 +89,14 @@ def crawl(
                 sketch ^= 1 << rng.randrange(194)
         if rng.random() < skew:
             fingerprint = fingerprint & (1 << width - 26) - 1 | 0x1234567 << width - 26
-            sketch = sketch & (1 << 256 + 38) - 1 | 0x1234567 << 256 + 38
+            first_two = (1 << 2 * MINIMUM_BITS) - 1 << 256
+            sketch = sketch & ~first_two | packed_minima([0x12345, 0x6789]) << 256
         flipped = [b for b in range(width) if base and (base.fingerprint ^ fingerprint) >> b & 1]
         rng.shuffle(flipped)
         rest = [b for b in range(width) if b not in flipped]
         rng.shuffle(rest)
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
-        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little"))
+        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(56, "little"))
         pages.append(dataclasses.replace(page, shingles=frozenset(own) if whole else None))
     return pages
 
@@ -113,8 +114,11 @@ def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
     return sorted(set(some) | {rng.getrandbits(32) for _ in range(rng.choice([0, 0, 1, 2, 4]))})
 
 
-def minima_word(minima: list[int]) -> int:
-    return sum(minimum << max(0, 51 - 13 * place) for place, minimum in enumerate(minima)) % (1 << 64)
+def packed_minima(minima: list[int]) -> int:
+    """The end of a sketch, as an integer, with these minima; further ones are 0."""
+    whole = sum(each << 64 * (at // 3) + 19 * (at % 3) for at, each in enumerate(minima[:9]))
+    last = sum((each >> 7 * word & 127) << 64 * word + 57 for each in minima[9:] for word in range(3))
+    return whole | last
 
 
 def _url(number: int) -> str:
@@ -126,7 +130,7 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
     """Pages that share buckets and are near each other, some of them alike, at URLs whose pages change."""
     rng = random.Random(seed)
     texts = [rng.getrandbits(192) for _ in range(12)]
-    minima = [rng.getrandbits(12) for _ in range(5)]
+    minima = [rng.getrandbits(19) for _ in range(10)]
     pages = []
     for _ in range(n):
         fingerprint = 0
@@ -135,11 +139,11 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
         sketch = rng.choice(texts) ^ sum(
             1 << bit for bit in rng.sample(range(192), rng.choice([0, 8, 16, 24]))
         )
-        own = [each if rng.random() < 0.9 else rng.getrandbits(12) for each in minima]
-        sketch |= 900 << 192 | minima_word(own) << 256
+        own = [each if rng.random() < 0.9 else rng.getrandbits(19) for each in minima]
+        sketch |= 900 << 192 | packed_minima(own) << 256
         url = f"http://host/{rng.randrange(n // 3)}"
         order = bytes(rng.sample(range(width), 32))
-        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(40, "little")))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(56, "little")))
     return pages
 
 

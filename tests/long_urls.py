@@ -60,7 +60,7 @@ def records_of_long_urls(
     rng = np.random.default_rng(seed)
     prints = rng.integers(0, 1 << 64, rows, dtype=np.uint64)
     sketches = rng.integers(0, 1 << 64, (rows, scheme.sketch_bytes // 8), dtype=np.uint64)
-    sketches[:, -2] = 1000  # shingles
+    sketches[:, scheme.sketch_bins // 64] = 1000  # shingles
     if like:
         prints[-like:], sketches[-like:] = prints[:like], sketches[:like]
     for first in range(0, rows, at_once):

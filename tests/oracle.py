@@ -17,6 +17,9 @@ from fractions import Fraction
 from itertools import combinations
 from math import exp, sqrt
 
+MINIMA = [64 * word + 19 * place for word in range(3) for place in range(3)]
+"""Lowest bit of each of the first nine minima, of 19 bits, in the last 24 bytes of a sketch."""
+
 
 def low_bits(size, bins):
     """Return the number of low bits of each code of a set that is listed."""
@@ -89,7 +92,6 @@ class Oracle:
     ):  # fmt: skip
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
         self.by_minima = keys == "minima" and not strict
-        width = 64 if self.by_minima else width
         self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
         self.least = Fraction(similarity) * 10_000
         self.least_listed = min(Fraction(1), Fraction(similarity) + Fraction(margin)) * 10_000
@@ -97,6 +99,8 @@ class Oracle:
         sizes = [small + (i < wide) for i in range(blocks)]
         edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
         masks = [((1 << size) - 1) << edge for size, edge in zip(sizes, edges, strict=True)]
+        if self.by_minima:
+            masks = [(1 << 19) - 1 << place for place in MINIMA[:5]]
         self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
         # At J = 0.8 a ninth of each set is not in the other; one pair of sets in 1,000 has two equal codes.
         sizes = range(1, self.most_listed + 1)
@@ -106,7 +110,7 @@ class Oracle:
         self.load: dict[tuple[int, int], int] = {}
 
     def word(self, page):
-        return int.from_bytes(page.sketch[-8:], "little") if self.by_minima else page.fingerprint
+        return int.from_bytes(page.sketch[-24:], "little") if self.by_minima else page.fingerprint
 
     def buckets(self, page):
         return {(t, self.word(page) & mask) for t, mask in enumerate(self.tables)}

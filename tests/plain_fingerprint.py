@@ -492,30 +492,29 @@ def shingles(hashes: list[int], length: int) -> list[int]:
     return sorted(result)
 
 
-def minima(ordered: list[int]) -> int:
-    key = 0
-    for fifth, bits in enumerate((13, 13, 13, 13, 12)):
-        edge = fifth * 2**32 // 5
-        least = next((value for value in ordered if value >= edge), ordered[0])
-        key = key << bits | least & (1 << bits) - 1
-    return key
+def minima(ordered: list[int]) -> bytes:
+    edges = (tenth * 2**32 // 10 for tenth in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9))
+    *nine, last = (
+        next((value for value in ordered if value >= edge), ordered[0]) & (1 << 19) - 1 for edge in edges
+    )
+    words = [
+        nine[3 * word] | nine[3 * word + 1] << 19 | nine[3 * word + 2] << 38 | (last >> 7 * word & 127) << 57
+        for word in range(3)
+    ]
+    return b"".join(word.to_bytes(8, "little") for word in words)
 
 
 def sketch(ordered: list[int], options: Options) -> bytes:
     bins, b = options["sketch_bins"], options["sketch_bits"]
     if options["sketch"] == "minhash":
         if not ordered:
-            return bytes(bins * b // 8 + 8)
-        return minhash(ordered, bins, b) + minima(ordered).to_bytes(8, "little")
+            return bytes(bins * b // 8 + 24)
+        return minhash(ordered, bins, b) + minima(ordered)
     if not ordered:
-        return bytes(bins // 8 + 16)
+        return bytes(bins // 8 + 32)
     n = len(ordered)
     content = encode_list(ordered, bins) if n <= 7 * bins // 40 else odd_bins(ordered, bins)
-    return (
-        content.to_bytes(bins // 8, "little")
-        + n.to_bytes(8, "little")
-        + minima(ordered).to_bytes(8, "little")
-    )
+    return content.to_bytes(bins // 8, "little") + n.to_bytes(8, "little") + minima(ordered)
 
 
 def odd_bins(ordered: list[int], bins: int) -> int:
@@ -620,7 +619,8 @@ def url_key(url: str, rules: str) -> str:
     if "sorted" in rules:
         parameters.sort(key=lambda each: each.partition("=")[0])
     route = f"#{fragment}" if "routes" in rules and fragment[:1] in ("!", "/") and fragment else ""
-    return f"{scheme}://{user}{at}{host}{path}{'?' if parameters else ''}{'&'.join(parameters)}{route}"
+    query = "&".join(parameters)
+    return f"{scheme}://{user}{at}{host}{path}{'?' if query else ''}{query}{route}"
 
 
 def percent_encode(part: str, also: str, protected: str = "", space: str = "%20") -> str:

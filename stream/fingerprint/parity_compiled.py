@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.keyed_hashes import FIRST, SECOND
-from stream.fingerprint.minima import EDGES, MASKS, PLACES
+from stream.fingerprint.minima import A_WORD, LAST_BITS, LAST_PLACE, TENTHS
 from stream.fingerprint.parity import limits
-from stream.fingerprint.scheme import MINIMA
+from stream.fingerprint.scheme import MINIMA, MINIMA_WORDS, MINIMUM_BITS
 from stream.fingerprint.sketch import SHINGLE_BASE
 from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
 
@@ -30,7 +30,12 @@ _FIRST: Final = np.uint64(FIRST)
 _SECOND: Final = np.uint64(SECOND)
 _BASE: Final = np.uint64(SHINGLE_BASE)
 _MINIMA: Final = np.uint64(MINIMA)
-_EDGES: Final = EDGES.astype(np.uint64)
+_EDGES: Final = np.arange(MINIMA, dtype=np.uint64) * 2**32 // MINIMA
+_MINIMUM_BITS: Final = np.uint64(MINIMUM_BITS)
+_MINIMUM: Final = np.uint64((1 << MINIMUM_BITS) - 1)
+_LAST_PLACE: Final = np.uint64(LAST_PLACE)
+_LAST_BITS: Final = np.uint64(LAST_BITS)
+_LAST: Final = np.uint64((1 << LAST_BITS) - 1)
 _BIT: Final = np.uint64(63)
 _BITS: Final = np.uint64(6)
 
@@ -38,7 +43,7 @@ _BITS: Final = np.uint64(6)
 def parity_sketches(
     units: NDArray[np.uint32], bounds: NDArray[np.intp], length: int, bins: int
 ) -> NDArray[np.uint64]:
-    """Return the sketch of each text as uint64 (texts, bins / 64 + 2): equal to `sketch` of its `shingles`.
+    """Return the sketch of each text as uint64 (texts, sketch_bytes / 8), equal to `sketch` of its shingles.
     Text i has the units `units[bounds[i] : bounds[i + 1]]`; every `length` of them in a row are a shingle."""
     largest = int((bounds[1:] - bounds[:-1]).max())
     # At least half of the slots stay empty, which keeps probe sequences short.
@@ -67,7 +72,7 @@ def _sketches(
     slots: int,
 ) -> NDArray[np.uint64]:
     words = bins // 64
-    sketches = np.zeros((len(bounds) - 1, words + 2), np.uint64)
+    sketches = np.zeros((len(bounds) - 1, words + 1 + MINIMA_WORDS), np.uint64)
     half_bins = np.uint64(bins // 2)
     mask = np.uint64(slots - 1)
     table = np.zeros(slots, np.uint64)  # a hash set; text number in the upper half, shingle in the lower
@@ -82,8 +87,7 @@ def _sketches(
         run = min(length, end - start)
         stamp = np.uint64(text + 1) << _HALF_WORD
         size = 0
-        for fifth in range(MINIMA):
-            least[fifth] = _WORD + _ONE
+        least[:] = _WORD + _ONE
         for first in range(start, end - run + 1):
             shingle = np.uint64(units[first])
             for place in range(first + 1, first + run):
@@ -99,7 +103,7 @@ def _sketches(
             distinct[size] = shingle
             size += 1
             at = np.int64(shingle * _MINIMA >> _HALF_WORD)
-            # EDGES are rounded down, so the shingle may belong to the next fifth.
+            # Edges are rounded down, so the shingle may belong to the next tenth.
             own = at + np.int64(at + 1 < MINIMA and shingle >= _EDGES[at + 1])
             least[own] = min(least[own], shingle)
         if size < len(low_bits):
@@ -107,14 +111,24 @@ def _sketches(
         else:
             _put_into_bins(distinct[:size], row, half_bins, np.int64(np.searchsorted(limits, size)))
         row[words] = np.uint64(size)
-        word = _NONE
-        for fifth in range(MINIMA):
-            from_here = fifth
-            while least[from_here] > _WORD:  # an empty fifth takes the minimum of the next
-                from_here = (from_here + 1) % MINIMA
-            word += (least[from_here] & MASKS[fifth]) * PLACES[fifth]
-        row[words + 1] = word
+        _put_minima(least, row[words + 1 :])
     return sketches
+
+
+@compiled
+def _put_minima(least: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+    """Write the minima, packed as by `minima`, into words that are 0. `least` is the least shingle in each
+    tenth, more than _WORD in an empty one."""
+    for minimum in range(MINIMA):
+        tenth = TENTHS[minimum]
+        while least[tenth] > _WORD:  # an empty tenth takes the minimum of the next
+            tenth = (tenth + 1) % MINIMA
+        bits = least[tenth] & _MINIMUM
+        if minimum < MINIMA - 1:
+            words[minimum // A_WORD] |= bits << np.uint64(minimum % A_WORD) * _MINIMUM_BITS
+            continue
+        for word in range(MINIMA_WORDS):
+            words[word] |= (bits >> np.uint64(word) * _LAST_BITS & _LAST) << _LAST_PLACE
 
 
 @compiled

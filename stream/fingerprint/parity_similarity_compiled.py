@@ -25,6 +25,8 @@ class Estimator(NamedTuple):
 
     bits: int
     """Bits of a bin of minima (`stream.fingerprint.bbit`); 0 for odd sketches."""
+    words: int
+    """Words of the bins, which are the first of a sketch; in an odd sketch, the size of the set follows."""
     of_all: NDArray[np.int64]
     """Elements that differ, in 1024ths, by how many bins of an odd sketch do (bins + 1,)."""
     of_even: NDArray[np.int64]
@@ -40,7 +42,12 @@ def estimator(scheme: Scheme) -> Estimator:
     """Return the estimator for the sketches of a scheme."""
     bits, bins = scheme.sketch_bits if scheme.sketch == "minhash" else 0, scheme.sketch_bins
     return Estimator(
-        bits, estimated_differences(bins), estimated_differences(bins // 2), limits(bins), low_bits(bins)
+        bits,
+        bins * max(1, bits) // 64,
+        estimated_differences(bins),
+        estimated_differences(bins // 2),
+        limits(bins),
+        low_bits(bins),
     )
 
 
@@ -53,7 +60,7 @@ def similarities_of(
     by: Estimator,
 ) -> NDArray[np.int64]:
     """Return the estimated Jaccard similarity, in ten-thousandths, of the sets sketched in the m pairs
-    `a[rows_a]` and `b[rows_b]`: (m,). Sketches are uint64 arrays (n, bins / 64 + 2) that include size and
+    `a[rows_a]` and `b[rows_b]`: (m,). Sketches are uint64 arrays (n, sketch_bytes / 8) that include size and
     minima."""
     similarities = np.zeros(len(rows_a), np.int64)
     for i in range(len(rows_a)):
@@ -71,18 +78,18 @@ def similarity_of(
 ) -> int:
     """Return the estimated Jaccard similarity, in ten-thousandths, of one pair of sketches."""
     if by.bits:
-        return _of_minima(a[row_a], b[row_b], by.bits)
-    one, two, last = a[row_a], b[row_b], a.shape[1] - 2
+        return _of_minima(a[row_a], b[row_b], by)
+    one, two, last = a[row_a], b[row_b], by.words
     size_one, size_two, sampled = np.int64(one[last]), np.int64(two[last]), by.largest
     if not size_one + size_two:
         return ONE
     listed = np.uint64(len(by.code_bits))
     if one[last] < listed and two[last] < listed:
-        return _of_lists(one, two, by.code_bits)
+        return _of_lists(one, two, by)
     if one[last] < listed:
-        one = _bins_of_list(one, by.code_bits)
+        one = _bins_of_list(one, by)
     elif two[last] < listed:
-        two = _bins_of_list(two, by.code_bits)
+        two = _bins_of_list(two, by)
     halved_one = halved_two = np.int64(0)  # as of most pages
     if size_one > sampled[0]:
         halved_one = np.int64(np.searchsorted(sampled, size_one))
@@ -115,7 +122,7 @@ def both_listed(
     by: Estimator,
 ) -> bool:
     """Return whether both sets of a pair are small and so listed whole, and are compared by their lists."""
-    size, listed = a.shape[1] - 2, np.uint64(len(by.code_bits))
+    size, listed = by.words, np.uint64(len(by.code_bits))
     return not by.bits and a[row_a, size] < listed and b[row_b, size] < listed
 
 
@@ -135,17 +142,17 @@ def both_listed_of(
 
 
 @compiled
-def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> int:
+def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], by: Estimator) -> int:
     """Return the Jaccard similarity, in ten-thousandths, of two small sets, by their lists."""
-    bins, last = 64 * (len(one) - 2), len(one) - 2
+    bins, last = 64 * by.words, by.words
     size_one, size_two = np.int64(one[last]), np.int64(two[last])
     equal = True
-    for word in range(len(one) - 1):
+    for word in range(last + 1):
         equal = equal and one[word] == two[word]
     if equal:
         return ONE
-    low = min(code_bits[size_one], code_bits[size_two])
-    codes_one, codes_two = _codes(one, code_bits, low), _codes(two, code_bits, low)
+    low = min(by.code_bits[size_one], by.code_bits[size_two])
+    codes_one, codes_two = _codes(one, by, low), _codes(two, by, low)
     i = j = common = 0
     while i < len(codes_one) and j < len(codes_two):  # without branches, which cannot be predicted here
         code_one, code_two = codes_one[i], codes_two[j]
@@ -162,12 +169,12 @@ def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArr
 
 
 @compiled
-def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], bits: int) -> NDArray[np.uint64]:
+def _codes(row: NDArray[np.uint64], by: Estimator, bits: int) -> NDArray[np.uint64]:
     """Return the codes of a small set, ascending, with `bits` of their low bits. They are fewer than the set
     if the row is no such list."""
-    last = len(row) - 2
+    last = by.words
     size, bins = np.int64(row[last]), 64 * last
-    codes, width = np.empty(size, np.uint64), np.uint64(code_bits[size])
+    codes, width = np.empty(size, np.uint64), np.uint64(by.code_bits[size])
     mask, dropped = (_ONE << width) - _ONE, width - np.uint64(bits)
     start, count = np.uint64(bins // BINS_A_BUCKET + size), 0
     for word in range(last):
@@ -187,22 +194,22 @@ def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], bits: int) -> 
 
 
 @compiled
-def _bins_of_list(row: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _bins_of_list(row: NDArray[np.uint64], by: Estimator) -> NDArray[np.uint64]:
     """Return the odd sketch of a small set, in a row of the same length."""
-    sketch, last = np.zeros(len(row), np.uint64), np.uint64(len(row) - 3)
-    for place in _codes(row, code_bits, BIN_BITS):
+    sketch, last = np.zeros(len(row), np.uint64), np.uint64(by.words - 1)
+    for place in _codes(row, by, BIN_BITS):
         sketch[min(place >> _WORD_BITS, last)] ^= _ONE << (place & _BIT)
     return sketch
 
 
 @compiled
-def _of_minima(one: NDArray[np.uint64], two: NDArray[np.uint64], bits: int) -> int:
+def _of_minima(one: NDArray[np.uint64], two: NDArray[np.uint64], by: Estimator) -> int:
     """Return the estimated Jaccard similarity, in ten-thousandths, of two sketches of b-bit minima.
 
     The planes, of a bit of each bin, follow each other. A bin matches by chance with probability 2**-b, so
     E[matches / bins] = J + (1 - J) / 2**b.
     """
-    words = (len(one) - 1) // bits
+    bits, words = by.bits, by.words // by.bits
     mismatches = np.int64(0)
     for word in range(words):
         different = np.uint64(0)

@@ -21,8 +21,14 @@ from stream.text.url import UrlRules, url_rules
 UNCERTAIN_BITS: Final = 32
 """Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
 
-MINIMA: Final = 5
-"""Number of minima at the end of each sketch, packed into 64 bits (see `stream.fingerprint.minima`)."""
+MINIMA: Final = 10
+"""Number of minima at the end of each sketch (see `stream.fingerprint.minima`)."""
+TABLE_MINIMA: Final = 5
+"""Number of minima, the first ones, of which two have to be equal for pages to be candidates."""
+MINIMUM_BITS: Final = 19
+"""Bits of each minimum."""
+MINIMA_WORDS: Final = 3
+"""64-bit words into which the minima are packed."""
 
 BEHAVIOUR: Final[dict[str, int]] = {
     # Versions of the steps, raised by hand when a golden output changes. Package versions are not part of the
@@ -31,10 +37,10 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "extract": 5,
     "normalise": 2,
     "segment": 3,
-    "url_key": 2,
+    "url_key": 3,
     "hashes": 1,
     "simhash": 4,
-    "sketch": 7,
+    "sketch": 8,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -183,8 +189,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def sketch_bytes(self) -> int:
         """Size of a sketch in bytes: `sketch_bits` planes of `sketch_bins` bits, for `parity` the size of the
-        set, and the key of the minima."""
-        return self.sketch_bins * self.sketch_bits // 8 + (16 if self.sketch == "parity" else 8)
+        set, and the minima."""
+        size = 8 if self.sketch == "parity" else 0
+        return self.sketch_bins * self.sketch_bits // 8 + size + 8 * MINIMA_WORDS
 
     @property
     def id(self) -> str:

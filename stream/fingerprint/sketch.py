@@ -1,6 +1,6 @@
 """Shingles and sketches of texts, and the similarity estimated from two sketches, by the scheme's `sketch`.
 
-Every sketch ends with the key of the set's minima (see `stream.fingerprint.minima`).
+Every sketch ends with the set's minima (see `stream.fingerprint.minima`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
         content = minhash_sketch(ordered, scheme.sketch_bins, scheme.sketch_bits)
     else:
         content = parity_sketch(ordered, scheme.sketch_bins)
-    return content + minima(ordered).to_bytes(8, "little")
+    return content + minima(ordered).astype("<u8", copy=False).tobytes()
 
 
 def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -99,6 +99,6 @@ def counted(pairs: SketchPairs, scheme: Scheme) -> NDArray[np.bool_]:
     a, rows_a, b, rows_b = pairs
     if scheme.sketch != "parity":
         return np.zeros(len(rows_a), np.bool_)
-    size, largest = a.shape[-1] - 2, largest_counted(scheme.sketch_bins)
+    size, largest = scheme.sketch_bins // 64, largest_counted(scheme.sketch_bins)
     both: NDArray[np.bool_] = (a[rows_a, size] <= largest) & (b[rows_b, size] <= largest)
     return both

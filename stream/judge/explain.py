@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.minima import equal_minima
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.recipe import Recipe
-from stream.fingerprint.row import WORD, Status
-from stream.fingerprint.scheme import MINIMA, Scheme
+from stream.fingerprint.row import Status
+from stream.fingerprint.scheme import MINIMA_WORDS, TABLE_MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.pair import PairPage, judge_pair
@@ -97,7 +98,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[int]
     prefix_bits: int
     differing: list[int]
-    """Differing bits of the prefix, which is a part of the fingerprint or of the minima."""
+    """What differs in the prefix: bits of the fingerprint, or minima, counted from 0."""
     flippable: list[int] | None
     """The page's least certain bits within the prefix, which probes flip; None if unknown."""
     met: Literal["exact", "flipped", "missed"]
@@ -188,7 +189,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     shingles: ShingleDiff | None
     """What their shingles share, and do not, as text."""
     equal_minima: list[bool] | None
-    """Which of their minima are equal, if the tables index these."""
+    """Which of their ten minima are equal, if the tables index the first of these."""
     stored: StoredPair | None = None
     """What a state directory makes of them, if one was named."""
 
@@ -233,7 +234,8 @@ def explain(
     rule = Rule(options, scheme)
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
-    tables = _tables(anchor, page, scheme, options)
+    minima = _equal_minima(anchor, page, options)
+    tables = _tables(anchor, page, rule, minima)
     shingles = diff(anchor.shingled, page.shingled) if anchor.shingled and page.shingled else None
     estimated, exact = _similarities(anchor, page, scheme, shingles)
     least, counted = _least_similarity(anchor, page, rule)
@@ -249,7 +251,6 @@ def explain(
         reason=f"the fingerprints differ in {distance} of {scheme.width} bits; at most {largest} are allowed",
     )
     alike = None if least is None else _similarity_check(estimated, least, rule, counted=counted)
-    minima = _equal_minima(anchor, page, rule)
     shared = SAME_URL if is_same_url(anchor, page) else _tables_check(anchor, page, options, tables, minima)
     # To read: the verdict itself is that of `judge_pair`.
     conditions = [check for check in (shared, near, alike) if check is not None]
@@ -315,39 +316,30 @@ def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
     )
 
 
-def _words_apart(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions) -> int | None:
-    """Return the differing bits of the table keys of both pages, or None if unknown."""
-    if not options.by_minima:
-        return anchor.fingerprint ^ page.fingerprint
-    if anchor.sketch is None or page.sketch is None:
-        return None
-    a, b = (int.from_bytes(sketch[-WORD // 8 :], "little") for sketch in (anchor.sketch, page.sketch))
-    return a ^ b
-
-
-def _equal_minima(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> list[bool] | None:
+def _equal_minima(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions) -> list[bool] | None:
     """Return for each of the minima whether it is equal in both pages, or None if the tables index no minima
     or they are unknown."""
-    apart = _words_apart(anchor, page, rule.options)
-    if apart is None or not rule.options.by_minima:
+    if not options.by_minima or anchor.sketch is None or page.sketch is None:
         return None
-    blocks = rule.design().block_of_bit
-    return [not any(blocks[bit] == block for bit in _ones(apart)) for block in range(MINIMA)]
+    words = (np.frombuffer(each, "<u8")[-MINIMA_WORDS:] for each in (anchor.sketch, page.sketch))
+    return equal_minima(*words)
 
 
 def _ones(value: int) -> list[int]:
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
-def _tables(
-    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
-) -> list[Probe]:
-    design, apart = Rule(options, scheme).design(), _words_apart(anchor, page, options)
-    if apart is None:
+def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list[bool] | None) -> list[Probe]:
+    options, design = rule.options, rule.design()
+    if options.by_minima and minima is None:
         return []
-    probes = []
-    for table, mask in enumerate(design.prefix_mask.tolist()):
-        differing = _ones(apart & mask)
+    apart, probes = anchor.fingerprint ^ page.fingerprint, []
+    for table, mask in enumerate(design.prefix_masks[:, 0].tolist()):
+        differing = (
+            _ones(apart & mask)
+            if minima is None
+            else [minimum for minimum in design.subsets[table].tolist() if not minima[minimum]]
+        )
         flippable: list[int] | None = None
         if page.uncertain is not None and options.flips:
             flippable = [bit for bit in page.uncertain if mask >> bit & 1][: options.flip_bits]
@@ -491,8 +483,10 @@ def _tables_check(
         return None
     met = [table.met for table in tables if table.met != "missed"]
     if minima is not None:
-        equal = "is equal" if sum(minima) == 1 else "are equal"
-        reason = f"{sum(minima)} of their {MINIMA} minima {equal}; they are compared if {options.choose} are"
+        indexed = sum(minima[:TABLE_MINIMA])
+        equal = "is equal" if indexed == 1 else "are equal"
+        reason = f"{indexed} of the first {TABLE_MINIMA} of their {len(minima)} minima {equal}"
+        reason += f"; they are compared if {options.choose} of these are"
     elif met:
         exact = met.count("exact")
         reason = f"{len(met)} of {len(tables)} tables bring them together: {exact} by an equal prefix"

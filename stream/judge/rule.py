@@ -14,16 +14,21 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import first_words
+from stream.fingerprint.minima import A_WORD
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, MINIMUM_BITS, TABLE_MINIMA, Scheme
 from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similarities
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.design import Design
+from stream.tables.design import Block, Design
 from stream.tables.search.probing import SearchOptions
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
+MINIMA_PLACES: Final = tuple(
+    Block(minimum // A_WORD, minimum % A_WORD * MINIMUM_BITS, MINIMUM_BITS) for minimum in range(TABLE_MINIMA)
+)
+"""Where the minima that tables index stand in the key of a page."""
 UNLIKE: Final = -2
 """Marks similarities that do not suffice, where those that do are compared."""
 
@@ -46,8 +51,8 @@ class Rule:
         """Return the table design. Raises SettingsError if the options allow no tables."""
         options, width = self.options, self.scheme.width
         if options.by_minima:
-            width = WORD
-        elif width > WORD:
+            return Design(options.blocks, options.choose, WORD * MINIMA_WORDS, MINIMA_PLACES)
+        if width > WORD:
             raise SettingsError(
                 f"width: {width} bits; tables of fingerprints (keys=fingerprint, mode=strict) take at most"
                 f" {WORD}"
@@ -67,10 +72,12 @@ class Rule:
         self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
         """Return the keys (n, W) of n pages for the tables: the fingerprints, or the minima of shingles, the
-        last lane of the sketches (n, lanes)."""
+        last lanes of the sketches (n, lanes)."""
         if not self.options.by_minima:
             return first_words(fingerprints).reshape(-1, 1)
-        return np.ascontiguousarray(sketches[:, -1:]) if len(sketches) else np.zeros((0, 1), np.uint64)
+        if not len(sketches):
+            return np.zeros((0, MINIMA_WORDS), np.uint64)
+        return np.ascontiguousarray(sketches[:, -MINIMA_WORDS:])
 
     def largest_distance(self, status: int) -> int:
         """Return the largest distance of near-duplicates if the later page has this status."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream.errors import RecordError
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 2
+VERSION: Final = 3
 NOT_ADMITTED: Final = 0
 """Code of a row that was dropped as redelivered, or ignored because it follows a source gap."""
 CHANGE_SHIFT: Final = 3

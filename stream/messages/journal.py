@@ -35,7 +35,7 @@ from stream.messages.row_columns import (
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 2
+VERSION: Final = 3
 AS_URL: Final = -2
 """Size, in a record, of a string that equals the URL of its row."""
 MAX_ROWS: Final = 65_535
@@ -330,8 +330,10 @@ class Rows:
                 f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes do not fit "
                 f"scheme {self.scheme}"
             )
-        if genesis.scheme.sketch == "parity" and (size := int(self.sketch[:, -2].max())) > LARGEST_SET:
-            raise RecordError(f"{where}: a sketch of {size} shingles")
+        if genesis.scheme.sketch == "parity":
+            size = int(self.sketch[:, genesis.scheme.sketch_bins // 64].max())
+            if size > LARGEST_SET:
+                raise RecordError(f"{where}: a sketch of {size} shingles")
         if bool(self.uncertain.size) != bool(genesis.options.flips):
             raise RecordError(
                 f"{where}: has {'' if self.uncertain.size else 'no '}uncertain bits, which does not fit the "

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 import xxhash
 
-from stream.fingerprint.scheme import MINIMA
+from stream.fingerprint.scheme import TABLE_MINIMA
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -31,12 +31,12 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What `similarity` leaves for that noise: two pages so short that they are compared by lists of their
     shingles (336 at most; see `stream.fingerprint.small_sets`) must be that much more alike."""
     keys: Literal["minima", "fingerprint"] = "minima"
-    """What the tables index: five minima of the page's shingles (LSH banding), or the fingerprint. Strict
-    mode always indexes the fingerprint."""
+    """What the tables index: five of the minima of the page's shingles (LSH banding), or the fingerprint.
+    Strict mode always indexes the fingerprint."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
     """m: number of blocks into which the indexed key is divided; five for minima, one for each."""
     choose: Positive = 2
-    """r: number of blocks that make up the prefix of each table."""
+    """r: number of blocks that make up the prefix of each table; of minima three at most."""
     flip_bits: Count = 0
     """Multi-probe of fingerprint tables: number of least certain bits of a prefix that may be flipped."""
     flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
@@ -54,9 +54,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Check the options against each other. Raises ValueError that names the option at fault."""
         if self.choose > self.blocks:
             raise ValueError(f"choose={self.choose}: more than blocks={self.blocks}")
-        if self.by_minima and self.blocks != MINIMA:
+        if self.by_minima and self.blocks != TABLE_MINIMA:
             raise ValueError(
-                f"blocks={self.blocks}: keys=minima always has {MINIMA} blocks; see keys=fingerprint"
+                f"blocks={self.blocks}: keys=minima always has {TABLE_MINIMA} blocks; see keys=fingerprint"
             )
         if self.by_minima and self.flips:
             raise ValueError(

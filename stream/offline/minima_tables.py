@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from stream.fingerprint.lanes import as_words
-from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import Bounds, Entries, PrefixTables, find_slice
 from stream.tables.arrays import U64
@@ -33,7 +32,7 @@ class PageColumns:
     """The minima and fingerprints of n pages."""
 
     minima: U64
-    """(n,)"""
+    """(n, W): the keys of a design's tables."""
     fingerprints: U64
     """(n, lanes)"""
 
@@ -55,21 +54,19 @@ class MinimaTables:
     """Pages indexed by the prefixes of their minima in the tables of a `design`. Raises SettingsError."""
 
     def __init__(self, indexed: PageColumns, width: int, distance: int, design: Design) -> None:
-        self.layout: Final = Layout.choose(design.blocks, design.choose, design.width)
+        self.layout: Final = f"{design.blocks} choose {design.choose}"
+        """Name of the tables' layout."""
         entries = Entries(
-            np.ascontiguousarray(as_words(indexed.minima, design.width)),
-            np.ascontiguousarray(as_words(indexed.fingerprints, width)),
+            np.ascontiguousarray(indexed.minima), np.ascontiguousarray(as_words(indexed.fingerprints, width))
         )
-        self._tables: Final = PrefixTables.of(entries, self.layout.masks, distance)
+        self._tables: Final = PrefixTables.of(entries, design.prefix_masks, distance)
 
     def search(self, pages: PageColumns, first: int, end: int, *, later: bool) -> SliceMatches:
         """The pairs of the query rows `first` to `end`, or of fewer rows if these have MOST_PAIRS.
 
         `later` is for tables made of `pages` itself. It finds each pair once, with the greater indexed row.
         """
-        entries = Entries(
-            np.ascontiguousarray(pages.minima.reshape(-1, 1)), np.ascontiguousarray(pages.fingerprints)
-        )
+        entries = Entries(np.ascontiguousarray(pages.minima), np.ascontiguousarray(pages.fingerprints))
         near, reached = find_slice(self._tables, entries, (first, end), Bounds(later, MOST_PAIRS))
         row, stored, distance = near.pairs()
         order = np.lexsort((stored, row))

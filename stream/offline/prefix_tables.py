@@ -17,7 +17,7 @@ from stream.tables.arrays import I64, U8, U32, U64
 
 FIRST_PAIRS: Final = 1 << 14
 """Initial room for pairs."""
-_SPREAD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+_SPREAD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93], np.uint64)
 """Odd multipliers, one per 64 bits, for Fibonacci hashing (Knuth, The Art of Computer Programming, section
 6.4)."""
 _FEWEST_SLOTS: Final = 12

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import from_integers, to_hex, words_of
 from stream.fingerprint.parity import ONE
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.live import live_pages
 from stream.judge.rule import Rule
@@ -51,8 +51,8 @@ class Sketched(PageColumns):
 
     @classmethod
     def of(cls, fingerprints: U64, sketches: U64, names: list[str]) -> Sketched:
-        """Pages with the minima taken from the last 64 bits of each sketch."""
-        return cls(np.ascontiguousarray(sketches[:, -1]), fingerprints, sketches, names)
+        """Pages with the minima taken from the end of each sketch."""
+        return cls(np.ascontiguousarray(sketches[:, -MINIMA_WORDS:]), fingerprints, sketches, names)
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class Verified:
             "skipped": sum(file.skipped for file in self._files),
             "matches": self._matches,
             "batch_rows_matched": int(self._matched.sum()),
-            "layout": self._tables.layout.name,
+            "layout": self._tables.layout,
             "compared": self._compared,
             "build_seconds": round(self._build_seconds, 3),
             "scan_seconds": round(self._scan_seconds, 3),

@@ -15,12 +15,12 @@ import msgspec
 import pyarrow as pa
 from pyarrow import compute
 
-from stream.fingerprint.parity import LARGEST_SET
+from stream.fingerprint.parity import LARGEST_SET, SIZE_BYTES
 from stream.fingerprint.row import NO_HASH, WORD, Row, Status, has_large_key, without_large_key
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
@@ -167,7 +167,8 @@ def _wrong(row: Row, fingerprint: bytes | None, scheme: Scheme) -> str | None:
         return f"status {row.status} with reason {row.reason}"
     if row.ready and (len(fingerprint or b"") != scheme.width // 8 or len(row.sketch) != scheme.sketch_bytes):
         return "a fingerprint or sketch of another size than the scheme's"
-    size = int.from_bytes(row.sketch[-16:-8], "little") if scheme.sketch == "parity" else 0
+    bins = scheme.sketch_bins // 8
+    size = int.from_bytes(row.sketch[bins : bins + SIZE_BYTES], "little") if scheme.sketch == "parity" else 0
     if size > LARGEST_SET:
         return f"a sketch of {size} shingles"
     if not row.ready and (fingerprint or row.sketch):

@@ -104,15 +104,17 @@ class Design:
             word[subsets], shift[subsets], mask[subsets], after.astype(np.uint64)
         )
         """The prefixes for compiled loops."""
-        self.prefix_mask: Final[U64] = np.bitwise_or.reduce((mask << shift)[subsets], axis=1)[: tables * bits]
-        """Shape (T,): the bits of a fingerprint that are in each table's prefix; (0,) for several words."""
+        self.prefix_masks: Final[U64] = np.zeros((tables, self.words), np.uint64)
+        """Shape (T, W): the bits of a key that are in each table's prefix."""
+        for chosen in subsets.T:
+            self.prefix_masks[range(tables), word[chosen]] |= (mask << shift)[chosen]
         single = np.uint64(1) << np.arange(bits, dtype=np.uint64)
         self.key_bit: Final[U64] = np.zeros((bits, tables), np.uint64)
         """Shape (b, T): the bit of each table's key that flips with a bit of the fingerprint; 0 if it is
         outside the prefix."""
         if bits:
             flips = self.keys(single) ^ self.keys(np.zeros(1, np.uint64))
-            self.key_bit[:] = np.where(self.prefix_mask & single[:, None], flips, 0)
+            self.key_bit[:] = np.where(self.prefix_masks[:, 0] & single[:, None], flips, 0)
         self.key_flip: Final[U64] = np.concatenate([self.key_bit, np.zeros((1, tables), np.uint64)])
         """Shape (b + 1, T): `key_bit`, and a row of zeros for the bit index b, which means no bit."""
 

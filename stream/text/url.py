@@ -124,7 +124,8 @@ def _by_parameters(key: str, rules: UrlRules) -> str:
         parameters = [each for each in parameters if not is_tracking(each)]
     if rules.sorted:
         parameters.sort(key=_name_of)  # stable: the values of one name keep their order
-    return path + ("?" + "&".join(parameters) if parameters else "") + hash_sign + route
+    left = "&".join(parameters)
+    return path + ("?" + left if left else "") + hash_sign + route
 
 
 def _name_of(parameter: str) -> str:

@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.scheme import Scheme
 from stream.judge.decide import THREADS
+from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
@@ -50,12 +52,14 @@ I64 = NDArray[np.int64]
 
 
 class Ours:
-    """Our tables behind a peer's interface: rows are words, fingerprints and uncertain bits."""
+    """Our tables behind a peer's interface: rows are keys of the design, fingerprints and uncertain bits."""
 
-    def __init__(self, folder: Path, distance: int, stored: int, rows: tuple[U64, U64]) -> None:
-        self._store = Store(folder, 10, 256 << 20)
+    def __init__(
+        self, folder: Path, distance: int, stored: int, design: Design, rows: tuple[U64, U64]
+    ) -> None:
+        self._store = Store(folder, design.tables, 256 << 20)
         self._tables = Tables(
-            self._store, Design(5, 2), SearchOptions(0, 0, distance, cap=None), memory=4 << 30,
+            self._store, design, SearchOptions(0, 0, distance, cap=None), memory=4 << 30,
             generation=1_000_000,
         )  # fmt: skip
         self._words, self._rows = rows
@@ -165,7 +169,10 @@ def _fingerprints(stored: int, peers: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="neardup-bench-") as folder:
         path = Path(folder) / "fingerprints.npz"
         np.savez(path, rows=rows, stored=stored, batch=BATCH)
-        return _measure(path, peers, lambda place: Ours(place, K, stored, (rows, rows)), stored, planted)
+        design = Design(5, 2)
+        return _measure(
+            path, peers, lambda place: Ours(place, K, stored, design, (rows, rows)), stored, planted
+        )
 
 
 def _sets(stored: int) -> dict[str, Any]:
@@ -181,16 +188,20 @@ def _sets(stored: int) -> dict[str, Any]:
     planted = dict(zip(near.tolist(), base.tolist(), strict=True))
     texts = [" ".join(f"w{word}" for word in row) for row in words.tolist()]
     found = Fingerprinter().texts(texts)
-    minima = np.array([int.from_bytes(one.sketch[-8:], "little") for one in found], np.uint64)
+    scheme, rule = Scheme(), Rule(VerdictOptions(), Scheme())
+    sketches = np.frombuffer(b"".join(one.sketch for one in found), "<u8")
+    sketches = sketches.reshape(len(found), scheme.sketch_bytes // 8)
     prints = np.array([one.fingerprint for one in found], np.uint64)
-    distance = VerdictOptions().distance
+    keys = rule.table_words(prints[:, None], sketches)
     with tempfile.TemporaryDirectory(prefix="neardup-bench-") as folder:
         path = Path(folder) / "sets.npz"
         starts = np.arange(0, words.size + 1, length)
         np.savez(path, words=words.ravel(), starts=starts, stored=stored, batch=BATCH)
-        return _measure(
-            path, SET_PEERS, lambda place: Ours(place, distance, stored, (minima, prints)), stored, planted
-        )
+
+        def ours(place: Path) -> Ours:
+            return Ours(place, rule.options.distance, stored, rule.design(), (keys, prints))
+
+        return _measure(path, SET_PEERS, ours, stored, planted)
 
 
 def run(

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.judge.batch import Entry
 from stream.messages.journal import Rows, SourceRange, Strings, decode_journal
 from tests.bench.journal import ROWS, journal
 
 U64 = NDArray[np.uint64]
+BINS: Final = Scheme().sketch_bins // 64
+"""Words of the bins of a sketch, before the size of the set."""
 SHINGLES: Final = 1000
 """Of a page of 6 KB."""
 APART: Final = 7
@@ -74,7 +76,8 @@ def ordinary(rows: int) -> list[Entry]:
 def _sketches(rng: np.random.Generator, rows: int, scheme: Scheme) -> U64:
     """Of unlike pages of one size that share all minima: every bucket is the same for all."""
     sketches = rng.integers(0, 1 << 64, (rows, scheme.sketch_bytes // 8), dtype=np.uint64)
-    sketches[:, -2:] = SHINGLES, 0x123456789ABCDEF
+    sketches[:, BINS] = SHINGLES
+    sketches[:, -MINIMA_WORDS:] = 0x123456789ABCDEF
     return sketches
 
 
@@ -103,7 +106,7 @@ def same_buckets_almost_alike(rows: int) -> list[Entry]:
     sketches = _sketches(rng, rows, scheme)
     differ = np.bitwise_and.reduce(rng.integers(0, 1 << 64, (4, *sketches.shape), dtype=np.uint64), axis=0)
     differ |= np.bitwise_and.reduce(rng.integers(0, 1 << 64, (5, *sketches.shape), dtype=np.uint64), axis=0)
-    sketches[:, :-2] = sketches[0, :-2] ^ differ[:, :-2]
+    sketches[:, :BINS] = sketches[0, :BINS] ^ differ[:, :BINS]
     return HostileJournal(scheme).entries(_near(rng, rows), sketches)
 
 
@@ -114,10 +117,10 @@ def hub(rows: int) -> list[Entry]:
     sketches = _sketches(rng, rows, scheme)
     differ = np.bitwise_and.reduce(rng.integers(0, 1 << 64, (4, *sketches.shape), dtype=np.uint64), axis=0)
     differ |= np.bitwise_and.reduce(rng.integers(0, 1 << 64, (5, *sketches.shape), dtype=np.uint64), axis=0)
-    middle = sketches[0, :-2].copy()
-    sketches[:, :-2] = middle ^ differ[:, :-2]
+    middle = sketches[0, :BINS].copy()
+    sketches[:, :BINS] = middle ^ differ[:, :BINS]
     prints = _near(rng, rows)
-    sketches[rows // 3 :, :-2], prints[rows // 3 :] = middle, 0
+    sketches[rows // 3 :, :BINS], prints[rows // 3 :] = middle, 0
     return HostileJournal(scheme).entries(prints, sketches)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.judge.rule import MINIMA_PLACES
 from stream.messages.journal import Rows, SourceRange, Strings
 
 ROWS = 512
@@ -18,8 +19,8 @@ PARTITIONS = 8
 REMEMBERED = 1 << 20
 """Near-duplicates are of rows at most about this far back."""
 
-MINIMA = np.array([0, 12, 25, 38, 51], np.uint64)
-"""The lowest bit of each minimum in its word."""
+MINIMA = np.array([(block.word - MINIMA_WORDS, 1 << block.shift) for block in MINIMA_PLACES])
+"""The lane of a sketch that has each minimum of the tables, from its end, and a bit of it there."""
 
 
 def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
@@ -36,7 +37,7 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
         at = first % remembered
         prints[at : at + n] = rng.integers(0, 1 << 64, n, dtype=np.uint64)
         sketches[at : at + n] = rng.integers(0, 1 << 64, (n, words), dtype=np.uint64)
-        sketches[at : at + n, -2] = 1000  # shingles
+        sketches[at : at + n, scheme.sketch_bins // 64] = 1000  # shingles
         uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
         near = np.flatnonzero(rng.random(n) < NEAR) if first else np.zeros(0, np.int64)
         base = rng.integers(0, max(min(first, remembered), 1), len(near))
@@ -46,8 +47,9 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
         prints[at + near] = prints[base] ^ np.bitwise_or.reduce(flips, axis=1)
         sketches[at + near] = sketches[base]
         sketches[at + near, 0] ^= np.uint64(0x1001001001)
-        sketches[at + near, -1] ^= np.uint64(1) << rng.choice(MINIMA, len(near))
-        sketches[at + near, -1] ^= np.uint64(1) << rng.choice(MINIMA, len(near))
+        for _ in range(2):
+            lane, bit = rng.choice(MINIMA, len(near)).T
+            sketches[at + near, lane] ^= bit.astype(np.uint64)
         partition = number % PARTITIONS
         start, ends[partition] = ends[partition], ends[partition] + n
         urls = [f"https://host-{i % 997}.example/articles/2026/{i}.html" for i in range(first, first + n)]

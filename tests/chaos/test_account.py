@@ -22,12 +22,12 @@ def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool 
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
-            "version": 2,
+            "version": 3,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
             "uncertain": b"",
-            "sketch": b"".join(bytes(240) + bytes([offset + 1] * 16) for offset in offsets),
+            "sketch": b"".join(bytes(240) + bytes([offset + 1] * 32) for offset in offsets),
             "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
             "url": b"".join(len(url).to_bytes(4, "little") for url in urls),
             "url_key": (-2).to_bytes(4, "little", signed=True) * count,

@@ -19,9 +19,9 @@ from tests.judged_crawls import (
     crawl,
     crowd,
     entries_of,
-    minima_word,
     open_state,
     oracle_of,
+    packed_minima,
     redelivered,
 )
 from tests.oracle import Oracle, OraclePage
@@ -57,7 +57,7 @@ def masks_of_oracle(oracle: Oracle, pages: list[OraclePage]) -> list[int | None]
 
 def template(n: int) -> list[OraclePage]:
     """Pages that share all buckets, at `n` URLs, none of which is like another."""
-    rng, word = random.Random(n), minima_word([7, 77, 777, 1777, 3777])
+    rng, word = random.Random(n), packed_minima([7, 77, 777, 1777, 3777])
     order = bytes(range(32))
     return [
         OraclePage(
@@ -65,7 +65,7 @@ def template(n: int) -> list[OraclePage]:
             f"http://host/{number}",
             rng.getrandbits(16),
             order,
-            (rng.getrandbits(192) | 900 << 192 | word << 256).to_bytes(40, "little"),
+            (rng.getrandbits(192) | 900 << 192 | word << 256).to_bytes(56, "little"),
         )
         for number in range(n)
     ]
@@ -123,7 +123,7 @@ def test_rule_16_strict_mode_has_no_cap(tmp_path: Path) -> None:
     options = structs.replace(VerdictOptions.paper(), bucket_cap=2)
     # All share the bucket of the first two blocks.
     pages = [
-        OraclePage(None, f"http://host/{number}", rng.getrandbits(38), bytes(range(32)), bytes(40))
+        OraclePage(None, f"http://host/{number}", rng.getrandbits(38), bytes(range(32)), bytes(56))
         for number in range(100)
     ]
     state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=64)

@@ -11,7 +11,7 @@ import pytest
 from stream.errors import FingerprintFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.lanes import as_words, to_hex
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
 from stream.local.index import Index
@@ -158,7 +158,7 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
     state = State(tmp_path / "crawl" / "judge", genesis, "c", memory=1 << 20, generation=300, cache=1 << 20)
     try:
         batch = state.store.batch()
-        state.tables.insert(batch, anchors, {})
+        state.tables.insert(batch, anchors, {}, np.zeros((len(anchors), MINIMA_WORDS), np.uint64))
         words = np.zeros((len(anchors), record_words(64, scheme.sketch_bytes)), np.uint64)
         words[:, HEAD] = anchors
         log = PageLog(state.store, ANCHORS, words.shape[1])

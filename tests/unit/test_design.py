@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
+from stream.offline.layouts import Layout
 from stream.tables.design import Block, Design
 from stream.tables.search.prefixes_compiled import keys_of
 
@@ -51,7 +52,8 @@ def test_key_bit_is_what_flipping_a_fingerprint_bit_does(blocks: int, choose: in
     for bit in range(64):
         flipped = design.keys(fingerprint ^ np.uint64(1 << bit))
         assert (flipped == design.keys(fingerprint) ^ design.key_bit[bit]).all()
-        assert ((design.key_bit[bit] != 0) == (design.prefix_mask >> np.uint64(bit) & np.uint64(1))).all()
+        inside = design.prefix_masks[:, 0] >> np.uint64(bit) & np.uint64(1)
+        assert ((design.key_bit[bit] != 0) == inside).all()
 
 
 def test_paper_designs_have_the_paper_numbers() -> None:
@@ -93,3 +95,8 @@ def test_prefixes_of_a_key_of_several_words_are_made_of_its_blocks() -> None:
     assert design.words == 3
     assert design.keys(words).T.tolist() == [each.tolist() for each in want]
     assert keys_of(words, design.pieces).T.tolist() == [each.tolist() for each in want]
+
+
+@pytest.mark.parametrize(("blocks", "choose"), LAYOUTS)
+def test_prefixes_are_those_of_a_layout_of_the_same_blocks(blocks: int, choose: int) -> None:
+    assert Design(blocks, choose).prefix_masks.tolist() == Layout.choose(blocks, choose).masks.tolist()

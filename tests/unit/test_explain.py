@@ -31,6 +31,7 @@ from stream.pages.page import Page
 from stream.tables.design import Design
 from tests.commands import neardup
 from tests.genesis import genesis_of
+from tests.judged_crawls import packed_minima
 from tests.probed_keys import probe_keys
 
 FINGERPRINTER = PageFingerprinter()
@@ -154,13 +155,12 @@ def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path
     """Pages of one template fill the buckets before the anchor comes."""
     rng = np.random.default_rng(full)
     scheme, options = FINGERPRINTER.scheme, VerdictOptions(bucket_cap=1)
-    minima = 0x0123456789ABCDEF
-    # Without the last two minima, so that three tables bring the copy to the anchor.
-    shared = minima ^ 1 << 0 ^ 1 << 12
+    # Without the last two of the minima that tables index: three tables bring the copy to the anchor.
+    minima, shared = packed_minima([1, 2, 3, 4, 5]), packed_minima([1, 2, 3, 0, 0])
 
     def row(number: int, word: int, content: bytes) -> Row:
         url = f"http://h.example/{number}"
-        sketch = content + (900).to_bytes(8, "little") + word.to_bytes(8, "little")
+        sketch = content + (900).to_bytes(8, "little") + word.to_bytes(24, "little")
         return Row(Status.READY, url, url, None, 7, sketch=sketch)
 
     texts = [rng.bytes(scheme.sketch_bins // 8) for _ in range(full + 1)]
@@ -202,15 +202,15 @@ def test_margins_have_the_sign_of_the_bit(features: str, width: int) -> None:
 def test_minima_that_are_the_same_bring_two_pages_together() -> None:
     options = VerdictOptions()
     for same in range(6):
-        words = (0x0123456789ABCDEF, 0x0123456789ABCDEF ^ sum(1 << bit for bit in (0, 12, 25, 38, 51)[same:]))
-        sketches = (bytes(248) + word.to_bytes(8, "little") for word in words)
+        minima = [7, 77, 777, 7777, 77777, 5, 55, 555, 5555, 55555]
+        words = packed_minima(minima), packed_minima([*minima[:same], *[1] * (5 - same), *minima[5:]])
+        sketches = (bytes(248) + word.to_bytes(24, "little") for word in words)
         sides = (ExplainedPage("page", 7, sketch=sketch) for sketch in sketches)
         found = explain(*sides, FINGERPRINTER.scheme, options)
         assert sum(table.met == "exact" for table in found.tables) == same * (same - 1) // 2
         assert found.checks[0].passed == (same >= 2)
-        assert f"{same} of their 5 minima" in found.checks[0].reason
-        assert found.equal_minima is not None
-        assert sum(found.equal_minima) == same
+        assert f"{same} of the first 5 of their 10 minima" in found.checks[0].reason
+        assert found.equal_minima == [*[True] * same, *[False] * (5 - same), *[True] * 5]
 
 
 def test_tables_meet_as_the_probes_do() -> None:

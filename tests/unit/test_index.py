@@ -118,9 +118,9 @@ def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_
 def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
     Index(tmp_path / "mine").close()
     genesis = tmp_path / "mine" / "genesis"
-    genesis.write_bytes(msgspec.msgpack.encode(msgspec.msgpack.decode(genesis.read_bytes()) | {"version": 1}))
+    genesis.write_bytes(msgspec.msgpack.encode(msgspec.msgpack.decode(genesis.read_bytes()) | {"version": 2}))
     with pytest.raises(
-        StateError, match=r"another version of neardup made it; make a new one .* has version 1"
+        StateError, match=r"another version of neardup made it; make a new one .* has version 2"
     ):
         Index(tmp_path / "mine")
 

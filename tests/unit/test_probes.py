@@ -15,7 +15,7 @@ def probes_by_hand(
     design: Design, fingerprint: int, table: int, uncertain: list[int], c: int, f: int
 ) -> set[int]:
     """The definition in the docstring, for one fingerprint and one table."""
-    inside = [bit for bit in uncertain if int(design.prefix_mask[table]) >> bit & 1][:c]
+    inside = [bit for bit in uncertain if int(design.prefix_masks[table, 0]) >> bit & 1][:c]
     return {
         int(design.keys(np.array([fingerprint ^ sum(1 << bit for bit in chosen)], np.uint64))[0, table])
         for flips in range(f + 1)

@@ -21,7 +21,7 @@ from stream.failpoints import VARIABLE
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from stream.rows.arrow import TYPES, Place, batch_of, rows_of, schema
+from stream.rows.arrow import TYPES, Place, batch_of, foreign, rows_of, schema
 from stream.rows.files import RowsReader, seal, sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import NAME, Manifest
@@ -100,6 +100,16 @@ def test_rows_of_a_batch_are_those_of_the_fingerprinter() -> None:
         assert found.row == own_row(number)
         assert found.place == (number, "", 0)
     assert made.schema.equals(schema(SCHEME), check_metadata=True)
+
+
+def test_rows_of_an_older_version_are_refused_by_name(tmp_path: Path) -> None:
+    rows = directory(tmp_path / "rows", fingerprint_batch(table(3)))
+    described = fingerprint_batch(table(3)).schema.with_metadata({b"neardup.rows": b"1"})
+    assert foreign(described, SCHEME.id) == "has format version 1, this program reads 2"
+    manifest = json.loads((rows / NAME).read_text())
+    (rows / NAME).write_text(json.dumps(manifest | {"version": 1}))
+    with pytest.raises(RowsError, match=rf"{NAME}: format version 1, this program reads 2"):
+        read(rows)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +313,7 @@ def test_files_before_the_first_wanted_row_are_not_read(tmp_path: Path) -> None:
 
 def test_a_sketch_of_more_shingles_than_there_are_is_refused(tmp_path: Path) -> None:
     rows = fingerprint_batch(table(4)).to_pylist()
-    rows[1]["sketch"] = rows[1]["sketch"][:-16] + bytes([255] * 16)
+    rows[1]["sketch"] = rows[1]["sketch"][:240] + bytes([255] * 32)
     parquet.write_table(pa.Table.from_pylist(rows, pa.schema(TYPES)), tmp_path / "a.parquet")
     seal(tmp_path, SCHEME)
     with pytest.raises(RowsError, match="a sketch of 18446744073709551615 shingles"):

@@ -249,8 +249,8 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         plain = msgspec.msgpack.decode(rows.encode())
         rare = {"corpus", *(each.name for each in COLUMNS if each.omitted == "column")}
         assert list(plain) == [each for each in kinds if each not in rare], "no row has a value of these"
-        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 2, SCHEME.id)
-        sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 1}
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 3, SCHEME.id)
+        sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 3}
         strings = strings_of(plain, sizes["n"])
         buffers = {name: kinds[name] for name in plain if kinds[name].startswith("bin, ")}
         assert len(buffers) == 10
@@ -338,7 +338,7 @@ def test_a_record_with_a_sketch_of_more_shingles_than_there_are_is_refused() -> 
     )
     row = PageFingerprinter(scheme).page(Page(url=NEWS, text=HARBOUR))
     for size, refused in ((2**32, False), (2**32 + 1, True), (2**64 - 1, True)):
-        forged = row.sketch[:-16] + size.to_bytes(8, "little") + bytes(8)
+        forged = row.sketch[:240] + size.to_bytes(8, "little") + bytes(24)
         rows = Rows.of(scheme, ranges, [msgspec.structs.replace(row, sketch=forged)], [0], [None])
         with pytest.raises(RecordError, match=f"here: a sketch of {size}") if refused else nullcontext():
             rows.refuse_foreign(start, "here")
@@ -375,10 +375,11 @@ def test_urls_that_are_not_text_are_refused(cut: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["genesis", "rows"])
-def test_a_journal_record_of_another_version_is_refused_by_name(kind: str) -> None:
-    old = {"kind": kind, "version": 1, "scheme": SCHEME.id, "url": [None], "reason": [None]}
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_journal_record_of_another_version_is_refused_by_name(kind: str, version: int) -> None:
+    old = {"kind": kind, "version": version, "scheme": SCHEME.id, "url": [None], "reason": [None]}
     with pytest.raises(
-        RecordVersionError, match=r"journal offset 5: has version 1, .* version 2 only; create"
+        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 3 only; create"
     ):
         decode_journal(msgspec.msgpack.encode(old), 5)
 
@@ -436,7 +437,7 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch])
         record = each.record()
         plain = msgspec.msgpack.decode(encode_decisions(record))
         assert list(plain) == list(kinds)
-        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 2, JOURNAL)
+        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 3, JOURNAL)
         codes = column(plain["codes"], kinds["codes"], {"N": len(record.codes)})
         names = ["unique", "duplicate", "recrawl", "insufficient", "rejected"]
         published = verdicts([each])
@@ -486,10 +487,13 @@ def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) 
     assert list(plain(first)["distance"]) == [0, 0]
 
 
-def test_a_decision_record_of_another_version_is_refused_by_name(decided: list[JudgedBatch]) -> None:
-    old = plain(decided[0].record()) | {"version": 1}
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_decision_record_of_another_version_is_refused_by_name(
+    version: int, decided: list[JudgedBatch]
+) -> None:
+    old = plain(decided[0].record()) | {"version": version}
     with pytest.raises(
-        RecordVersionError, match=r"decisions offset 7: has version 1, .* version 2 only; create"
+        RecordVersionError, match=rf"decisions offset 7: has version {version}, .* version 3 only; create"
     ):
         decode_decisions(msgspec.msgpack.encode(old), 7)
 

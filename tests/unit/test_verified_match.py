@@ -16,7 +16,6 @@ from stream.fingerprint.sketch import sketch
 from stream.local.index import Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline import minima_tables
-from stream.offline.layouts import Layout
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 from tests.commands import neardup
 from tests.fingerprint_sets import as_integers, flip_bits, random_set
@@ -127,12 +126,6 @@ def test_pairs_with_a_corpus_are_those_of_brute_force(
     figures = verified.summary()
     assert (figures["batch"], figures["corpus"]) == (len(batch), len(corpus))
     assert figures["batch_rows_matched"] == len({pair[0] for pair in pairs})
-
-
-def test_tables_are_those_of_the_judge() -> None:
-    design = default_rule(PARITY).design()
-    layout = Layout.choose(design.blocks, design.choose, design.width)
-    assert layout.masks[:, 0].tolist() == design.prefix_mask.tolist()
 
 
 def test_rule_is_that_of_a_stream_unless_another_distance_is_asked_for() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from stream.fingerprint.row import Status
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.judge.rule import Rule
 from stream.local.scan import scan
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import load
 from stream.sources.source import Message
-from stream.tables.design import Design
 from tests.bench.quality.figures import Named
 from tests.probed_keys import probe_keys
 
@@ -35,7 +35,7 @@ class ScannedTexts:
     def candidates(self, options: VerdictOptions, pairs: Iterable[tuple[int, int]]) -> float:
         """Share of (anchor, page) pairs in which the page probes a bucket of the anchor, near enough."""
         a, b = np.array(list(pairs), np.int64).reshape(-1, 2).T
-        design = Design(options.blocks, options.choose)
+        design = Rule(options, Scheme()).design()
         words = self.minima if options.by_minima else self.fingerprint
         probed = probe_keys(
             design, design.keys(words[b]), self.uncertain[b], options.flip_bits, options.flips
@@ -70,5 +70,5 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
                 named.append(int(other.url.rpartition("/")[2]) if other else None)
             batch = decided.batch
             ready = batch.status == Status.READY
-            columns.append((batch.fingerprint[:, 0], batch.uncertain, batch.sketch[:, -1], ready))
+            columns.append((batch.fingerprint[:, 0], batch.uncertain, batch.sketch[:, -MINIMA_WORDS:], ready))
     return ScannedTexts(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))

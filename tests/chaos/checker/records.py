@@ -28,7 +28,7 @@ class JournalContent:
     def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
         """Place, page and URL of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
-        assert content["version"] == 2
+        assert content["version"] == 3
         url, url_key, _ = columns(content)
         first = 0
         for source in content["ranges"]:
