@@ -263,7 +263,8 @@ def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[byte
 
 def oracle_of(options: VerdictOptions) -> Oracle:
     return Oracle(
-        strict=options.strict, distance=options.distance, keys=options.keys,
+        strict=options.strict, distance=options.distance, short_distance=options.short_distance,
+        keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
         bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines, bins=192,
     )  # fmt: skip

@@ -53,7 +53,7 @@ def noise_of_bins(one, two, bins):
 
 @dataclass
 class OraclePage:
-    """One fingerprinted page; `status` 0 ready, 1 insufficient, 2 rejected."""
+    """One fingerprinted page; `status` 0 ready, 1 insufficient, 2 rejected, 3 ready but short."""
 
     id: object
     url: str | None
@@ -86,11 +86,12 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=14, similarity="0.798", margin="0.002", keys="minima",
-        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
+        self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
+        keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
         bins=1920, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
+        self.short_distance = max(distance, short_distance)
         self.by_minima = keys == "minima" and not strict
         self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
         self.least = Fraction(similarity) * 10_000
@@ -135,8 +136,27 @@ class Oracle:
         if self.strict or not self.compared:
             return found
         apart = [(a.page.fingerprint ^ page.fingerprint).bit_count() for a in found]
-        order = sorted(range(len(found)), key=lambda i: (apart[i], i))[: self.compared]
+        found = [a for a, distance in zip(found, apart, strict=True) if distance <= self.within(page)]
+        ranks = [self.rank(page, a.page) for a in found]
+        order = sorted(range(len(found)), key=lambda i: (ranks[i], i))[: self.compared]
         return [found[i] for i in sorted(order)]
+
+    def within(self, page):
+        """Return the largest distance of a near-duplicate before the page."""
+        return self.short_distance if page.status == 3 else self.distance
+
+    def rank(self, a, b):
+        """Return how late one page is compared with the other: by distance, and minima that differ."""
+        distance = (a.fingerprint ^ b.fingerprint).bit_count()
+        if not self.by_minima:
+            return distance
+        return distance + 2 * sum(x != y for x, y in zip(self.minima(a), self.minima(b), strict=True))
+
+    def minima(self, page):
+        """Return the ten minima, of which the last one is in three parts."""
+        word = self.word(page)
+        nine = [word >> place & (1 << 19) - 1 for place in MINIMA]
+        return [*nine, [word >> place & 127 for place in (57, 121, 185)]]
 
     def enter(self, anchor):
         self.anchors.append(anchor)
@@ -148,9 +168,9 @@ class Oracle:
         return gone
 
     def similar(self, a, b):
-        """Distance and similarity in ten-thousandths, or None."""
+        """Distance and similarity of a page to an earlier one, the latter in ten-thousandths, or None."""
         distance = (a.fingerprint ^ b.fingerprint).bit_count()
-        if distance > self.distance:
+        if distance > self.within(a):
             return None
         if self.strict:
             return distance, None

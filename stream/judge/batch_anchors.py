@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
 from stream.judge.bucket_collisions import BatchProbes, Filter, collisions
-from stream.judge.nearest import DISTANCES
 from stream.tables.arrays import I32, I64, U64
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.probing import Probing
+from stream.tables.search.rank import RANKS, rank_of
 
 _SLOTS: Final = 1 << 22
 """Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""
@@ -41,7 +41,9 @@ class Buckets(NamedTuple):
     cap: int
     """0 for none."""
     fingerprints: U64
-    """(n, words)"""
+    """(n, lanes)"""
+    words: U64
+    """(n, W): the keys of the rows."""
     probed: I32
     """Buckets that the rows probe, row by row, up to `probed_end` (n + 1,)."""
     probed_end: I64
@@ -59,7 +61,7 @@ class Buckets(NamedTuple):
     members: I64
     """Rows in the buckets, with room for all that might enter (r,)."""
     prints: U64
-    """Fingerprints of `members`, so that they can be read in order (words, r)."""
+    """Fingerprints of `members`, so that they can be read in order (lanes, r)."""
     skipped: U64
     """Bit mask of the tables whose bucket each row did not enter (n,)."""
     seen_by: I64
@@ -68,6 +70,8 @@ class Buckets(NamedTuple):
     """Scratch space for the members that are near a row (n,)."""
     apart: I64
     """Scratch space for the distances of those members, in bits (n,)."""
+    ranks: I64
+    """Scratch space for their ranks (n,)."""
 
 
 class CrowdedBuckets(NamedTuple):
@@ -100,7 +104,7 @@ def shared_buckets(
     keys = np.concatenate([each.keys for each in queries])
     bits = np.concatenate([each.bits for each in queries], axis=1)
     slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
-    rows, words = len(keys), fingerprints.size // len(fingerprints)
+    rows, lanes = len(keys), fingerprints.size // len(fingerprints)
     filled = np.zeros(-(-slots.size // 8), np.uint8)
     bucket_of, entering, row, bucket = collisions(
         BatchProbes(keys, bits, design.key_flip, queries[0].tree),
@@ -127,7 +131,8 @@ def shared_buckets(
     buckets = Buckets(
         tables=design.tables,
         cap=cap or 0,
-        fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, words)),
+        fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, lanes)),
+        words=np.concatenate([each.words for each in queries]),
         probed=bucket,
         probed_end=np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)),
         cells=cells,
@@ -137,11 +142,12 @@ def shared_buckets(
         first=np.cumsum(room) - room,
         size=np.zeros(len(room), np.int64),
         members=np.empty(int(room.sum()), np.int64),
-        prints=np.empty((words, int(room.sum())), np.uint64),
+        prints=np.empty((lanes, int(room.sum())), np.uint64),
         skipped=np.zeros(rows, np.uint64),
         seen_by=np.full(rows, -1, np.int64),
         nearby=np.empty(rows, np.int64),
         apart=np.empty(rows, np.int64),
+        ranks=np.empty(rows, np.int64),
     )
     return buckets, crowded
 
@@ -189,20 +195,21 @@ def leave(row: int, buckets: Buckets) -> None:
 
 
 @compiled
-def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
+def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
     """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes that are at most
-    `distance` bits from it, and to `buckets.apart` their distances. Returns their number, and the number of
-    members looked at.
+    `within` bits from it and have at most the rank `reach`, and to `buckets.apart` and `buckets.ranks` their
+    distances and ranks. Returns their number, and the number of members looked at.
 
-    If there are more than `most`, some may be left out that are not among the `most` nearest; of equally near
-    ones, the oldest count as nearest.
+    If there are more than `most`, some may be left out that are not among the `most` of the least rank; of
+    those of equal rank, the oldest come first.
     """
-    members, nearby, apart = buckets.members, buckets.nearby, buckets.apart
+    members, nearby, apart, ranks = buckets.members, buckets.nearby, buckets.apart, buckets.ranks
     words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
     more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
     bits_at, near_at = np.empty((2, LOOKED_AT_ONCE), np.int64)
-    at_distance, in_bucket = np.zeros((2, DISTANCES), np.int64)
-    count, looked, within, reach = 0, 0, 0, np.int64(distance)
+    at_rank, in_bucket = np.zeros((2, RANKS), np.int64)
+    keys, most_apart = buckets.words, np.int64(within)
+    count, looked, inside, reach = 0, 0, 0, np.int64(reach)
     for bucket in buckets.probed[buckets.probed_end[row] : buckets.probed_end[row + 1]]:
         size, first = buckets.size[bucket], buckets.first[bucket]
         looked += size
@@ -210,23 +217,24 @@ def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tu
         if many:
             in_bucket[:] = 0
         for start in range(first, first + size, LOOKED_AT_ONCE):
-            end = min(first + size, start + LOOKED_AT_ONCE)
-            near = _distances(words, start, end, own, bound, bits_at)
+            end, nearest = min(first + size, start + LOOKED_AT_ONCE), min(most_apart, bound)
+            near = _distances(words, start, end, own, nearest, bits_at)
             if wide:
-                near = _add_distances(more_words, start, end, more_own, bound, bits_at)
+                near = _add_distances(more_words, start, end, more_own, nearest, bits_at)
             if not near:
                 continue
             near = 0
             for i in range(end - start):  # without a branch, too
                 near_at[near] = i
-                near += bits_at[i] <= bound
+                near += bits_at[i] <= nearest
             for place in range(near):
                 i = near_at[place]
                 bits, member = bits_at[i], members[start + i]
-                if bits > bound:
+                rank = rank_of(bits, keys, row, keys, member)
+                if rank > bound:
                     continue
-                if many:  # of one bucket, none counts after `most` older ones that are no further away
-                    in_bucket[bits] += 1
+                if many:  # of one bucket, none counts after `most` older ones of no greater rank
+                    in_bucket[rank] += 1
                     nearer += 1
                     while nearer >= most and bound >= 0:
                         nearer -= in_bucket[bound]
@@ -234,12 +242,12 @@ def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tu
                 if buckets.seen_by[member] == row:
                     continue
                 buckets.seen_by[member] = row
-                nearby[count], apart[count] = member, bits
+                nearby[count], apart[count], ranks[count] = member, bits, rank
                 count += 1
-                within += 1
-                at_distance[bits] += 1
-                while within - at_distance[reach] >= most:  # of all, none that is further away than those
-                    within -= at_distance[reach]
+                inside += 1
+                at_rank[rank] += 1
+                while inside - at_rank[reach] >= most:  # of all, none of greater rank than those
+                    inside -= at_rank[reach]
                     reach -= 1
                 while bound > reach:
                     nearer -= in_bucket[bound]

@@ -17,6 +17,7 @@ from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
 from stream.tables.search.probing import ALL, Nearest
+from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
 
 
@@ -51,7 +52,8 @@ class FingerprintedPages(NamedTuple):
 class Compared(NamedTuple):
     """m pairs of a row and a candidate anchor, sorted by row, then anchor.
 
-    Of the anchors that share a bucket with a row, they are the nearest, as many as are compared (rule 18).
+    Of the anchors that share a bucket with a row, they are those of the least rank, as many as are compared
+    (rule 18).
     """
 
     candidates: SearchResult
@@ -63,10 +65,12 @@ class Compared(NamedTuple):
     """(m,): estimated similarity in ten-thousandths; NO_SIMILARITY in strict mode."""
     similar: NDArray[np.bool_]
     """(m,): whether the pair are near-duplicates by the rule."""
+    rank: NDArray[np.uint8]
+    """(m,): those of the least rank are compared."""
     ends: NDArray[np.int64]
     """(n,): end of each row's pairs."""
     returned: int
-    """Number of pairs that the tables returned; for crowded rows, little more than the nearest."""
+    """Number of pairs that the tables returned; for crowded rows, little more than are compared."""
 
     @property
     def url_bytes(self) -> NDArray[np.int64]:
@@ -91,8 +95,8 @@ def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
     """Find and compare the candidates of pages."""
     words = rule.table_words(pages.fingerprint, pages.sketch)
     candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
-    search = _Search(state, rule, lambda: ALL._replace(most=rule.compared))
-    return search.compare(candidates, pages)
+    wanted = ALL._replace(most=rule.compared, within=rule.within(pages.status))
+    return _Search(state, rule, lambda: wanted).compare(candidates, pages)
 
 
 def compare_in_parts(
@@ -135,9 +139,12 @@ class _Search:
             )
             candidates = replace(candidates, distance=distance)
         ends = _ends(candidates.row, len(fingerprints))
-        if rule.compared < returned and np.diff(ends, prepend=0).max() > rule.compared:
+        words = rule.table_words(fingerprints, pages.sketch)
+        sizes = np.diff(ends, prepend=0)
+        if rule.compared < returned and sizes.max() > rule.compared:
             wanted = self._wanted().from_row(first)
-            kept = nearest_alive(ends, candidates.anchor, candidates.distance, wanted)
+            rank = self._ranks(candidates, words, np.repeat(sizes > rule.compared, sizes))
+            kept = nearest_alive(ends, candidates.anchor, candidates.distance, rank, wanted)
             candidates = replace(
                 candidates,
                 row=candidates.row[kept],
@@ -151,7 +158,20 @@ class _Search:
         similarity = rule.similarities(pairs)
         enough = similarity >= rule.least(pairs)
         similar = enough & rule.near(candidates.distance, pages.status[candidates.row])
-        return Compared(candidates, anchors, place, similarity, similar, ends, returned)
+        others = rule.table_words(anchors.fingerprint, anchors.sketch)
+        rank = ranks_of(candidates.distance, words, candidates.row, others, place)
+        return Compared(candidates, anchors, place, similarity, similar, rank, ends, returned)
+
+    def _ranks(
+        self, candidates: SearchResult, words: NDArray[np.uint64], some: NDArray[np.bool_]
+    ) -> NDArray[np.uint8]:
+        """The ranks (m,) of some of the candidates, by minima that are taken from the tables, as there may be
+        far more candidates than are compared. The others have their distance."""
+        rank = candidates.distance.copy()
+        if self._rule.options.by_minima:
+            pairs = candidates.row[some], candidates.anchor[some], candidates.distance[some]
+            rank[some] = self._state.tables.ranks(words, *pairs)
+        return rank
 
 
 def _ends(row: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

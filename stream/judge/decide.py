@@ -273,6 +273,7 @@ class _Pass:
             ends=np.append(0, np.cumsum(np.concatenate(of_row))),
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
             distance=np.concatenate([each.candidates.distance for each in pairs]),
+            rank=np.concatenate([each.rank for each in pairs]),
             similarity=np.concatenate([np.where(each.similar, each.similarity, UNLIKE) for each in pairs]),
             dies=dies,
         )

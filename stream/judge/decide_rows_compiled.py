@@ -16,11 +16,12 @@ from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, estimator, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
-from stream.judge.nearest import DISTANCES, cutoff, youngest_of
+from stream.judge.nearest import cutoff, youngest_of
 from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
 from stream.tables.search.packed_pairs import Integer
+from stream.tables.search.rank import RANKS
 
 NO_DISTANCE: Final = -1
 FINGERPRINTS_A_COMPARISON: Final = 8
@@ -75,6 +76,7 @@ class StoredCandidates(NamedTuple):
     """Where those of each row end (n + 1,)."""
     page: I64
     distance: U8
+    rank: U8
     similarity: I64
     """UNLIKE if it does not suffice."""
     dies: I64
@@ -271,37 +273,37 @@ def _best_anchor(
     """Return the best similar anchor that the page is compared with, and the number of comparisons."""
     within = rows.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
-    alive, furthest = np.int64(0), np.int64(0)
+    alive, greatest = np.int64(0), np.int64(0)
     for pair in range(first, end):
         if stored.dies[pair] > row and stored.distance[pair] <= within:
             alive += 1
-            furthest = max(furthest, np.int64(stored.distance[pair]))
+            greatest = max(greatest, np.int64(stored.rank[pair]))
     # All anchors of this batch are younger than those.
-    reach = within if alive < limits.compared else furthest - 1
-    count, looked = members_near(row, reach, limits.compared, buckets)
-    near, apart = buckets.nearby[:count], buckets.apart[:count]
-    last, left = DISTANCES, 0
+    reach = RANKS - 1 if alive < limits.compared else greatest - 1
+    count, looked = members_near(row, within, reach, limits.compared, buckets)
+    near, apart, ranks = buckets.nearby[:count], buckets.apart[:count], buckets.ranks[:count]
+    last, left = RANKS, 0
     if alive + count > limits.compared:
-        at_distance = np.zeros(DISTANCES, np.int64)
+        at_rank = np.zeros(RANKS, np.int64)
         for pair in range(first, end):
             if stored.dies[pair] > row and stored.distance[pair] <= within:
-                at_distance[stored.distance[pair]] += 1
-        for bits in apart:
-            at_distance[bits] += 1
-        last, left = cutoff(at_distance, limits.compared)
+                at_rank[stored.rank[pair]] += 1
+        for rank in ranks:
+            at_rank[rank] += 1
+        last, left = cutoff(at_rank, limits.compared)
     best = _best_match(NOBODY, 0, NO_PAGE, 0, UNLIKE)
     for pair in range(first, end):
-        bits = np.int64(stored.distance[pair])
-        if stored.dies[pair] <= row or bits > within or bits > last or (bits == last and not left):
+        bits, rank = np.int64(stored.distance[pair]), stored.rank[pair]
+        if stored.dies[pair] <= row or bits > within or rank > last or (rank == last and not left):
             continue
-        left -= bits == last
+        left -= rank == last
         similarity = stored.similarity[pair]
         if similarity > best.similarity or (similarity == best.similarity and bits < best.distance):
             best = _best_match(STORED, pair, stored.page[pair], bits, similarity)
-    youngest = youngest_of(apart, near, last, left)
+    youngest = youngest_of(ranks, near, last, left)
     for i in range(count):
         member, bits = near[i], apart[i]
-        if bits > last or (bits == last and member > youngest):
+        if ranks[i] > last or (ranks[i] == last and member > youngest):
             continue
         similarity = _similarity(row, member, rows, limits)
         if similarity < best.similarity or similarity == UNLIKE:

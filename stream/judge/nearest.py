@@ -1,28 +1,27 @@
-"""Selects the candidates that a page is compared with: the nearest, with ties going to the oldest (rule 18).
+"""Selects the candidates that a page is compared with: those of the least rank, with ties going to the oldest
+(rule 18).
 
-A histogram of distances gives the cutoff, so nothing needs to be sorted.
+A histogram of ranks gives the cutoff, so nothing needs to be sorted.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.tables.search.probing import Nearest
-
-DISTANCES: Final = 256
-"""Size of a histogram of distances. Fingerprints have at most 128 bits."""
+from stream.tables.search.rank import RANKS
 
 
 class Cutoff(NamedTuple):
-    """The bound of a row's candidates that count: all nearer than `distance`, and at it the `left` oldest."""
+    """The bound of a row's candidates that count: all below `rank`, and at it the `left` oldest."""
 
-    distance: int
+    rank: int
     left: int
-    """Number of candidates at that distance that count."""
+    """Number of candidates of that rank that count."""
 
 
 @compiled
@@ -30,15 +29,17 @@ def nearest_alive(
     ends: NDArray[np.int64],
     anchor: NDArray[np.int64],
     distance: NDArray[np.uint8],
+    rank: NDArray[np.uint8],
     wanted: Nearest,
 ) -> NDArray[np.bool_]:
-    """Return the mask (m,) of pairs of a row and a stored anchor that are among the row's nearest live ones.
+    """Return the mask (m,) of pairs of a row and a stored anchor that are among the row's live ones of the
+    least rank.
 
     Pairs are in order of rows, which end at `ends` (n,), then of age. An anchor counts if it is alive at the
-    row's turn.
+    row's turn and within the row's distance. Ranks matter only for rows with more pairs than are wanted.
     """
     kept = np.ones(len(anchor), np.bool_)
-    at_distance = np.zeros(DISTANCES, np.int64)
+    at_rank = np.zeros(RANKS, np.int64)
     mortal, dies = wanted.mortal, wanted.dies
     start = 0
     for row in range(len(ends)):
@@ -53,32 +54,33 @@ def nearest_alive(
                 kept[pair] = place == len(mortal) or mortal[place] != anchor[pair] or dies[place] > row
         if start - first <= wanted.most:
             continue
-        at_distance[:] = 0
+        at_rank[:] = 0
         for pair in range(first, start):
-            at_distance[distance[pair]] += kept[pair]
-        last, left = cutoff(at_distance, wanted.most)
+            kept[pair] &= distance[pair] <= wanted.within[row]
+            at_rank[rank[pair]] += kept[pair]
+        last, left = cutoff(at_rank, wanted.most)
         for pair in range(first, start):
-            if kept[pair] and distance[pair] >= last:
-                kept[pair] = distance[pair] == last and left > 0
+            if kept[pair] and rank[pair] >= last:
+                kept[pair] = rank[pair] == last and left > 0
                 left -= kept[pair]
     return kept
 
 
 @compiled
-def cutoff(at_distance: NDArray[np.int64], most: int) -> Cutoff:
-    """Return the bound of the `most` nearest, given the number at each distance. It includes all if there are
-    no more."""
+def cutoff(at_rank: NDArray[np.int64], most: int) -> Cutoff:
+    """Return the bound of the `most` of the least rank, given the number of each rank. It includes all if
+    there are no more."""
     before = 0
-    for distance in range(len(at_distance)):
-        if before + at_distance[distance] > most:
-            return Cutoff(distance, most - before)
-        before += at_distance[distance]
-    return Cutoff(len(at_distance), 0)
+    for rank in range(len(at_rank)):
+        if before + at_rank[rank] > most:
+            return Cutoff(rank, most - before)
+        before += at_rank[rank]
+    return Cutoff(len(at_rank), 0)
 
 
 @compiled
-def youngest_of(distance: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
-    """Return the age of the youngest among the `left` oldest anchors at distance `last`, or -1 for none."""
+def youngest_of(rank: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
+    """Return the age of the youngest among the `left` oldest anchors of rank `last`, or -1 for none."""
     if not left:
         return -1
     low, high = np.int64(0), np.int64(0)
@@ -87,7 +89,7 @@ def youngest_of(distance: NDArray[np.int64], ages: NDArray[np.int64], last: int,
     while low < high:
         middle, older = (low + high) // 2, np.int64(0)
         for i in range(len(ages)):
-            older += (distance[i] == last) & (ages[i] <= middle)
+            older += (rank[i] == last) & (ages[i] <= middle)
         if older < left:
             low = middle + 1
         else:

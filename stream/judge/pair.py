@@ -70,6 +70,7 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
             ends=np.zeros(rows + 1, np.int64),
             page=none,
             distance=np.zeros(0, np.uint8),
+            rank=np.zeros(0, np.uint8),
             similarity=none,
             dies=none,
         ),

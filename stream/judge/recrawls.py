@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import distances, from_integers
-from stream.fingerprint.row import Status
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
 from stream.judge.decide_rows_compiled import FingerprintedRows
@@ -75,13 +74,13 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     changed = np.flatnonzero((of >= 0) & ~similar)
     which, first = np.unique(of[changed], return_index=True)
     order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
-    dying = Nearest(rule.compared, alive[which][order], changed[first][order])
-    short, longer = map(rule.largest_distance, (Status.SHORT, Status.READY))
+    within = rule.within(batch.status[ready])
+    dying = Nearest(rule.compared, within, alive[which][order], changed[first][order])
     of_rows = FingerprintedRows(
         place=ready,
         page=batch.page,
         sketch=batch.sketch,
-        within=np.where(batch.status[ready] == Status.SHORT, short, longer),
+        within=within,
         url=url,
         baseline=of,
         newer=newer,

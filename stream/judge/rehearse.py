@@ -46,7 +46,7 @@ def rehearse(genesis: Genesis) -> None:
     heads.unlink(row[:0, :-1], Ring(row, 0, 0), np.zeros(1, np.uint8))
     in_order(np.zeros(1, np.uint64))
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    nearest_alive(none, none, near, ALL)
+    nearest_alive(none, none, near, near, ALL)
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:

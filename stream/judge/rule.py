@@ -83,6 +83,11 @@ class Rule:
         """Return the largest distance of near-duplicates if the later page has this status."""
         return self.options.largest_distance if status == Status.SHORT else self.options.distance
 
+    def within(self, statuses: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the largest distance of near-duplicates for later pages of these statuses (n,)."""
+        short, longer = map(self.largest_distance, (Status.SHORT, Status.READY))
+        return np.where(statuses == Status.SHORT, short, longer)
+
     def near(self, distances: NDArray[np.integer[Any]], statuses: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return the mask of m distances that are small enough, given the later pages' statuses (m,) or
         (1,)."""

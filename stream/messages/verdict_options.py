@@ -44,8 +44,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     bucket_cap: Positive = 128
     """An anchor is not inserted into buckets with this many live anchors, except the emptiest (rule 16)."""
     compared: Count = 64
-    """Maximum number of candidates whose sketches are compared with that of a page: the nearest by distance,
-    ties going to the oldest. 0 compares all, as strict mode does (rule 18)."""
+    """Maximum number of candidates whose sketches are compared with that of a page: those of the least
+    rank, by distance and minima that differ, ties going to the oldest. 0 compares all, as strict mode does
+    (rule 18)."""
     baselines: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     """Number of a URL's last different pages that its next page is compared with: one that is like any of
     them is a recrawl (rule 20)."""

@@ -30,6 +30,7 @@ from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth, HotTier
 from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.pair_collector import LAST_ANCHOR
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
+from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
 from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.contents import union
@@ -274,6 +275,20 @@ class Tables:
             best = np.lexsort((anchors, distances))[:most]
             anchors, distances = anchors[best], distances[best]
         return anchors
+
+    def ranks(self, words: U64, row: I64, anchor: I64, distance: U8) -> U8:
+        """The ranks (m,) of pairs of a row of `words` (n, W) and an anchor, at these distances (m,). The keys
+        of anchors are read from RAM as far as they are there."""
+        ranks = np.empty(len(row), np.uint8)
+        hot = anchor >= self._hot.floor
+        warm = ~hot & (anchor >= self._warm.floor)
+        for some, tier in ((hot, self._hot), (warm, self._warm), (~(hot | warm), None)):
+            anchors = anchor[some]
+            if len(anchors):
+                keys = tier.keys(anchors) if tier else None
+                others, places = keys or (self._log.take(anchors), np.arange(len(anchors)))
+                ranks[some] = ranks_of(distance[some], words, row[some], others, places)
+        return ranks
 
     def insert(
         self, batch: Writes, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None

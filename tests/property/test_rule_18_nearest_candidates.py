@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,27 @@ def test_rule_18_pages_are_compared_with_the_nearest_alone(
     limitless = expected(oracle_of(structs.replace(options, compared=0)), pages)
     if compared < 12:
         assert (want != limitless) == (not options.strict)
+
+
+@pytest.mark.parametrize("compared", [1, 3, 12])
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_rule_18_what_is_too_far_for_a_page_takes_no_place_of_what_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int, memory: int
+) -> None:
+    """Anchors beyond the distance of ordinary pages, and within that of short ones."""
+    options = VerdictOptions(distance=4, short_distance=9, compared=compared)
+    scheme = Scheme(sketch_bins=192, short_tokens=20)
+    pages = [
+        dataclasses.replace(page, status=3) if number % 3 == 0 else page
+        for number, page in enumerate(crowd(compared, 300))
+    ]
+    entries = entries_of(pages, compared, scheme)
+    want = expected(oracle_of(options), pages)
+    monkeypatch.setattr(decide, "FEW", 8)
+    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64, scheme=scheme)
+    try:
+        assert judge_all(Judge(state, genesis), entries, compared) == want
+    finally:
+        state.close()

@@ -13,7 +13,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
-from tests.judged_crawls import entries_of, judge_all, open_state
+from tests.judged_crawls import entries_of, judge_all, open_state, packed_minima
 from tests.oracle import OraclePage
 
 
@@ -34,7 +34,7 @@ def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336
         exact.append(len({*own} & {*other}) * 10_000 // len({*own} | {*other}))
         for name, shingles in (("first", own), ("second", other)):
             content = parity_sketch(np.array(sorted(shingles), np.uint32), scheme.sketch_bins)
-            sketch = content + (case << 40 | 1).to_bytes(8, "little")
+            sketch = content + packed_minima([case + 1] * 10).to_bytes(24, "little")
             page = OraclePage(None, f"http://{name}/{case}", case << 40, bytes(range(32)), sketch)
             pages.append(page)
     state, genesis = open_state(

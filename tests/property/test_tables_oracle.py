@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.tables import memory_shares
+from stream.tables import tables as all_tables
 from stream.tables.cold.presence import Presence
 from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Block, Design
@@ -23,7 +24,7 @@ from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.search.pair_collector import MANY, PairCollector
-from stream.tables.search.probing import Probing, SearchOptions
+from stream.tables.search.probing import Nearest, Probing, SearchOptions
 from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
 from stream.tables.warm import tier as warm
@@ -49,7 +50,7 @@ def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
 
 def spread(rows: U64) -> U64:
     """Keys (n, 3) whose blocks are equal if and only if those of `rows` are, which have 12 or 13 bits."""
-    words = np.random.default_rng(1).integers(0, 1 << 64, (len(rows), 3), dtype=np.uint64)
+    words = rows[:, None] & np.array([[1 << 58], [1 << 20 | 1 << 60], [0x3F << 38]], np.uint64).T
     for block, (word, shift, bits) in enumerate(SPREAD.places):
         own = rows << np.uint64(13 * block) >> np.uint64(51) if block < 4 else rows & np.uint64(0xFFF)
         mask = np.uint64((1 << bits) - 1)
@@ -654,6 +655,50 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, sprea
         check(tables, oracle, rows, make_uncertain(rng, len(rows)))
         assert len(tables.search(rows, make_uncertain(rng, len(rows)), case.keys(rows)).row) > MANY
         tables.close()
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize(("memory", "generation"), [(0, 200), (PLENTY, 200), (PLENTY, 1 << 20)])
+@pytest.mark.parametrize("most", [1, 5, 30])
+def test_a_limited_search_finds_the_candidates_of_the_least_rank(
+    most: int, memory: int, generation: int, spread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that are alive at the row's turn and within its own distance; of equal rank the oldest."""
+    monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
+    case = Case(5, 2, distance=40, cap=None, memory=memory, generation=generation, spread=spread)
+    rng = np.random.default_rng(most)
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:
+        tables, oracle = case.open(store), TablesOracle(case)
+        for _ in range(3):
+            add(rng, store, tables, oracle, make_rows(rng, 150, np.zeros(0, np.uint64), 0.9), 0.2)
+            tables.maintain(wait=True)
+        asked = make_rows(rng, 40, np.array(oracle.fingerprints, np.uint64), 0.9)
+        pairs, _ = oracle.search(asked, make_uncertain(rng, 40))
+        within = rng.integers(10, 22, 40)
+        mortal = np.sort(rng.choice(450, 60, replace=False))
+        dies = rng.integers(0, 40, 60)
+        wanted = Nearest(most, within, mortal, dies)
+        found = set[tuple[int, int]]()
+        for first, part in tables.searches(asked, make_uncertain(rng, 40), case.keys(asked), lambda: wanted):
+            found |= set(zip((part.row + first).tolist(), part.anchor.tolist(), strict=True))
+        tables.close()
+        dead_from = dict(zip(mortal.tolist(), dies.tolist(), strict=True))
+        keys, own = (case.keys(each) for each in (np.array(oracle.fingerprints, np.uint64), asked))
+        for row in range(40):
+            ranks = sorted(
+                (distance + (2 * unequal_minima(own[row], keys[anchor]) if own is not None else 0), anchor)
+                for of, anchor, distance in pairs
+                if of == row and distance <= within[row] and dead_from.get(anchor, row + 1) > row
+            )
+            assert {(row, anchor) for _, anchor in ranks[:most]} <= found
+        assert generation == 200 or len(found) < len(pairs) / 2  # the hot tier alone leaves some out
+
+
+def unequal_minima(one: U64, other: U64) -> int:
+    one, other = ([int(word) for word in words] for words in (one, other))
+    places = [(word, 19 * place) for word in range(3) for place in range(3)]
+    nine = sum((one[word] ^ other[word]) >> place & 0x7FFFF != 0 for word, place in places)
+    return nine + any((a ^ b) >> 57 for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize(("rows", "span"), [(1, 3), (40, 500), (40, 2000), (3, 1 << 31)])

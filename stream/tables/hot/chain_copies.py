@@ -10,19 +10,21 @@ import numpy as np
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.hot.chains import Chains, Ring, ring_row
-from stream.tables.search.packed_pairs import is_dead, place_among
+from stream.tables.search.packed_pairs import Integer, is_dead, place_among
 from stream.tables.search.prefixes_compiled import prefix_of
 from stream.tables.search.probing import Nearest
+from stream.tables.search.rank import RANKS, add_ranks_of_minima
 
-FINGERPRINT_BITS: Final = 64
 COPIES: Final = 256
 """Chains of which the place of the copy is known."""
 COPIED: Final = 1 << 18
-"""Anchors copied, 6 MiB, before all copies are discarded."""
+"""Anchors copied, 12 MiB, before all copies are discarded."""
 FIRST_COPIED: Final = 1 << 12
 MORTAL: Final = np.uint64(40)
 """Lowest bit of the field in a copied anchor's number that holds its index in `Nearest.mortal` plus 1; 0 if
 it is not mortal."""
+LOOKED_AT_ONCE: Final = 256
+"""Anchors of a copy that are ranked together."""
 NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 
 
@@ -34,6 +36,8 @@ class Copies(NamedTuple):
     end of its copy."""
     anchors: U64
     """(3, m): prefix in the chain's table, fingerprint, and number with the `MORTAL` field."""
+    lanes: U64
+    """(W, m): keys."""
     filled: int
     """Number of anchors copied."""
     near: I64
@@ -41,16 +45,26 @@ class Copies(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is compared with a copy: a probed prefix and the fingerprint."""
+    """What is compared with a copy: a probed prefix, and the query."""
 
     prefix: np.uint64
     fingerprint: np.uint64
+    words: U64
+    """The keys of all queries (n, W)."""
+    row: np.int64
+    """The query."""
 
 
 @compiled
-def no_copies() -> Copies:
-    """An empty cache."""
-    return Copies(np.zeros((COPIES, 4), np.int64), np.empty((3, 0), np.uint64), 0, np.empty(0, np.int64))
+def no_copies(words: int) -> Copies:
+    """An empty cache, for keys of so many words."""
+    return Copies(
+        np.zeros((COPIES, 4), np.int64),
+        np.empty((3, 0), np.uint64),
+        np.empty((words, 0), np.uint64),
+        0,
+        np.empty(0, np.int64),
+    )
 
 
 @compiled
@@ -66,7 +80,7 @@ def copy_chain(
     chains: Chains, ring: Ring, dead: U8, mortal: I64, start: np.int64, table: np.int64, copies: Copies
 ) -> Copies:
     """The copies, and one of this chain."""
-    places, anchors, filled, near = copies
+    places, anchors, lanes, filled, near = copies
     if filled > COPIED:
         places[:, 0], filled = 0, 0
     copy = copy_of(copies, chains, start, table)
@@ -77,16 +91,20 @@ def copy_chain(
         if filled == anchors.shape[1]:
             grown = np.empty((3, 2 * filled + FIRST_COPIED), np.uint64)
             grown[:, :filled] = anchors
-            anchors, near = grown, np.empty(grown.shape[1], np.int64)
+            more = np.empty((lanes.shape[0], grown.shape[1]), np.uint64)
+            more[:, :filled] = lanes
+            anchors, lanes, near = grown, more, np.empty(grown.shape[1], np.int64)
         if not is_dead(number, dead):
             which = np.uint64(place_among(number, mortal) + 1)
             anchors[0, filled] = prefix_of(ring.rows, at, chains.pieces, table)
             anchors[1, filled] = ring.rows[at, -1]
             anchors[2, filled] = np.uint64(number) | which << MORTAL
+            for word in range(lanes.shape[0]):
+                lanes[word, filled] = ring.rows[at, word]
             filled += 1
         after = np.int64(chains.links[at, table])
     copy[3] = filled
-    return Copies(places, anchors, filled, near)
+    return Copies(places, anchors, lanes, filled, near)
 
 
 @compiled
@@ -105,29 +123,57 @@ def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -
 
 @compiled
 def oldest_near(
-    copies: Copies, first: int, end: int, wanted: Wanted, reach: int, row: int, nearest: Nearest
+    copies: Copies, first: int, end: int, wanted: Wanted, reach: int, nearest: Nearest
 ) -> tuple[int, int, int]:
-    """Like `all_near`, but limited to anchors that may be among the `nearest.most` nearest, of equally near
-    ones the oldest. Also returns the greatest distance at which further anchors may be among these."""
-    at_distance = np.zeros(FINGERPRINT_BITS + 1, np.int64)
+    """Like `all_near`, but `reach` is a rank, and limited to anchors that may be among the `nearest.most` of
+    the least rank, of those of equal rank the oldest. Also returns the greatest rank at which further anchors
+    may be among these."""
+    at_rank, ranks = np.zeros(RANKS, np.int64), np.empty(LOOKED_AT_ONCE, np.int64)
+    near_at = np.empty(LOOKED_AT_ONCE, np.int64)
+    numbers, near, dies = copies.anchors[2], copies.near, nearest.dies
     there = close = nearer = 0
-    bound = reach
-    for at in range(end - 1, first - 1, -1):
-        if copies.anchors[0, at] != wanted.prefix:
+    row, most, bound = wanted.row, nearest.most, reach
+    for stop in range(end, first, -LOOKED_AT_ONCE):
+        start = max(first, stop - LOOKED_AT_ONCE)
+        same, close_here = _distances(copies, start, stop, wanted, min(nearest.within[row], bound), ranks)
+        there += same
+        if not close_here:
             continue
-        there += 1
-        apart = popcount(copies.anchors[1, at] ^ wanted.fingerprint)
-        if apart > bound:
-            continue
-        which = copies.anchors[2, at] >> MORTAL
-        if which and nearest.dies[which - np.uint64(1)] <= row:
-            continue
-        copies.near[close] = at - first
-        close += 1
-        at_distance[apart] += 1
-        nearer += 1
-        while nearer >= nearest.most and bound >= 0:
-            reach = bound
-            nearer -= at_distance[bound]
-            bound -= 1
+        add_ranks_of_minima(ranks, wanted.words, row, copies.lanes, start, stop)
+        close_here = 0
+        for i in range(stop - start):  # without a branch, too
+            near_at[close_here] = i
+            close_here += ranks[i] <= bound
+        for place in range(close_here - 1, -1, -1):
+            rank, at = ranks[near_at[place]], start + near_at[place]
+            which = numbers[at] >> MORTAL
+            if rank > bound or (which and dies[which - np.uint64(1)] <= row):
+                continue
+            near[close] = at - first
+            close += 1
+            at_rank[rank] += 1
+            nearer += 1
+            while nearer >= most and bound >= 0:
+                reach = bound
+                nearer -= at_rank[bound]
+                bound -= 1
     return there, close, reach
+
+
+@compiled
+def _distances(
+    copies: Copies, start: int, end: int, wanted: Wanted, within: Integer, distances: I64
+) -> tuple[int, int]:
+    """Write to `distances` those of the anchors [start, end), or more than any if they are in another bucket
+    or beyond `within`. Returns the number in the wanted bucket, and how many of these are within it."""
+    prefixes, fingerprints = copies.anchors[0, start:end], copies.anchors[1, start:end]
+    prefix, fingerprint = wanted.prefix, wanted.fingerprint
+    there = close = np.int64(0)
+    for i in range(end - start):  # branch-free, so that it is vectorised
+        at = np.uint64(i)
+        same, apart = prefixes[at] == prefix, popcount(fingerprints[at] ^ fingerprint)
+        near = same & (apart <= within)
+        distances[at] = apart + RANKS * (1 - near)
+        there += same
+        close += near
+    return int(there), int(close)

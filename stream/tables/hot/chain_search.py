@@ -38,6 +38,7 @@ from stream.tables.search.packed_pairs import (
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.search.probing import Nearest
 from stream.tables.search.queries import Criteria, Queries
+from stream.tables.search.rank import RANKS
 
 LONG: Final = 64
 """Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
@@ -89,12 +90,12 @@ def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nea
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
     repetitions. Counts the live anchors in exact buckets.
 
-    Of a chain with more than `nearest.most` near anchors, one may be left out if as many live ones are
-    nearer, or as near and older.
+    Of a chain with more than `nearest.most` near anchors, one may be left out if as many live ones are of
+    less rank, or of the same and older.
     """
     rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
     at_once = max(1, PROBES_AT_ONCE // probes_a_row)
-    walk, copies, pairs = _room(at_once * probes_a_row), no_copies(), no_pairs()
+    walk, copies, pairs = _room(at_once * probes_a_row), no_copies(queries.words.shape[1]), no_pairs()
     long = LONG if nearest.most >= MANY else FEW
     for first in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
@@ -227,20 +228,21 @@ def _finish(
 ) -> tuple[Copies, PackedPairs]:
     """Compare the rest of long chains, in copies of them."""
     chains, ring, queries, criteria, nearest = search
-    reach, reach_row = criteria.distance, np.int64(-1)
+    distance, words = criteria.distance, queries.words
+    reach, reach_row = RANKS - 1, np.int64(-1)
     for i in range(left):
         row, table, start = walk.row[i], walk.table[i], np.int64(walk.current[i])
         copy = copy_of(copies, chains, start, table)
         if copy[0] != start or copy[1] != table:
             copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
         if row != reach_row:
-            reach, reach_row = criteria.distance, row
-        wanted = Wanted(walk.wanted[i], queries.fingerprints[row])
+            reach, reach_row = RANKS - 1, row
+        wanted = Wanted(walk.wanted[i], queries.fingerprints[row], words, row)
         first, end = copy[2], copy[3]
         if end - first > nearest.most:
-            same, near, reach = oldest_near(copies, first, end, wanted, reach, row, nearest)
-        else:
-            same, near = all_near(copies, first, end, wanted, reach)
+            same, near, reach = oldest_near(copies, first, end, wanted, reach, nearest)
+        else:  # no rank is less than the distance
+            same, near = all_near(copies, first, end, wanted, min(distance, reach))
         if walk.exact[i] and queries.sizes.size:
             queries.sizes[row * queries.keys.shape[1] + table] += same
         packed, size = with_room(pairs, near)

@@ -130,6 +130,11 @@ class HotTier:
         parts = [self._rows[row : row + n] for _, row, n in self._runs(start, end)]
         return np.concatenate(parts) if parts else self._rows[:0].copy()
 
+    def keys(self, anchors: I64) -> tuple[U64, I64]:
+        """The rows of all anchors here, and the places in these (n,) of some, which are all in [floor,
+        count)."""
+        return self._rows, (anchors - self._origin) % len(self._rows)
+
     def insert(self, rows: U64) -> None:
         """Add anchors by their rows, numbered from `count`. Their skipped tables must already be in
         `skipped`."""
@@ -146,7 +151,8 @@ class HotTier:
         here = anchors[anchors >= self.floor]
         if not len(here):
             return
-        words = self._rows[(here - self._origin) % len(self._rows), :-1]
+        rows, places = self.keys(here)
+        words = rows[places, :-1]
         self._heads.unlink(words, self._ring, self._dead.bits)
         if self._coming is not None and self._cleaning is None:
             self._coming.unlink(words, self._ring, self._dead.bits)

@@ -16,11 +16,13 @@ from stream.tables.search.queries import Criteria, Queries
 
 
 class Nearest(NamedTuple):
-    """A limit on the candidates of a row that has very many: the nearest live anchors, of equally near ones
-    the oldest."""
+    """A limit on the candidates of a row that has very many: the live anchors of the least rank, of those of
+    equal rank the oldest."""
 
     most: int
     """Number of candidates wanted per row."""
+    within: I64
+    """The largest distance at which an anchor counts, for each row (n,)."""
     mortal: I64
     """Numbers of the anchors that die within this batch (k,), ascending."""
     dies: I64
@@ -28,10 +30,10 @@ class Nearest(NamedTuple):
 
     def from_row(self, row: int) -> Nearest:
         """The same limit, with rows counted from `row` on."""
-        return self._replace(dies=self.dies - row) if row and len(self.dies) else self
+        return self._replace(within=self.within[row:], dies=self.dies - row) if row else self
 
 
-ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64), np.zeros(0, np.int64))
+ALL: Final = Nearest(sys.maxsize, *np.zeros((3, 0), np.int64))
 
 
 class SearchOptions(NamedTuple):

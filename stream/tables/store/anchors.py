@@ -17,6 +17,8 @@ CHUNK: Final = 256
 """Anchors per key of the log. The last chunk is rewritten as it fills, so the log's content depends only on
 the anchors, not on the batches. A batch of 700 anchors takes 4 puts of 4 KiB instead of 700 puts."""
 
+CHUNKS_AT_ONCE: Final = 1 << 10
+"""Chunks read at a time; they take 8 MiB or less."""
 READ_AT_ONCE: Final = 1 << 20
 """Rows per slice; they take 16 MiB or more."""
 
@@ -78,6 +80,23 @@ class AnchorLog:
         rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
         rows = rows.reshape(-1, self._columns)
         return rows[start - first : end - first]
+
+    def take(self, anchors: I64) -> U64:
+        """Rows (n, W + 1) of some anchors (n,), read from the store. Raises DamagedStateError."""
+        numbers = distinct(anchors)
+        chunks = numbers // CHUNK
+        starts = np.flatnonzero(np.diff(chunks, prepend=-1))
+        ends = np.append(starts[1:], len(numbers))
+        rows = np.empty((len(numbers), self._columns), np.uint64)
+        for first in range(0, len(starts), CHUNKS_AT_ONCE):
+            some = slice(first, first + CHUNKS_AT_ONCE)
+            keys = [(CHUNK * chunk).to_bytes(8, "big") for chunk in chunks[starts[some]].tolist()]
+            for start, end, value in zip(starts[some], ends[some], self._store.get(LOG, keys), strict=True):
+                place = numbers[start:end] % CHUNK
+                if len(value or b"") <= place[-1] * self._row_bytes:
+                    raise damage_error(self._store.path, f"anchor log lacks anchor {numbers[end - 1]}")
+                rows[start:end] = np.frombuffer(value or b"", "<u8").reshape(-1, self._columns)[place]
+        return rows[np.searchsorted(numbers, anchors)]
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
         """The anchors [start, end) in slices, as (number of the first, rows)."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from stream.errors import SettingsError
+from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
 from stream.tables.search.probing import Probing
 from stream.tables.store.anchors import StoredAnchors
@@ -108,6 +109,12 @@ class WarmTier:
         """Evict the anchors below `floor`."""
         if floor > self._packed.first:
             self._packed.drop(floor)
+
+    def keys(self, anchors: I64) -> tuple[U64, I64] | None:
+        """The keys of all anchors here (m, W), and the places in these (n,) of some, which are all in [floor,
+        end). None if keys are not kept."""
+        packed = self._packed
+        return (packed.words, anchors % packed.places) if packed.words.size else None
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""

@@ -1,0 +1,85 @@
+"""The rank of candidates: a page is compared with those of the least rank (rule 18).
+
+The rank is the distance of the fingerprints and `A_MINIMUM` for each of the minima that differ, where tables
+index minima. The fingerprint of a page does not depend on the order of its words, and strangers that share a
+template are often as near as a copy; but they have fewer minima in common.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled, popcount
+from stream.fingerprint.minima import A_WORD, LAST_PLACE
+from stream.fingerprint.scheme import MINIMA_WORDS, MINIMUM_BITS
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.search.packed_pairs import Integer
+
+A_MINIMUM: Final = 2
+"""Rank of a minimum that differs, in bits of distance."""
+RANKS: Final = 256
+"""Number of ranks: fingerprints have at most 128 bits."""
+_HIGHEST: Final = np.uint64(sum(1 << MINIMUM_BITS * place + MINIMUM_BITS - 1 for place in range(A_WORD)))
+"""The highest bit of each whole minimum in a word."""
+_LOWER: Final = np.uint64((1 << A_WORD * MINIMUM_BITS) - 1) ^ _HIGHEST
+_LAST_PLACE: Final = np.uint64(LAST_PLACE)
+_ONE: Final = np.uint64(1)
+_TWO: Final = np.uint64(2)
+
+
+@compiled
+def rank_of(distance: Integer, words: U64, row: Integer, others: U64, other: Integer | np.uint64) -> np.int64:
+    """The rank of two pages at this distance, whose keys are rows of `words` and of `others`. Both are (n, W)
+    or have further columns."""
+    if words.shape[1] < MINIMA_WORDS:  # no minima
+        return np.int64(distance)
+    unequal, of_last = np.uint64(0), np.uint64(0)
+    for word in range(MINIMA_WORDS):
+        apart = words[row, word] ^ others[other, word]
+        unequal |= _unequal(apart) >> np.uint64(word)
+        of_last |= apart
+    return np.int64(distance) + _rank_of_minima(unequal, of_last)
+
+
+@compiled
+def ranks_of(distance: U8, words: U64, row: I64, others: U64, other: I64) -> NDArray[np.uint8]:
+    """The ranks (m,) of pairs at these distances (m,), whose keys are the rows `row` of `words` and the rows
+    `other` of `others`."""
+    ranks = np.empty(len(row), np.uint8)
+    for pair in range(len(row)):
+        ranks[pair] = rank_of(np.int64(distance[pair]), words, row[pair], others, other[pair])
+    return ranks
+
+
+@compiled
+def add_ranks_of_minima(ranks: I64, words: U64, row: Integer, lanes: U64, start: int, end: int) -> None:
+    """Make ranks of distances: those between a row of `words` (n, W) and the pages [start, end), whose keys
+    are in `lanes` (W, m).
+
+    There are no branches, and indexes are unsigned, so that the compiler makes vector instructions of it.
+    """
+    if lanes.shape[0] < MINIMA_WORDS:
+        return
+    first, second, third = lanes[0, start:end], lanes[1, start:end], lanes[2, start:end]
+    one, two, three = words[row, 0], words[row, 1], words[row, 2]
+    for i in range(end - start):
+        at = np.uint64(i)
+        a, b, c = first[at] ^ one, second[at] ^ two, third[at] ^ three
+        unequal = _unequal(a) | _unequal(b) >> _ONE | _unequal(c) >> _TWO
+        ranks[at] += _rank_of_minima(unequal, a | b | c)
+
+
+@compiled
+def _unequal(apart: np.uint64) -> np.uint64:
+    """The highest bit of each whole minimum of a word of which any bit differs."""
+    # In the lower bits of a minimum, all but 0 carries into the highest one.
+    return ((apart & _LOWER) + _LOWER | apart) & _HIGHEST
+
+
+@compiled
+def _rank_of_minima(unequal: np.uint64, of_last: np.uint64) -> np.int64:
+    """The rank of minima that differ: a bit is set for each whole one, and any of the last's parts."""
+    return A_MINIMUM * (popcount(unequal) + np.int64(of_last >> _LAST_PLACE != np.uint64(0)))

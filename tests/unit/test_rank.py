@@ -1,0 +1,42 @@
+"""The rank of candidates, by minima in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream.fingerprint.minima import equal_minima
+from stream.tables.search.rank import add_ranks_of_minima, ranks_of
+
+
+@pytest.mark.parametrize("flips", [0, 1, 2, 5, 60])  # 1: each bit
+def test_each_minimum_that_differs_counts_as_two_bits_of_distance(flips: int) -> None:
+    rng = np.random.default_rng(flips)
+    own = rng.integers(0, 1 << 64, 3, dtype=np.uint64)
+    words = np.tile(own, (500, 1))
+    flipped = rng.integers(0, 192, (len(words), flips))
+    if flips == 1:
+        flipped[:192, 0] = np.arange(192)
+    for page, bits in enumerate(flipped.tolist()):
+        for bit in bits:
+            words[page, bit // 64] ^= np.uint64(1 << bit % 64)
+    distance = rng.integers(0, 129, len(words))
+    expected = [
+        apart + 2 * equal_minima(own, other).count(False)
+        for apart, other in zip(distance.tolist(), words, strict=True)
+    ]
+    first, all_pages = np.zeros(len(words), np.int64), np.arange(len(words))
+    ranks = ranks_of(distance.astype(np.uint8), own[None], first, words, all_pages)
+    assert ranks.tolist() == expected
+    added = np.append(distance, [-1])
+    lanes = np.ascontiguousarray(np.concatenate([words[-7:], words]).T)
+    add_ranks_of_minima(added, own[None], 0, lanes, 7, len(words) + 7)
+    assert added.tolist() == [*expected, -1]
+
+
+def test_without_minima_the_rank_is_the_distance() -> None:
+    words, distance = np.array([[1], [2]], np.uint64), np.array([5, 9])
+    own, first = np.array([[7]], np.uint64), np.zeros(2, np.int64)
+    assert ranks_of(distance.astype(np.uint8), own, first, words, np.arange(2)).tolist() == [5, 9]
+    add_ranks_of_minima(distance, own, 0, np.ascontiguousarray(words.T), 0, 2)
+    assert distance.tolist() == [5, 9]
