@@ -109,6 +109,9 @@ class Oracle:
         self.anchors: list[Anchor] = []
         self.baselines: dict[str, list[tuple[OraclePage, object]]] = {}
         self.load: dict[tuple[int, int], int] = {}
+        self.crowding: dict[object, tuple[bool, bool]] = {}
+        """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
+        candidates than are compared."""
 
     def word(self, page):
         return int.from_bytes(page.sketch[-24:], "little") if self.by_minima else page.fingerprint
@@ -133,10 +136,13 @@ class Oracle:
     def nearest(self, page):
         """Return the candidates that the page is compared with, oldest first."""
         found = self.candidates(page)
+        full = not self.strict and any(self.load.get(each, 0) >= self.cap for each in self.buckets(page))
+        self.crowding[page.id] = full, False
         if self.strict or not self.compared:
             return found
         apart = [(a.page.fingerprint ^ page.fingerprint).bit_count() for a in found]
         found = [a for a, distance in zip(found, apart, strict=True) if distance <= self.within(page)]
+        self.crowding[page.id] = full, len(found) > self.compared
         ranks = [self.rank(page, a.page) for a in found]
         order = sorted(range(len(found)), key=lambda i: (ranks[i], i))[: self.compared]
         return [found[i] for i in sorted(order)]

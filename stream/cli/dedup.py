@@ -132,8 +132,9 @@ async def _dedup(
     sources = request.sources
     with reading(sources) as reader:
         rows = await run.fingerprint(CorpusCounts(), reader.advance)
+    crowding = Counter(full_buckets=0, cut_lists=0)
     with counting("judged", rows.count) as progress:
-        await run.judge(rows, progress)
+        await run.judge(rows, progress, crowding)
     with open_election(run.directory) as election:
         with counting("electing", None):
             _elect(election, run, request, rows, choice)
@@ -141,7 +142,7 @@ async def _dedup(
             size = _write(election, run, sources, outputs, progress)
         if dropped:
             _report(election, dropped)
-        return _summary(election, sources, size)
+        return _summary(election, sources, size) | crowding
 
 
 def _report(election: Election, dropped: Path) -> None:
@@ -231,7 +232,13 @@ def _describe_rest(index: Path | None) -> str:
 
 def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_json: bool) -> None:
     """Print the summary, for people or as JSON."""
-    from stream.cli.progress import list_counts, show_damages, show_passed_over, show_repeated_ids
+    from stream.cli.progress import (
+        list_counts,
+        show_crowding,
+        show_damages,
+        show_passed_over,
+        show_repeated_ids,
+    )
 
     if as_json:
         sys.stdout.write(json.dumps(summary) + "\n")
@@ -258,6 +265,7 @@ def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_j
             for reason, example in summary["rejected"].items():
                 click.echo(f"  {reason}: {printable(example)}", err=True)
         show_passed_over(Counter(summary["passed_over"]))
+        show_crowding(summary)
     show_repeated_ids(sources)
     show_damages(sources)
 

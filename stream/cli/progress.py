@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -52,6 +52,18 @@ def show_rejections(rejections: Rejections) -> None:
         )
     for reason, example in rejections.examples.items():
         click.echo(f"  {reason}: {printable(example)}", err=True)
+
+
+def show_crowding(crowding: Mapping[str, int]) -> None:
+    """Print how many pages had too many anchors in their buckets for all to be compared, if there are any.
+    The counts are those of `JudgedBatch.crowding`."""
+    full, cut = crowding["full_buckets"], crowding["cut_lists"]
+    if full or cut:
+        click.echo(
+            f"{quantity(full, 'page')} had a full bucket, {cut:,} more candidates than are compared:"
+            " copies may be missed where very many pages share a template",
+            err=True,
+        )
 
 
 def list_counts(counted: Counter[str]) -> str:

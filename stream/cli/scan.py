@@ -60,6 +60,7 @@ def command(
         damages_of,
         list_counts,
         passed_over_by,
+        show_crowding,
         show_damages,
         show_passed_over,
         show_rejections,
@@ -90,6 +91,7 @@ def command(
             err=True,
         )
         show_rejections(seen.rejections)
+        show_crowding(seen.crowding)
         show_passed_over(passed_over)
     show_repeated_ids(opened)
     damaged = show_damages(opened)
@@ -112,6 +114,7 @@ class ScanCounts:
         self.described_rate = ""
         self.verdicts: Counter[str] = Counter()
         self.rejections = Rejections()
+        self.crowding = Counter(full_buckets=0, cut_lists=0)
         self._distinct = 0
         self._next: dict[str, int] = {}
         """Topic id -> the offset after the last verdict's: verdicts come in order."""
@@ -146,6 +149,7 @@ class ScanCounts:
             "examples": self.rejections.examples,
             "missing": self.pages - self._distinct,
             "repeated": self.verdicts.total() - self._distinct,
+            **self.crowding,
             "seconds": round(seconds, 3),
             "pages_per_second": round(self.pages / seconds, 1),
         }
@@ -207,7 +211,8 @@ async def _scan(
             repeated_ids = next((each.repeated_ids for each in opened if each.repeated_ids), None)
             judged_messages = 0
             async with aclosing(judge_sources(settings, index, sources, before)) as chunks:
-                async for _ in chunks:
+                async for decided in chunks:
+                    seen.crowding.update(decided.crowding)
                     records = list(map(decode, values))
                     for record in records:
                         seen.count_verdict(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -124,8 +125,9 @@ class Run:
         await fingerprint_corpus(settings, scheme, sources, self.rows, rows, counts=counts, progress=progress)
         return RowsSource(str(self.rows))
 
-    async def judge(self, rows: RowsSource, progress: Callable[[int], None]) -> None:
-        """Judge the rows that have no verdict yet. `progress` is called with their number."""
+    async def judge(self, rows: RowsSource, progress: Callable[[int], None], crowding: Counter[str]) -> None:
+        """Judge the rows that have no verdict yet. `progress` is called with their number, and `crowding`
+        gets the counts of `JudgedBatch.crowding`."""
         settings, scheme, options, _ = self._request
         identity, kept = rows_id(rows), self._index
         with index_in(kept or self.directory / "index", settings, scheme, options) as index:
@@ -142,7 +144,8 @@ class Run:
                     values[:] = verdicts.log(scanned)
 
                 async with aclosing(judge_sources(settings, index, [rows], before)) as batches:
-                    async for _ in batches:
+                    async for decided in batches:
+                        crowding.update(decided.crowding)
                         verdicts.write(values, list(map(_DECODE, values)))
                         done += len(values)
                         progress(done)

@@ -52,8 +52,8 @@ class FingerprintedPages(NamedTuple):
 class Compared(NamedTuple):
     """m pairs of a row and a candidate anchor, sorted by row, then anchor.
 
-    Of the anchors that share a bucket with a row, they are those of the least rank, as many as are compared
-    (rule 18).
+    Of the anchors that share a bucket with a row, they are those of the least rank (rule 18), as many as were
+    wanted.
     """
 
     candidates: SearchResult
@@ -96,7 +96,7 @@ def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
     words = rule.table_words(pages.fingerprint, pages.sketch)
     candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
     wanted = ALL._replace(most=rule.compared, within=rule.within(pages.status))
-    return _Search(state, rule, lambda: wanted).compare(candidates, pages)
+    return _Search(state, rule, lambda: wanted, wanted.most).compare(candidates, pages)
 
 
 def compare_in_parts(
@@ -104,10 +104,11 @@ def compare_in_parts(
 ) -> Iterator[tuple[int, Compared]]:
     """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
-    `wanted` is called if a row has more pairs than are compared; otherwise the pairs include anchors that die
-    among the rows.
+    `wanted`, of which `most` is `rule.selected`, is called if a row has more pairs than that; otherwise the
+    pairs include anchors that die among the rows.
     """
-    words, search = rule.table_words(pages.fingerprint, pages.sketch), _Search(state, rule, wanted)
+    words = rule.table_words(pages.fingerprint, pages.sketch)
+    search = _Search(state, rule, wanted, rule.selected)
     selected = wanted if pages.fingerprint.shape[1] == 1 else None
     for first, candidates in state.tables.searches(
         first_words(pages.fingerprint), pages.uncertain, words, selected
@@ -119,8 +120,9 @@ def compare_in_parts(
 class _Search:
     """The state shared by the parts of a search."""
 
-    def __init__(self, state: State, rule: Rule, wanted: Callable[[], Nearest]) -> None:
-        self._state, self._rule, self._wanted = state, rule, wanted
+    def __init__(self, state: State, rule: Rule, wanted: Callable[[], Nearest], most: int) -> None:
+        """`most` is that of `wanted`, which may have to wait."""
+        self._state, self._rule, self._wanted, self._most = state, rule, wanted, most
         self._anchors: Anchors | None = None
 
     def _read(self, numbers: NDArray[np.int64]) -> Anchors:
@@ -141,9 +143,9 @@ class _Search:
         ends = _ends(candidates.row, len(fingerprints))
         words = rule.table_words(fingerprints, pages.sketch)
         sizes = np.diff(ends, prepend=0)
-        if rule.compared < returned and sizes.max() > rule.compared:
+        if self._most < returned and sizes.max() > self._most:
             wanted = self._wanted().from_row(first)
-            rank = self._ranks(candidates, words, np.repeat(sizes > rule.compared, sizes))
+            rank = self._ranks(candidates, words, np.repeat(sizes > self._most, sizes))
             kept = nearest_alive(ends, candidates.anchor, candidates.distance, rank, wanted)
             candidates = replace(
                 candidates,

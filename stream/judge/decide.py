@@ -76,6 +76,10 @@ class BatchVerdicts:
     columns: VerdictColumns
     other_url: StringColumn
     """URL of the page that each row is compared with."""
+    full: NDArray[np.bool_]
+    """Whether one of the buckets of each row's page was full when it was compared (n,)."""
+    cut: NDArray[np.bool_]
+    """Whether the page had more candidates within the distance than are compared (n,)."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of tables whose full bucket its anchor did not enter."""
@@ -93,6 +97,8 @@ class BatchVerdicts:
             self,
             columns=VerdictColumns._make(column[:end] for column in self.columns),
             other_url=self.other_url.take(np.arange(end)),
+            full=self.full[:end],
+            cut=self.cut[:end],
             superseded=[each for each in self.superseded if each.row < end],
             skipped={row: mask for row, mask in self.skipped.items() if row < end},
         )
@@ -119,7 +125,8 @@ def decide(
     `ends` are the ends of the journal records, as rows of the batch. The rows of the first record are always
     decided. Of the other records, as many are decided as the effort allows.
     """
-    judged = BatchVerdicts(VerdictColumns.blank(len(batch)), StringColumn.none(len(batch)))
+    full, cut = np.zeros((2, len(batch)), np.bool_)
+    judged = BatchVerdicts(VerdictColumns.blank(len(batch)), StringColumn.none(len(batch)), full, cut)
     judged.columns.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.columns.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
     ready = np.flatnonzero(is_among(batch.status, FINGERPRINTED))
@@ -289,6 +296,7 @@ class _Pass:
         """Complete the verdicts of the first `rows` rows: URLs, and what happens to anchors."""
         judged, batch, ready = self.judged, self.batch, self.ready[:rows]
         judged.other_url = self._other_urls(course.kind[:rows], course.which[:rows], urls, parts)
+        judged.full[ready], judged.cut[ready] = course.full[:rows], course.cut[:rows]
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
         unique = np.cumsum(judged.columns.verdict[ready] == Verdict.UNIQUE)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, estimator, similarity_of
-from stream.judge.batch_anchors import Buckets, enter, leave, members_near
+from stream.judge.batch_anchors import Buckets, any_full, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import cutoff, youngest_of
 from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
@@ -70,7 +70,8 @@ class Baselines(NamedTuple):
 
 
 class StoredCandidates(NamedTuple):
-    """m pairs of a row and a stored anchor, by age in each row: those that it is compared with (rule 18)."""
+    """m pairs of a row and a stored anchor, by age in each row: those that it is compared with (rule 18), and
+    one more if there are more."""
 
     ends: I64
     """Where those of each row end (n + 1,)."""
@@ -153,6 +154,10 @@ class Course(NamedTuple):
     """The row of this batch that was its URL's newest baseline, -1 for none; of rows that became it."""
     latest: I64
     """The last row that became the baseline of each URL (u,)."""
+    full: NDArray[np.bool_]
+    """Whether one of the row's buckets was full when it was compared."""
+    cut: NDArray[np.bool_]
+    """Whether it had more candidates within the distance than are compared (rule 18)."""
 
     @classmethod
     def blank(cls, rows: int, urls: int) -> Course:
@@ -163,6 +168,8 @@ class Course(NamedTuple):
             superseded=np.zeros(rows, np.uint8),
             before=np.full(rows, -1, np.int64),
             latest=np.full(urls, -1, np.int64),
+            full=np.zeros(rows, np.bool_),
+            cut=np.zeros(rows, np.bool_),
         )
 
 
@@ -195,12 +202,16 @@ def settle(
     Returns the row after the last decided one, and the number of comparisons.
     """
     (rows, baselines, stored, limits), comparisons = given, 0
+    entered, entered_end, crowd, cap = buckets.entered, buckets.entered_end, buckets.crowd, buckets.cap
+    full, cut, crowded = course.full, course.cut, buckets.crowded
     for row in range(first, end):
         if comparisons > most:
             return row, comparisons
         if _settle_recrawl(row, rows, baselines, buckets, limits, verdicts, course):
             continue
-        best, compared = _best_anchor(row, rows, stored, buckets, limits)
+        best, cut[row], compared = _best_anchor(row, rows, stored, buckets, limits)
+        if crowded:
+            full[row] = any_full(entered[entered_end[row] : entered_end[row + 1]], crowd, cap)
         comparisons += compared
         place = rows.place[row]
         if best.kind:
@@ -269,21 +280,24 @@ def _settle_recrawl(
 @compiled
 def _best_anchor(
     row: int, rows: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
-) -> tuple[BestMatch, int]:
-    """Return the best similar anchor that the page is compared with, and the number of comparisons."""
+) -> tuple[BestMatch, np.bool_, int]:
+    """Return the best similar anchor that the page is compared with, whether there are more candidates than
+    are compared, and the number of comparisons."""
     within = rows.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
-    alive, greatest = np.int64(0), np.int64(0)
+    alive, greatest, below = np.int64(0), np.int64(-1), np.int64(-1)
     for pair in range(first, end):
         if stored.dies[pair] > row and stored.distance[pair] <= within:
             alive += 1
-            greatest = max(greatest, np.int64(stored.rank[pair]))
-    # All anchors of this batch are younger than those.
-    reach = RANKS - 1 if alive < limits.compared else greatest - 1
-    count, looked = members_near(row, within, reach, limits.compared, buckets)
+            rank = np.int64(stored.rank[pair])
+            below = max(below, min(rank, greatest))
+            greatest = max(greatest, rank)
+    # All anchors of this batch are younger than those, of which there is one more than are compared at most.
+    reach = RANKS - 1 if alive <= limits.compared else below - 1
+    count, looked = members_near(row, within, reach, limits.compared + 1, buckets)
     near, apart, ranks = buckets.nearby[:count], buckets.apart[:count], buckets.ranks[:count]
-    last, left = RANKS, 0
-    if alive + count > limits.compared:
+    last, left, cut = RANKS, 0, alive + count > limits.compared
+    if cut:
         at_rank = np.zeros(RANKS, np.int64)
         for pair in range(first, end):
             if stored.dies[pair] > row and stored.distance[pair] <= within:
@@ -315,7 +329,7 @@ def _best_anchor(
             or (as_good and best.kind == EARLIER and member < best.which)
         ):
             best = _best_match(EARLIER, member, rows.page[rows.place[member]], bits, similarity)
-    return best, count + looked // FINGERPRINTS_A_COMPARISON
+    return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
 
 
 @compiled

@@ -44,6 +44,15 @@ class JudgedBatch:
         counts = np.bincount(self.verdicts.columns.verdict).tolist()
         return {Verdict(code).name.lower(): count for code, count in enumerate(counts) if count}
 
+    @property
+    def crowding(self) -> dict[str, int]:
+        """Number of pages with a full bucket (rule 16), and of those with more candidates within the distance
+        than were compared (rule 18). Anchors that are like them may be missed."""
+        return {
+            "full_buckets": int(np.count_nonzero(self.verdicts.full)),
+            "cut_lists": int(np.count_nonzero(self.verdicts.cut)),
+        }
+
     def record(self) -> Decisions:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)

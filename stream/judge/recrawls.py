@@ -75,7 +75,7 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     which, first = np.unique(of[changed], return_index=True)
     order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
     within = rule.within(batch.status[ready])
-    dying = Nearest(rule.compared, within, alive[which][order], changed[first][order])
+    dying = Nearest(rule.selected, within, alive[which][order], changed[first][order])
     of_rows = FingerprintedRows(
         place=ready,
         page=batch.page,

@@ -29,6 +29,8 @@ MINIMA_PLACES: Final = tuple(
     Block(minimum // A_WORD, minimum % A_WORD * MINIMUM_BITS, MINIMUM_BITS) for minimum in range(TABLE_MINIMA)
 )
 """Where the minima that tables index stand in the key of a page."""
+_ALL: Final = sys.maxsize - 1
+"""No limit on the candidates that are compared."""
 UNLIKE: Final = -2
 """Marks similarities that do not suffice, where those that do are compared."""
 
@@ -99,7 +101,13 @@ class Rule:
     @property
     def compared(self) -> int:
         """Maximum number of candidates whose sketches are compared with that of a page (rule 18)."""
-        return sys.maxsize if self.options.strict else self.options.compared or sys.maxsize
+        return _ALL if self.options.strict else self.options.compared or _ALL
+
+    @property
+    def selected(self) -> int:
+        """Maximum number of candidates that a search selects for a page: one more than are compared, which
+        tells that there are more."""
+        return self.compared + 1
 
     @property
     def least_similarity(self) -> int:

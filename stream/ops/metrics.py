@@ -174,7 +174,12 @@ class JudgeMetrics(Metrics):
         )
         self.full_buckets = self._counter(
             "neardup_judge_full_buckets_total",
-            "Anchors that were not inserted into at least one bucket because it was full.",
+            "Compared pages of which at least one bucket was full: it held `bucket_cap` anchors or more.",
+        )
+        self.cut_lists = self._counter(
+            "neardup_judge_cut_lists_total",
+            "Compared pages with more candidates within the distance than `compared`, so that some were left "
+            "out.",
         )
         self.redelivered = self._counter(
             "neardup_judge_redelivered_rows_total", "Journal rows dropped because they were already judged."

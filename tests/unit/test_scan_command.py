@@ -49,6 +49,23 @@ def test_records_that_are_no_pages_are_counted(tmp_path: Path) -> None:
     assert (summary["pages"], summary["passed_over"]) == (1, {"http_status": 1, "content_type": 1})
 
 
+@pytest.mark.parametrize("command", ["scan", "dedup"])
+def test_pages_of_one_template_that_crowd_buckets_are_counted(tmp_path: Path, command: str) -> None:
+    template = " ".join(f"word{i}" for i in range(300))
+    with (tmp_path / "pages.jsonl").open("w") as file:
+        for page in range(40):
+            own = " ".join(f"own{page}x{i}" for i in range(60))
+            file.write(json.dumps({"url": f"http://h.example/{page}", "text": f"{template} {own}"}) + "\n")
+    crowd = ("--similarity", "0.9", "--option", "bucket_cap=4", "--option", "compared=3")
+    run = [command, tmp_path / "pages.jsonl", "-o", tmp_path / "out.jsonl", "--worker-processes", "1"]
+    summary = json.loads(neardup(*run, "--json", *crowd).stdout)
+    assert 20 < summary["full_buckets"] <= 36
+    assert 20 < summary["cut_lists"] <= 37
+    counts = f"{summary['full_buckets']} pages had a full bucket, {summary['cut_lists']} more candidates"
+    assert counts in neardup(*run, *crowd).stderr
+    assert "full bucket" not in neardup(*run, "--similarity", "0.9").stderr
+
+
 def test_pages_that_are_all_rejected_are_an_error_with_reasons(tmp_path: Path) -> None:
     path, out = tmp_path / "pages.jsonl", tmp_path / "verdicts"
     path.write_text('{"link": "http://a.example/"}\n{"url": "http://a.example/"}\nno JSON\n')

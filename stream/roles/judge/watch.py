@@ -136,7 +136,8 @@ class JudgeWatch:
         if fingerprinted := int((judged.columns.verdict <= Verdict.RECRAWL).sum()):
             metrics.candidates_per_page.observe(judged.candidates / fingerprinted)
         metrics.superseded.inc(len(judged.superseded))
-        metrics.full_buckets.inc(len(judged.skipped))
+        metrics.full_buckets.inc(decided.crowding["full_buckets"])
+        metrics.cut_lists.inc(decided.crowding["cut_lists"])
         metrics.redelivered.inc(decided.admission.redelivered)
         metrics.source_gaps.set(gaps)
         self._age(decided)
