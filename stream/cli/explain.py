@@ -21,7 +21,7 @@ from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.judge.explain import ExplainedPage, Explanation, Feature, StoredPair
+    from stream.judge.explain import Candidacy, ExplainedPage, Explanation, Feature, Probe, StoredPair
     from stream.judge.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
     from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -71,8 +71,9 @@ def command(
     'crawl.warc.gz#record at byte 81920'. Fingerprints in hex, and URLs or verdict ids stored in an index or
     in the judge's state directory, work too, but with less detail.
 
-    With --index, the answer says what the index makes of the pair, too: whether A is a duplicate itself, so
-    that B is compared with another page.
+    An index may judge B otherwise: A may be a duplicate itself there, so that B is compared with another
+    page, or be kept out of full buckets, or have too high a rank among the candidates of B. With --index, the
+    answer says so of that index, and which verdict B has or would get.
     """
     import msgspec
 
@@ -210,6 +211,9 @@ def _show(explanation: Explanation, *, verbose: bool, with_diff: bool) -> None:
         and explanation.shingles is not None
         and any(explanation.shingles.counts[1:]),
         "--verbose shows all that was compared": not verbose,
+        "--index DIR answers for an index, where A may be a duplicate itself, or kept out of full buckets": (
+            explanation.stored is None and verdict == "duplicate"
+        ),
     }
     if more := [hint for hint, has_more in hints.items() if has_more]:
         console.print(f"  [dim]{'; '.join(more)}[/]")
@@ -248,9 +252,27 @@ def _stored_reasons(stored: StoredPair) -> list[str]:
     if stored.later:
         lines.append(f"in {where}, B came before A: see `neardup explain B A`")
     if stored.by_cluster is not None:
-        lines.append(f"so B is compared with that page instead of A, and its verdict is {stored.verdict}:")
+        lines.append("so B is compared with that page instead of A:")
         lines += [f"  {line}" for line in _reasons(stored.by_cluster, verbose=False)]
+    if stored.candidacy is not None:
+        lines.append(_describe_candidacy(stored.candidacy, "A" if stored.by_cluster is None else "that page"))
+    if stored.page is None and stored.verdict is not None:
+        named = f" of {as_markup(stored.named)}" if stored.named is not None else ""
+        similarity = f" (similarity {stored.similarity})" if stored.similarity is not None else ""
+        lines.append(f"{where} would judge B {stored.verdict}{named}{similarity}")
     return lines
+
+
+def _describe_candidacy(candidacy: Candidacy, anchor: str) -> str:
+    """Return a line about the place of an anchor among the candidates of B."""
+    total, compared = quantity(candidacy.candidates, "candidate"), candidacy.compared
+    if candidacy.place is None:
+        return f"[red]no [/] B has {total} there, and {anchor} is none of them"
+    first = "first is" if compared == 1 else f"first {compared:,} are"
+    limit = f"{'all are' if compared == candidacy.candidates else f'the {first}'} compared"
+    is_compared = candidacy.place <= compared
+    mark = "[green]yes[/]" if is_compared else "[red]no [/]"
+    return f"{mark} of {total} of B there, {anchor} is number {candidacy.place:,} by rank; {limit}"
 
 
 def _show_pages(console: Any, explanation: Explanation) -> None:
@@ -319,15 +341,15 @@ def _show_tables(console: Any, explanation: Explanation) -> None:
     if explanation.equal_minima is not None:
         minima = explanation.equal_minima
         equal = ", ".join(str(number) for number, is_equal in enumerate(minima, 1) if is_equal)
-        joining = sum(table.met != "missed" for table in explanation.tables)
-        console.print(
-            f"\n[bold]Minima[/]\n  equal: {equal or 'none'} of {len(minima)};"
-            f" {joining} of {len(explanation.tables)} tables bring the pages together"
-        )
+        shared = [table for table in explanation.tables if not table.differing]
+        console.print(f"\n[bold]Minima[/]\n  equal: {equal or 'none'} of {len(minima)}")
+        console.print(f"  tables that bring the pages together: {_pairs(shared, kept_out=False)}")
+        if any(table.kept_out for table in shared):
+            console.print(f"  tables whose full bucket A did not enter: {_pairs(shared, kept_out=True)}")
         return
     if not explanation.tables:
         return
-    colours = {"exact": "green", "flipped": "cyan", "missed": "red"}
+    colours = {"exact": "green", "flipped": "cyan", "missed": "red", "full": "red"}
     rows = []
     for probe in explanation.tables:
         differing = ", ".join(
@@ -335,10 +357,17 @@ def _show_tables(console: Any, explanation: Explanation) -> None:
             for bit in reversed(probe.differing)
         )
         blocks = " ".join(map(str, probe.blocks))
-        outcome = f"[{colours[probe.met]}]{probe.met}[/]"
-        rows.append((str(probe.table), blocks, f"{probe.prefix_bits} bits", differing, outcome))
+        outcome = "full" if probe.kept_out and not probe.differing else probe.met
+        coloured = f"[{colours[outcome]}]{outcome}[/]"
+        rows.append((str(probe.table), blocks, f"{probe.prefix_bits} bits", differing, coloured))
     heads = ["table", "blocks", "prefix", "bits that differ in it", "outcome"]
     _print_table(console, f"Tables, {explanation.probes} probes", heads, rows)
+
+
+def _pairs(tables: Sequence[Probe], *, kept_out: bool) -> str:
+    """Return which minima each of some tables has, counted from 1."""
+    some = [each.blocks for each in tables if each.kept_out == kept_out]
+    return ", ".join("+".join(str(minimum + 1) for minimum in blocks) for blocks in some) or "none"
 
 
 def _print_table(console: Any, title: str, heads: list[str], rows: Iterable[Sequence[str | None]]) -> None:

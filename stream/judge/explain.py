@@ -99,6 +99,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     prefix_bits: int
     differing: list[int]
     """What differs in the prefix: bits of the fingerprint, or minima, counted from 0."""
+    kept_out: bool
+    """Whether the anchor is not in its bucket, which was full (rule 16)."""
     flippable: list[int] | None
     """The page's least certain bits within the prefix, which probes flip; None if unknown."""
     met: Literal["exact", "flipped", "missed"]
@@ -148,19 +150,39 @@ class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
     """Number of full buckets that it did not enter as an anchor (rule 16)."""
 
 
+class Candidacy(msgspec.Struct, frozen=True, kw_only=True):
+    """How an anchor stands among the candidates of a page: the live anchors within the distance that share a
+    bucket with it (rule 18)."""
+
+    candidates: int
+    place: int | None
+    """Its place among them by rank, from 1; None if it is none of them."""
+    compared: int
+    """How many of them are compared, those of the least rank."""
+
+
 class StoredPair(msgspec.Struct, frozen=True, kw_only=True):
     """What a state directory makes of the two pages."""
 
     directory: str
-    verdict: Outcome
-    """Verdict on the page there, if no other cluster than that of the anchor had anything like it."""
     anchor: StoredPage | None
     """None for a page that is not stored. Recrawls and pages with too little text are not."""
     page: StoredPage | None
+    verdict: Outcome | None
+    """Verdict on the page there: the one that it has, or the one that it would get now. None if too little is
+    known of the page."""
+    named: str | None
+    """URL of the anchor or baseline that this verdict names."""
+    similarity: float | None
+    """Its similarity with the page, if the verdict is one that the page would get."""
     later: bool
     """Whether the anchor is stored, and came after the page."""
     by_cluster: Explanation | None
     """How the page compares with the anchor of the cluster, if the first page is a duplicate itself."""
+    candidacy: Candidacy | None
+    """How the first page, or the anchor of its cluster, stands among the candidates of the page: of a page
+    that is stored, among the older ones that are live now. None if the two are not compared by tables there,
+    or if too little is known of the page."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,8 +366,9 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
         if page.uncertain is not None and options.flips:
             flippable = [bit for bit in page.uncertain if mask >> bit & 1][: options.flip_bits]
         reached = flippable is not None and set(differing) <= set(flippable)
+        kept_out = bool(anchor.skipped >> table & 1)
         met: Literal["exact", "flipped", "missed"] = "missed"
-        if anchor.skipped >> table & 1:
+        if kept_out:
             met = "missed"
         elif not differing:
             met = "exact"
@@ -357,6 +380,7 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
                 blocks=design.subsets[table].tolist(),
                 prefix_bits=int(design.prefix_bits[table]),
                 differing=differing,
+                kept_out=kept_out,
                 flippable=flippable,
                 met=met,
             )
@@ -498,7 +522,7 @@ def _tables_check(
         if options.flips:
             listed = page.uncertain is not None
             reason += ", not all of them flipped" if listed else "; the bits that its probes flip are unknown"
-    full = [table for table in tables if anchor.skipped >> table.table & 1 and not table.differing]
+    full = [table for table in tables if table.kept_out and not table.differing]
     if full:
         buckets = "1 full bucket" if len(full) == 1 else f"{len(full)} full buckets"
         reason += f"; {anchor.name} was kept out of {buckets} {'' if met else '(all) '}that they share"

@@ -186,17 +186,22 @@ class PageLog:
 
     def numbers_of(self, pages: I64) -> I64:
         """Return the numbers (m,) of pages with these ids, ascending; -1 for ids that no page has."""
+        first = self.counts_before(pages)
+        inside = np.flatnonzero(first < self.count)
+        numbers: I64 = np.full(len(pages), -1)
+        same = inside[self._ids(first[inside]) == pages[inside]]
+        numbers[same] = first[same]
+        return numbers
+
+    def counts_before(self, pages: I64) -> I64:
+        """Return how many pages (m,) are older than those with these ids, ascending."""
         first, end = np.zeros(len(pages), np.int64), np.full(len(pages), self.count)
         while (open_ := np.flatnonzero(first < end)).size:  # a binary search for all of them at once
             middle = (first[open_] + end[open_]) // 2
             earlier = self._ids(middle) < pages[open_]
             first[open_[earlier]] = middle[earlier] + 1
             end[open_[~earlier]] = middle[~earlier]
-        inside = np.flatnonzero(first < self.count)
-        numbers: I64 = np.full(len(pages), -1)
-        same = inside[self._ids(first[inside]) == pages[inside]]
-        numbers[same] = first[same]
-        return numbers
+        return first
 
     def _ids(self, numbers: I64) -> I64:
         """Return the ids of the pages with these ascending numbers, which may repeat."""

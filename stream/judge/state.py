@@ -186,6 +186,10 @@ class StateReader:
             return self._duplicate(self._duplicates.pages(number), 0)
         return None
 
+    def anchors_before(self, page: int) -> int:
+        """Return how many anchors are older than the page with this id."""
+        return int(self._anchors.counts_before(np.array([page]))[0])
+
     def urls(self, pages: NDArray[np.int64]) -> StringColumn:
         """Return the URLs of m anchors and duplicates, given by ascending ids. Raises StateError if one is
         neither."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from stream.errors import PageError, SettingsError, StateError
+from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.explain import (
+    Candidacy,
     ExplainedPage,
+    Outcome,
     StoredPage,
     StoredPair,
     explain,
@@ -26,12 +29,23 @@ from stream.judge.live import CACHE, refuse_other_scheme
 from stream.judge.meta import stored_meta
 from stream.judge.rule import Rule
 from stream.judge.state import Baseline, StateReader
+from stream.judge.stored_candidates import Candidates, best_match, candidates_of
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.anchors import DEAD
 from stream.tables.store.rocks import DEFAULT, Store, state_directory, tables_of, unflushed_error
 from stream.text.url import url_key
 
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
+
+
+class _Verdict(NamedTuple):
+    """The verdict on a page, with the page that it names and their similarity, and the candidates for it."""
+
+    verdict: Outcome | None
+    named: str | None = None
+    similarity: float | None = None
+    candidates: Candidates | None = None
+    """None if too little is known of the page, or if the verdict follows without them."""
 
 
 class StoredPages:
@@ -91,21 +105,58 @@ class StoredPages:
         stored, own = self._stored(anchor), self._stored(page)
         first, second = anchor.stored_id, page.stored_id
         later = first is not None and second is not None and first > second
-        verdict, by_cluster = verdict_on(anchor, page, Rule(self._options, self._scheme)), None
+        counted, by_cluster = None, None
         if stored and not later and not is_same_url(anchor, page):
+            counted = anchor
             if stored.duplicate_of is not None and (head := self.side(stored.cluster)):
-                named = replace(head, name=stored.duplicate_of)
-                by_cluster = explain(named, page, self._scheme, self._options)
-                verdict = by_cluster.verdict
-            if stored.superseded and verdict == "duplicate":
-                verdict = "unique"
+                counted = replace(head, name=stored.duplicate_of)
+                by_cluster = explain(counted, page, self._scheme, self._options)
+        verdict = self._verdict(page, own)
         return StoredPair(
             directory=str(self.path),
-            verdict=verdict,
             anchor=stored,
             page=own,
+            verdict=verdict.verdict,
+            named=verdict.named,
+            similarity=verdict.similarity,
             later=later,
             by_cluster=by_cluster,
+            candidacy=self._candidacy(counted, verdict.candidates),
+        )
+
+    def _verdict(self, page: ExplainedPage, stored: StoredPage | None) -> _Verdict:
+        """Return the verdict that a page has, or would get."""
+        rule = Rule(self._options, self._scheme)
+        if stored is not None and page.stored_id is not None:
+            end = self._records.anchors_before(page.stored_id)
+            candidates = candidates_of(page, self._records, rule, end)
+            return _Verdict(stored.verdict, stored.duplicate_of, None, candidates)
+        if page.status == Status.INSUFFICIENT:
+            return _Verdict("insufficient")
+        baselines = self._baselines(page.url_key)
+        for baseline in baselines:
+            earlier = self._side(baseline.url, baseline)
+            if verdict_on(earlier, page, rule) == "recrawl":
+                estimated = explain(earlier, page, self._scheme, self._options).estimated_similarity
+                return _Verdict("recrawl", baseline.url, None if self._options.strict else estimated)
+        superseded = baselines[0].anchor if baselines else None
+        candidates = candidates_of(page, self._records, rule, superseded=superseded)
+        if candidates is None:
+            return _Verdict(None)
+        match = best_match(page, candidates, self._records, rule)
+        if match is None:
+            return _Verdict("unique", candidates=candidates)
+        return _Verdict("duplicate", match.url, match.similarity, candidates)
+
+    def _candidacy(self, anchor: ExplainedPage | None, candidates: Candidates | None) -> Candidacy | None:
+        """Return how the page that counts stands among candidates."""
+        if anchor is None or anchor.stored_id is None or candidates is None:
+            return None
+        number = self._records.anchors_before(anchor.stored_id)
+        return Candidacy(
+            candidates=len(candidates.anchor),
+            place=candidates.place_of(number),
+            compared=min(len(candidates.anchor), Rule(self._options, self._scheme).compared),
         )
 
     def _stored(self, side: ExplainedPage) -> StoredPage | None:

@@ -406,7 +406,7 @@ def test_a_page_of_an_index_that_is_a_duplicate_itself_is_not_what_counts(tmp_pa
         assert stored["by_cluster"]["estimated_similarity"] < 0.8 < found["estimated_similarity"]
         shown = neardup("explain", *pair, "--index", index).stdout
         assert f"A is a duplicate of {names[0]}" in shown
-        assert "so B is compared with that page instead of A, and its verdict is unique" in shown
+        assert "so B is compared with that page instead of A:\n" in shown
     first = json.loads(neardup("explain", names[0], names[1], "--index", index, "--json").stdout)["stored"]
     assert (first["verdict"], first["by_cluster"], first["later"]) == ("duplicate", None, False)
     assert "B came before A" in neardup("explain", names[1], names[0], "--index", index).stdout
@@ -436,6 +436,105 @@ def test_an_anchor_of_an_index_whose_url_has_a_newer_page_is_compared_with_nothi
     assert (found["verdict"], found["stored"]["verdict"]) == ("duplicate", "unique")
     assert found["stored"]["anchor"]["superseded"]
     assert "A is compared with nothing any more: its URL has a newer page" in neardup(*pair).stdout
+
+
+def templates(directory: Path, count: int) -> Path:
+    """A file of pages that share three quarters of their words, and at its end a copy of the last of these
+    with some words replaced."""
+    rng = np.random.default_rng(count)
+    shared = [f"w{i}" for i in range(300)]
+    texts = [[*shared, *(f"own{page}x{i}" for i in rng.permutation(100))] for page in range(count)]
+    texts.append(["changed" if place % 100 == 50 else word for place, word in enumerate(texts[-1])])
+    path = directory / "pages.jsonl"
+    lines = (
+        json.dumps({"url": f"http://h.example/{number}", "text": " ".join(text)})
+        for number, text in enumerate(texts)
+    )
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("compared", [0, 2])
+def test_an_index_is_explained_whose_anchor_was_kept_out_of_full_buckets(
+    tmp_path: Path, compared: int
+) -> None:
+    """Rank alone finds the copy as long as one bucket took the anchor in."""
+    path = templates(tmp_path, 100)
+    pages = [json.loads(line) for line in path.read_text().splitlines()]
+    options = VerdictOptions(bucket_cap=1, compared=compared)
+    with Index(tmp_path / "index", options=options) as index:
+        answers = list(index.add_all((page["url"], page["text"]) for page in pages[:-1]))
+    assert {answer.verdict for answer in answers} == {"unique"}
+    pair = ("explain", f"{path}#100", f"{path}#101", "--index", tmp_path / "index")
+    stored = (found := json.loads(neardup(*pair, "--json").stdout))["stored"]
+    kept_out = [table["table"] for table in found["tables"] if table["kept_out"]]
+    assert stored["anchor"]["full_buckets"] == len(kept_out) > 0
+    assert stored["page"] is None
+    with Index(tmp_path / "index") as index:
+        answer = index.add(pages[-1]["url"], pages[-1]["text"])
+    assert (stored["verdict"], stored["named"]) == (answer.verdict, answer.duplicate_of)
+    assert stored["similarity"] == answer.similarity
+    place, candidates = stored["candidacy"]["place"], stored["candidacy"]["candidates"]
+    assert stored["candidacy"]["compared"] == (min(compared, candidates) if compared else candidates)
+    assert (place is not None) == any(table["met"] == "exact" for table in found["tables"])
+    assert found["verdict"] == ("duplicate" if place else "unique")
+    assert ("A is none of them" in neardup(*pair).stdout) == (place is None)
+
+
+def test_an_index_is_explained_that_does_not_compare_the_anchor_for_its_rank(tmp_path: Path) -> None:
+    """B is between two anchors that are not alike, and has only the one of less rank compared."""
+    words = edited(7, 400, 0, han=False)[0].split()
+    far, near = (
+        " ".join(f"changed{place}" if place % step == first else word for place, word in enumerate(words))
+        for step, first in ((50, 7), (90, 30))
+    )
+    (tmp_path / "seed").write_text("07" * 16)
+    scheme, options = Scheme(seed_file=str(tmp_path / "seed")), VerdictOptions(compared=1)
+    with Index(tmp_path / "index", scheme=scheme, options=options) as index:
+        assert [index.add(name, text).verdict for name, text in (("far", far), ("near", near))] == [
+            "unique"
+        ] * 2
+    (tmp_path / "b.jsonl").write_text(json.dumps({"url": "http://b.example/", "text": " ".join(words)}))
+    pair = ("explain", "far", tmp_path / "b.jsonl", "--index", tmp_path / "index")
+    found = json.loads(neardup(*pair, "--json").stdout)
+    assert (found["verdict"], found["stored"]["verdict"], found["stored"]["named"]) == (
+        "duplicate",
+        "duplicate",
+        "near",
+    )
+    assert found["stored"]["candidacy"] == {"candidates": 2, "place": 2, "compared": 1}
+    shown = neardup(*pair).stdout
+    assert "no  of 2 candidates of B there, A is number 2 by rank; the first is compared" in shown
+    assert "would judge B duplicate of near (similarity 0." in shown
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_fingerprint_alone_is_judged_by_an_index_in_strict_mode_only(tmp_path: Path, strict: bool) -> None:
+    options = VerdictOptions.paper() if strict else VerdictOptions()
+    with Index(tmp_path / "index", options=options) as index:
+        index.add("a", edited(4, 200, 0, han=False)[0])
+    pair = ("explain", "a", "--index", tmp_path / "index")
+    fingerprint = json.loads(neardup(*pair, "a", "--json").stdout)["anchor"]["fingerprint"]
+    stored = json.loads(neardup(*pair, fingerprint, "--json").stdout)["stored"]
+    judged_alone = ("duplicate", "a", {"candidates": 1, "place": 1, "compared": 1})
+    assert (stored["verdict"], stored["named"], stored["candidacy"]) == (
+        judged_alone if strict else (None, None, None)
+    )
+    assert ("would judge B" in neardup(*pair, fingerprint).stdout) == strict
+
+
+def test_an_index_judges_a_page_without_text_and_one_that_comes_again(tmp_path: Path) -> None:
+    first, second = edited(4, 200, 2, han=False)
+    with Index(tmp_path / "index") as index:
+        index.add("http://a.example/", first)
+    lines = [{"url": "http://b.example/", "text": " "}, {"url": "http://a.example/", "text": second}]
+    (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    pair = ("explain", "http://a.example/", "--index", tmp_path / "index")
+    for number, want in ((1, ("insufficient", None)), (2, ("recrawl", "http://a.example/"))):
+        stored = json.loads(neardup(*pair, f"{tmp_path}/pages.jsonl#{number}", "--json").stdout)["stored"]
+        assert (stored["verdict"], stored["named"], stored["page"]) == (*want, None)
+    shown = neardup(*pair, f"{tmp_path}/pages.jsonl#2").stdout
+    assert "would judge B recrawl of http://a.example/ (similarity 0." in shown
 
 
 def test_fingerprints_alone_tell_distance_and_tables() -> None:

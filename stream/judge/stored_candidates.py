@@ -1,0 +1,111 @@
+"""The candidates of a page in a state directory, by their definition, for `neardup explain`.
+
+The whole log of anchors is read, in less than a tenth of a second for a million. So no tables are needed,
+and a judge or a scan may be running.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.lanes import distances, first_words, from_integers
+from stream.fingerprint.sketch import SketchPairs
+from stream.judge.explain import ExplainedPage
+from stream.judge.rule import Rule
+from stream.judge.state import StateReader
+from stream.tables.arrays import I64, U64
+from stream.tables.search.rank import ranks_of
+from stream.tables.store.anchors import StoredAnchors
+
+
+class Candidates(NamedTuple):
+    """The m live anchors within the distance of a page that share a bucket with it: those of the least rank
+    first, of equal rank the oldest (rule 18)."""
+
+    anchor: I64
+    distance: NDArray[np.uint8]
+
+    def place_of(self, anchor: int) -> int | None:
+        """The place of an anchor among them, from 1; None if it is none of them."""
+        return next((int(place) + 1 for place in np.flatnonzero(self.anchor == anchor)), None)
+
+
+class Match(NamedTuple):
+    """The anchor that makes a page a duplicate."""
+
+    url: str
+    distance: int
+    similarity: float | None
+
+
+def candidates_of(
+    page: ExplainedPage,
+    records: StateReader,
+    rule: Rule,
+    end: int | None = None,
+    superseded: int | None = None,
+) -> Candidates | None:
+    """Return the candidates of a page among the anchors with numbers below `end`, without the one that the
+    page supersedes. None if the sketch of the page is needed and unknown."""
+    if page.sketch is None and not rule.options.strict:
+        return None
+    prints, within = from_integers([page.fingerprint], rule.scheme.width), rule.largest_distance(page.status)
+    words = rule.table_words(prints, _sketches(page))
+    anchors = StoredAnchors(records.store, words.shape[1])
+    numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, words.shape[1] + 1), np.uint64)]
+    for first, some in anchors.log.slices(0, anchors.log.count if end is None else end):
+        near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
+        shared = _shared_tables(some[near, :-1], words[0], page.uncertain, rule)
+        skipped = anchors.skipped.masks(first, first + len(some))
+        if (masks := anchors.dead.masks(first, first + len(some), skipped)) is not None:
+            shared &= ~masks[near]
+        kept = near[(shared != 0) & (first + near != superseded)]
+        numbers.append(first + kept)
+        rows.append(some[kept])
+    anchor, others = np.concatenate(numbers), np.concatenate(rows)
+    distance = np.bitwise_count(others[:, -1] ^ first_words(prints))
+    if prints.shape[1] > 1:  # of which the log has the first word only
+        distance = distances(records.anchors(anchor).fingerprint, prints)
+    row = np.flatnonzero(distance <= within)
+    distance = distance[row].astype(np.uint8)
+    rank = ranks_of(distance, words, np.zeros(len(row), np.int64), others, row)
+    order = np.lexsort((anchor[row], rank))
+    return Candidates(anchor[row][order], distance[order])
+
+
+def best_match(page: ExplainedPage, candidates: Candidates, records: StateReader, rule: Rule) -> Match | None:
+    """Return the best of the candidates that the page is compared with, if one is similar enough."""
+    order = np.argsort(candidates.anchor[: rule.compared])
+    anchors, distance = records.anchors(candidates.anchor[order]), candidates.distance[order]
+    pairs = SketchPairs(
+        _sketches(page), np.zeros(len(order), np.int64), anchors.sketch, np.arange(len(order))
+    )
+    similarity = rule.similarities(pairs)
+    like = np.flatnonzero(
+        (similarity >= rule.least(pairs)) & (distance <= rule.largest_distance(page.status))
+    )
+    if not len(like):
+        return None
+    best = like[np.lexsort((like, distance[like], -similarity[like]))[0]]
+    return Match(anchors.url(int(best)), int(distance[best]), rule.published(int(similarity[best])))
+
+
+def _sketches(page: ExplainedPage) -> U64:
+    """The sketch of a page, as (1, lanes)."""
+    return np.frombuffer(page.sketch or b"", "<u8").astype(np.uint64)[None]
+
+
+def _shared_tables(words: U64, own: U64, uncertain: bytes | None, rule: Rule) -> U64:
+    """Bit masks (m,) of the tables in which a page with the key `own` (W,) probes the bucket of each key."""
+    design, options, shared = rule.design(), rule.options, np.zeros(len(words), np.uint64)
+    for table, mask in enumerate(design.prefix_masks):
+        apart = (words ^ own) & mask
+        inside = [bit for bit in uncertain or b"" if int(mask[0]) >> bit & 1][: options.flip_bits]
+        flipped = np.uint64(sum(1 << bit for bit in inside) if options.flips else 0)
+        reached = np.bitwise_count(apart).sum(axis=1) <= options.flips
+        reached &= (apart[:, 0] & ~flipped == 0) & (apart[:, 1:] == 0).all(axis=1)
+        shared |= reached.astype(np.uint64) << np.uint64(table)
+    return shared

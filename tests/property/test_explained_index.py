@@ -1,0 +1,102 @@
+"""What `neardup explain` says of a page and a state directory is what the judge decides there."""
+
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from stream.fingerprint.row import Status
+from stream.fingerprint.scheme import Scheme
+from stream.judge.explain import ExplainedPage
+from stream.judge.ids import INDEX_BITS
+from stream.judge.judge import Judge
+from stream.judge.stored_pages import StoredPages
+from stream.messages.verdict_options import VerdictOptions
+from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of
+from tests.oracle import Oracle, OraclePage
+
+
+def side(page: OraclePage) -> ExplainedPage:
+    """The page as `explain` reads it from a file."""
+    return ExplainedPage(
+        str(page.id),
+        page.fingerprint,
+        page.url,
+        page.url,
+        page.uncertain,
+        page.sketch,
+        status=Status(page.status),
+    )
+
+
+def oracle_places(oracle: Oracle, page: OraclePage) -> list[object]:
+    """The ids of all candidates within the distance, in the order in which they are compared."""
+    within = [
+        each.page
+        for each in oracle.candidates(page)
+        if (each.page.fingerprint ^ page.fingerprint).bit_count() <= oracle.within(page)
+    ]
+    return [each.id for each in sorted(within, key=lambda each: oracle.rank(page, each))]
+
+
+@pytest.mark.parametrize("compared", [0, 2, 12])
+@pytest.mark.parametrize(
+    ("width", "options"),
+    [
+        (64, VerdictOptions()),
+        (64, VerdictOptions(bucket_cap=2, baselines=3)),
+        (64, VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4)),
+        (128, VerdictOptions(bucket_cap=4)),
+        (64, VerdictOptions.paper()),
+    ],
+)
+def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
+    tmp_path: Path, compared: int, width: int, options: VerdictOptions
+) -> None:
+    options, scheme = structs.replace(options, compared=compared), Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
+    pages = crowd(compared, 200, width=width) + crawl(5, 200, dense=True, width=width)
+    random.Random(compared).shuffle(pages)
+    pages = [each for each in pages if each.status == 0]
+    stored, coming = pages[:250], pages[250:290]
+    oracle = oracle_of(options)
+    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64, scheme=scheme)
+    try:
+        entries = entries_of(pages, compared, scheme)
+        last = next(i for i, each in enumerate(entries) if sum(len(e.rows) for e in entries[: i + 1]) >= 250)
+        stored = pages[: sum(len(each.rows) for each in entries[: last + 1])]
+        coming = pages[len(stored) : len(stored) + 40]
+        judge_all(Judge(state, genesis), entries[: last + 1], compared)
+    finally:
+        state.close()
+    expected(oracle, stored)
+    urls = {page.id: page.url for page in stored}
+    places = 0
+    with StoredPages(tmp_path / "state", scheme, options) as index:
+        for page in coming:
+            before, then = copy.deepcopy(oracle), copy.deepcopy(oracle)
+            want = then.judge(page)
+            pair = index.pair(side(page), side(page))
+            assert (pair.verdict, pair.named) == (want.verdict, urls.get(want.other))
+            assert pair.similarity in (want.similarity and want.similarity / 10_000, None)
+            if want.verdict == "recrawl":
+                continue
+            if want.superseded is not None:
+                before.leave(before.baselines[page.url][0][0])
+            order = oracle_places(before, page)
+            for place, number in enumerate(order[:3] + order[-1:]):
+                anchor = index.side(f"abababab.{number >> INDEX_BITS}.{number & (1 << INDEX_BITS) - 1}")
+                candidacy = index.pair(anchor, side(page)).candidacy
+                if anchor.url == page.url:
+                    assert candidacy is None
+                    continue
+                assert candidacy.candidates == len(order)
+                assert candidacy.place == order.index(number) + 1
+                assert candidacy.compared == (
+                    min(len(order), compared) if compared and not options.strict else len(order)
+                )
+                places = max(places, place)
+    assert places == 3
