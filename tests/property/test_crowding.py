@@ -15,6 +15,7 @@ from stream.judge import decide
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.watch import JudgeWatch
 from stream.tables import tables
 from tests.judged_crawls import crawl, crowd, entries_of, expected, open_state, oracle_of, redelivered
 
@@ -22,7 +23,7 @@ from tests.judged_crawls import crawl, crowd, entries_of, expected, open_state, 
 def crowding(judge: Judge, entries: list[Entry], seed: int) -> dict[object, tuple[bool, bool]]:
     """Judge batches. Return of each page whether it had a full bucket, and whether its candidates were
     cut."""
-    rng, i = random.Random(seed), 0
+    rng, i, watch = random.Random(seed), 0, JudgeWatch()
     flags: dict[object, tuple[bool, bool]] = {}
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
@@ -30,9 +31,13 @@ def crowding(judge: Judge, entries: list[Entry], seed: int) -> dict[object, tupl
         verdicts, part = decided.verdicts, list(decided.entries)
         pairs = zip(verdicts.full.tolist(), verdicts.cut.tolist(), strict=True)
         flags |= dict(zip(decided.batch.page.tolist(), pairs, strict=True))
+        watch.note_batch(decided, gaps=0)
         judge.apply(part, decided.record(), i)
         judge.state.tables.maintain(wait=rng.random() < 0.3)
         i += len(part)
+    totals = tuple(map(sum, zip(*flags.values(), strict=True)))
+    metrics = (watch.metrics.full_buckets, watch.metrics.cut_lists)
+    assert tuple(each._value.get() for each in metrics) == totals
     return flags
 
 
