@@ -281,3 +281,36 @@ def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]
         )
         for v in map(oracle.judge, pages)
     ]  # fmt: skip
+
+
+def templates(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
+    """Pages of a few templates, each with most minima of its template: strangers, edited copies of earlier
+    pages, and new versions of these at their URLs."""
+    rng = random.Random(seed)
+    minima = [[rng.getrandbits(19) for _ in range(10)] for _ in range(3)]
+    pages: list[OraclePage] = []
+    for _ in range(n):
+        fingerprint, text = 0, rng.getrandbits(192)
+        url, own = f"http://host/{rng.randrange(n)}", rng.choice(minima)
+        if pages and rng.random() < 0.4:
+            base = rng.choice(pages)
+            text = int.from_bytes(base.sketch[:24], "little")
+            own = minima_of(base)
+            fingerprint = base.fingerprint
+            url = base.url if rng.random() < 0.5 else url
+        for bit in rng.sample(range(192), rng.choice([0, 4, 12, 60])):
+            text ^= 1 << bit
+        for _ in range(rng.randrange(5)):
+            fingerprint ^= 1 << rng.randrange(width)
+        own = [each if rng.random() < 0.85 else rng.getrandbits(2) for each in own]
+        sketch = text | 900 << 192 | packed_minima(own) << 256
+        order = bytes(rng.sample(range(width), 32))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(56, "little")))
+    return pages
+
+
+def minima_of(page: OraclePage) -> list[int]:
+    """The ten minima of a page's sketch."""
+    word = int.from_bytes(page.sketch[-24:], "little")
+    nine = [word >> 64 * (at // 3) + 19 * (at % 3) & (1 << 19) - 1 for at in range(9)]
+    return [*nine, sum((word >> 57 + 64 * part & 127) << 7 * part for part in range(3))]

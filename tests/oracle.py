@@ -90,6 +90,8 @@ class Oracle:
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
         bins=1920, width=64,
     ):  # fmt: skip
+        """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
+        instead, and every page looks into all pairs and triples."""
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
         self.short_distance = max(distance, short_distance)
         self.by_minima = keys == "minima" and not strict
@@ -103,6 +105,14 @@ class Oracle:
         if self.by_minima:
             masks = [(1 << 19) - 1 << place for place in MINIMA[:5]]
         self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
+        self.triples = {}
+        """The numbers of a pair's three triples, which is that of the pair's table: its two minima, and one
+        of the next three after them."""
+        if self.by_minima and choose == 2:
+            every = [(1 << 19) - 1 << place for place in MINIMA]
+            for pair, (one, two) in enumerate(combinations(range(5), 2)):
+                self.triples[pair] = [len(self.tables) + i for i in range(3)]
+                self.tables += [every[one] | every[two] | every[two + i] for i in (1, 2, 3)]
         # At J = 0.8 a ninth of each set is not in the other; one pair of sets in 1,000 has two equal codes.
         sizes = range(1, self.most_listed + 1)
         self.most_counted = max(n for n in sizes if 1000 * n * n <= 81 * codes(n, bins))
@@ -116,8 +126,26 @@ class Oracle:
     def word(self, page):
         return int.from_bytes(page.sketch[-24:], "little") if self.by_minima else page.fingerprint
 
-    def buckets(self, page):
-        return {(t, self.word(page) & mask) for t, mask in enumerate(self.tables)}
+    def bucket(self, page, table):
+        return table, self.word(page) & self.tables[table]
+
+    def buckets_to_enter(self, page):
+        """Return the buckets that a page enters when it becomes an anchor."""
+        tables, most = range(len(self.tables)), 8
+        if self.triples:
+            full = {pair for pair in self.triples if self.is_full(self.bucket(page, pair))}
+            tables = [pair for pair in self.triples if pair not in full]
+            tables += [triple for pair in full for triple in self.triples[pair]]
+            most = 2
+        buckets = {self.bucket(page, table) for table in tables}
+        chosen = {bucket for bucket in buckets if not self.is_full(bucket)}
+        full = [(self.load[bucket], bucket) for bucket in buckets - chosen]
+        if full and min(full)[0] < most * self.cap:
+            chosen.add(min(full)[1])
+        return chosen
+
+    def is_full(self, bucket):
+        return not self.strict and self.load.get(bucket, 0) >= self.cap
 
     def probed(self, page):
         found = set()
@@ -136,7 +164,8 @@ class Oracle:
     def nearest(self, page):
         """Return the candidates that the page is compared with, oldest first."""
         found = self.candidates(page)
-        full = not self.strict and any(self.load.get(each, 0) >= self.cap for each in self.buckets(page))
+        pairs = self.triples or range(len(self.tables))
+        full = any(self.is_full(self.bucket(page, table)) for table in pairs)
         self.crowding[page.id] = full, False
         if self.strict or not self.compared:
             return found
@@ -292,15 +321,7 @@ class Oracle:
             verdict.other, (verdict.distance, verdict.similarity) = best[1].page.id, best[2]
         else:
             verdict.cluster = page.id
-            anchor = Anchor(page)
-            full = []
-            for bucket in self.buckets(page):
-                if self.strict or self.load.get(bucket, 0) < self.cap:
-                    anchor.entered.add(bucket)
-                else:
-                    full.append((self.load[bucket], bucket))
-            if full and min(full)[0] < 8 * self.cap:
-                anchor.entered.add(min(full)[1])
+            anchor = Anchor(page, self.buckets_to_enter(page))
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)

@@ -8,27 +8,29 @@ all rows into one bucket.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined, popcount
 from stream.judge.bucket_collisions import BatchProbes, Filter, collisions
-from stream.tables.arrays import I32, I64, U64
+from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.probing import Probing
 from stream.tables.search.rank import RANKS, rank_of
+from stream.tables.search.result import ProbedTriples
+from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS, TRIPLES, keys_of_some
 
 _SLOTS: Final = 1 << 22
 """Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""
 
 OVERFULL: Final = 8
-"""Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one. Of
-6,000 pages that share three quarters of their words, 98 % of the copies are found with this rule and 85 %
-without."""
-
+"""Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one."""
+OVERFULL_TRIPLE: Final = 2
+"""That multiple where full pairs open triples: a larger one finds no more copies, and costs hostile journals
+up to a third of their speed."""
 
 LOOKED_AT_ONCE: Final = 72
 """Number of members whose distances are computed at once. With some more than are compared by default, the
@@ -36,9 +38,15 @@ first ones may bound the rank of all others: with 64, `hub` of the hostile journ
 
 
 class Buckets(NamedTuple):
-    """The shared buckets of one batch of n rows, T tables and b buckets; what the compiled loop changes."""
+    """The shared buckets of one batch of n rows and b buckets; what the compiled loop changes.
+
+    A page has T buckets: in as many tables, or in `pairs` tables and in triples below these.
+    """
 
     tables: int
+    """T"""
+    pairs: int
+    """Tables of whose full buckets three triples take the place: T, if there are no triples."""
     cap: int
     """0 for none."""
     fingerprints: U64
@@ -49,12 +57,15 @@ class Buckets(NamedTuple):
     """Buckets that the rows probe, row by row, up to `probed_end` (n + 1,)."""
     probed_end: I64
     cells: I64
-    """row * T + table where a row enters a bucket that is kept, row by row, up to `entered_end` (n + 1,)."""
+    """row * T + table where a row may enter a bucket that is kept, row by row, up to `entered_end` (n + 1,).
+    Triples come after tables."""
     entered: I32
     """Bucket of each cell."""
     entered_end: I64
     crowd: I64
     """Current number of live anchors of each bucket that may become full; -1 for others (b,)."""
+    tabled: int
+    """Number of buckets in tables; those of triples have higher numbers."""
     crowded: bool
     """Whether there are any that may."""
     first: I64
@@ -66,7 +77,7 @@ class Buckets(NamedTuple):
     prints: U64
     """Fingerprints of `members`, so that they can be read in order (lanes, r)."""
     skipped: U64
-    """Bit mask of the tables whose bucket each row did not enter (n,)."""
+    """Bit mask of the tables whose bucket each row did not enter, and of the triples that it did (n,)."""
     seen_by: I64
     """The last row that came across each row as a member (n,), to count a member of several buckets once."""
     nearby: I64
@@ -83,29 +94,75 @@ class CrowdedBuckets(NamedTuple):
     keys: U64
     buckets: I64
 
-    def of(self, keys: U64, skipped: U64) -> tuple[I64, I64]:
+    def of(self, keys: U64, skipped: U64, pairs: int) -> tuple[I64, I64]:
         """Return the buckets that m anchors are in, anchor by anchor, and the end of each anchor's (m + 1,).
 
-        `keys` are (m, T); `skipped` are bit masks of the tables that the anchors did not enter (m,).
+        `keys` are (m, T), of which the first `pairs` are not of triples; `skipped` are the masks of the
+        anchors, as in `Buckets` (m,).
         """
-        place = np.searchsorted(self.keys, keys)
+        place, table = np.searchsorted(self.keys, keys), np.arange(keys.shape[1], dtype=np.uint64)
         inside = self.keys.take(place, mode="clip") == keys
-        inside &= skipped[:, None] >> np.arange(keys.shape[1], dtype=np.uint64) & np.uint64(1) == 0
+        inside &= (skipped[:, None] >> table & np.uint64(1) != 0) == (table >= pairs)
         ends = np.append(0, np.cumsum(inside.sum(axis=1)))
         return self.buckets[place[inside]], ends
 
 
+class StoredBuckets(NamedTuple):
+    """What tables have in the buckets of n rows before the batch."""
+
+    sizes: NDArray[np.uint32]
+    """(n, tables): live anchors in the exact buckets."""
+    triples: ProbedTriples | None
+    """The triples below pairs that were full once, by row; None if full buckets open no triples."""
+
+
+class _Opened(NamedTuple):
+    """The triples that rows may enter or look into: m pairs of a row and a triple, by row."""
+
+    row: I64
+    triple: I64
+    keys: U64
+    """Distinct keys of their buckets (k,), ascending."""
+    bucket: I64
+    """Index of each one's key (m,)."""
+    sizes: I64
+    """Live anchors in each bucket before the batch (k,)."""
+
+    @classmethod
+    def of(cls, words: U64, brink: I64, stored: ProbedTriples) -> _Opened:
+        """Those below the pairs that may become full in this batch, `brink` as row * PAIRS + pair, and below
+        those that were full once."""
+        below = np.arange(A_PAIR)
+        new, old = (A_PAIR * brink[:, None] + below).ravel(), stored.row * TRIPLES + stored.triple
+        cells = distinct(np.concatenate([new, old]))
+        row, triple = np.divmod(cells, TRIPLES)
+        keys, bucket = np.unique(keys_of_some(words, row, triple), return_inverse=True)
+        sizes = np.zeros(len(keys), np.int64)
+        sizes[bucket[np.searchsorted(cells, old)]] = stored.sizes
+        return cls(row, triple, keys, bucket, sizes)
+
+
+def _merged(
+    one: NDArray[Any], of_one: NDArray[Any], other: NDArray[Any], of_other: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two sorted columns as one, and the values of both in its order."""
+    both = np.concatenate([one, other])
+    order = np.argsort(both, kind="stable")
+    return both[order], np.concatenate([of_one, of_other])[order]
+
+
 def shared_buckets(
-    probed: Sequence[Probing], fingerprints: U64, sizes: NDArray[np.uint32] | None, cap: int | None
+    probed: Sequence[Probing], fingerprints: U64, stored: StoredBuckets | None, cap: int | None
 ) -> tuple[Buckets, CrowdedBuckets]:
     """The buckets that one row of a batch of n enters and another probes, empty as yet.
 
     `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n, lanes).
-    `sizes` (n, T) are the numbers of live anchors in each exact bucket before the batch; None without a cap.
+    `stored` is None without a cap.
     """
     design, queries = probed[0].design, [probing.queries for probing in probed]
     keys = np.concatenate([each.keys for each in queries])
     bits = np.concatenate([each.bits for each in queries], axis=1)
+    words = np.concatenate([each.words for each in queries])
     slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
     rows, lanes = len(keys), fingerprints.size // len(fingerprints)
     filled = np.zeros(-(-slots.size // 8), np.uint8)
@@ -117,31 +174,55 @@ def shared_buckets(
     kept = np.zeros(len(entering), np.bool_)
     kept[bucket] = True
     crowd: I64 = np.full(len(entering), -1, np.int64)
-    crowded = CrowdedBuckets(np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    if cap is not None and sizes is not None:
+    crowded, opened, tables = (
+        CrowdedBuckets(np.zeros(0, np.uint64), np.zeros(0, np.int64)),
+        None,
+        design.tables,
+    )
+    if cap is not None and stored is not None:
         before = np.zeros(len(entering), np.int64)
-        before[bucket_of] = sizes.ravel()
-        brink = np.flatnonzero(before + entering > cap)
+        before[bucket_of] = stored.sizes.ravel()
+        on_brink = before + entering > cap
+        brink = np.flatnonzero(on_brink)
         kept[brink] = True
         crowd[brink] = before[brink]
+        if stored.triples is not None:
+            tables = BUCKETS
         if len(brink):
             key = np.empty(len(entering), np.uint64)
             key[bucket_of] = keys.ravel()
-            order = np.argsort(key[brink])
-            crowded = CrowdedBuckets(key[brink][order], brink[order])
+            crowded = CrowdedBuckets(key[brink], brink)
+        if stored.triples is not None and (len(brink) or len(stored.triples.row)):
+            opened = _Opened.of(words, np.flatnonzero(on_brink[bucket_of]), stored.triples)
     cells = np.flatnonzero(kept[bucket_of])
+    entered = bucket_of[cells]
+    if tables > design.tables:
+        cells += cells // design.tables * (tables - design.tables)
     room = np.where(kept, entering, 0)
+    if opened is not None:
+        of_triple = (len(entering) + opened.bucket).astype(np.int32)
+        counts = np.bincount(opened.bucket, minlength=len(opened.keys)).astype(np.int32)
+        cells, entered = _merged(cells, entered, opened.row * tables + PAIRS + opened.triple, of_triple)
+        shared = np.flatnonzero(counts[opened.bucket] > 1)
+        row, bucket = _merged(row, bucket, opened.row[shared].astype(np.int32), of_triple[shared])
+        crowd, room = np.concatenate([crowd, opened.sizes]), np.concatenate([room, counts])
+        more = len(entering) + np.arange(len(opened.keys))
+        crowded = CrowdedBuckets(
+            np.concatenate([crowded.keys, opened.keys]), np.concatenate([crowded.buckets, more])
+        )
     buckets = Buckets(
-        tables=design.tables,
+        tables=tables,
+        pairs=design.tables,
         cap=cap or 0,
         fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, lanes)),
-        words=np.concatenate([each.words for each in queries]),
+        words=words,
         probed=bucket,
         probed_end=np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)),
         cells=cells,
-        entered=bucket_of[cells],
-        entered_end=np.searchsorted(cells, np.arange(rows + 1) * design.tables),
+        entered=entered,
+        entered_end=np.searchsorted(cells, np.arange(rows + 1) * tables),
         crowd=crowd,
+        tabled=len(entering),
         crowded=len(crowded.keys) > 0,
         first=np.cumsum(room) - room,
         size=np.zeros(len(room), np.int64),
@@ -153,58 +234,81 @@ def shared_buckets(
         apart=np.empty(rows, np.int64),
         ranks=np.empty(rows, np.int64),
     )
-    return buckets, crowded
+    order = np.argsort(crowded.keys)
+    return buckets, CrowdedBuckets(crowded.keys[order], crowded.buckets[order])
 
 
 @inlined
 def any_full(some: I32, crowd: I64, cap: Integer) -> bool:
-    """Whether one of some buckets is full (rule 16), given `Buckets.crowd`."""
+    """Whether one of some buckets is full (rule 16), given `Buckets.crowd` without that of triples."""
     full = False
     for bucket in some:
-        full |= crowd[bucket] >= cap
+        full |= bucket < len(crowd) and crowd[bucket] >= cap
     return full
 
 
 @compiled
 def enter(row: int, buckets: Buckets) -> None:
-    """Enter `row` as an anchor into its buckets, of the full ones into the emptiest at most (rule 16)."""
-    first, end, tables = buckets.entered_end[row], buckets.entered_end[row + 1], buckets.tables
+    """Enter `row` as an anchor into its buckets (rule 16): into those that are not full and, in place of each
+    full one, into its triples that are not full, if there are triples. Of what is full then, it also enters
+    the emptiest, unless that is overfull."""
+    first, end = buckets.entered_end[row], buckets.entered_end[row + 1]
+    if first == end:
+        return
+    tables, pairs = buckets.tables, buckets.pairs
     cells, entered, crowd = buckets.cells[first:end], buckets.entered[first:end], buckets.crowd
-    skipped, emptiest, least = np.uint64(0), -1, OVERFULL * buckets.cap
+    triples, one = tables > pairs, np.uint64(1)
+    skipped, emptiest = np.uint64(0), -1
+    least = (OVERFULL_TRIPLE if triples else OVERFULL) * buckets.cap
     for i in range(len(cells)):
-        size = crowd[entered[i]]
-        if size >= buckets.cap and size >= 0:
-            skipped |= np.uint64(1) << np.uint64(cells[i] % tables)
-            if size < least:
-                emptiest, least = i, size
+        table, size = cells[i] % tables, crowd[entered[i]]
+        full = size >= buckets.cap and size >= 0
+        if table < pairs:
+            skipped |= np.uint64(full) << np.uint64(table)
+        elif not skipped >> np.uint64((table - pairs) // A_PAIR) & one:
+            continue
+        else:
+            skipped |= np.uint64(not full) << np.uint64(table)
+        if full and (table >= pairs) == triples and size < least:
+            emptiest, least = i, size
     if emptiest >= 0:
-        skipped ^= np.uint64(1) << np.uint64(cells[emptiest] % tables)
+        skipped ^= one << np.uint64(cells[emptiest] % tables)
+    buckets.skipped[row] = skipped
+    firsts, sizes, members = buckets.first, buckets.size, buckets.members
+    prints, fingerprint = buckets.prints, buckets.fingerprints[row]
     for i in range(len(cells)):
-        if not skipped >> np.uint64(cells[i] % tables) & np.uint64(1):
+        if is_inside(skipped, cells[i] % tables, pairs):
             bucket = entered[i]
             crowd[bucket] += crowd[bucket] >= 0
-            place = buckets.first[bucket] + buckets.size[bucket]
-            buckets.members[place] = row
-            buckets.prints[:, place] = buckets.fingerprints[row]
-            buckets.size[bucket] += 1
-    buckets.skipped[row] = skipped
+            place = firsts[bucket] + sizes[bucket]
+            members[place] = row
+            for lane in range(len(prints)):
+                prints[lane, place] = fingerprint[lane]
+            sizes[bucket] += 1
+
+
+@compiled
+def is_inside(skipped: np.uint64, table: np.int64, pairs: int) -> bool:
+    """Whether an anchor with this mask is in its bucket in a table, or in a triple."""
+    return bool((skipped >> np.uint64(table) & np.uint64(1) != np.uint64(0)) == (table >= pairs))
 
 
 @compiled
 def leave(row: int, buckets: Buckets) -> None:
     """Remove the anchor `row` of this batch, which was superseded, from its buckets."""
-    members = buckets.members
+    members, prints = buckets.members, buckets.prints
+    crowd, sizes, skipped = buckets.crowd, buckets.size, buckets.skipped[row]
     for i in range(buckets.entered_end[row], buckets.entered_end[row + 1]):
-        if buckets.skipped[row] >> np.uint64(buckets.cells[i] % buckets.tables) & np.uint64(1):
+        if not is_inside(skipped, buckets.cells[i] % buckets.tables, buckets.pairs):
             continue
         bucket = buckets.entered[i]
-        buckets.crowd[bucket] -= buckets.crowd[bucket] >= 0
-        buckets.size[bucket] -= 1
-        start, end = buckets.first[bucket], buckets.first[bucket] + buckets.size[bucket]
+        crowd[bucket] -= crowd[bucket] >= 0
+        sizes[bucket] -= 1
+        start, end = buckets.first[bucket], buckets.first[bucket] + sizes[bucket]
         at = start + np.searchsorted(members[start : end + 1], row)
-        for place in range(at, end):
-            members[place] = members[place + 1]
-            buckets.prints[:, place] = buckets.prints[:, place + 1]
+        members[at:end] = members[at + 1 : end + 1]
+        for lane in range(len(prints)):
+            prints[lane, at:end] = prints[lane, at + 1 : end + 1]
 
 
 @compiled
@@ -216,15 +320,19 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
     If there are more than `most`, some may be left out that are not among the `most` of the least rank; of
     those of equal rank, the oldest come first.
     """
+    first_probed, end_probed = buckets.probed_end[row], buckets.probed_end[row + 1]
+    if first_probed == end_probed:  # as most rows
+        return 0, 0
     members, nearby, apart, ranks = buckets.members, buckets.nearby, buckets.apart, buckets.ranks
     words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
     more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
-    bits_at, near_at = np.empty((2, LOOKED_AT_ONCE), np.int64)
+    bits_at, rank_at, near_at = np.empty((3, LOOKED_AT_ONCE), np.int64)
     at_rank, in_bucket = np.zeros((2, RANKS), np.int64)
+    sizes, firsts, seen_by = buckets.size, buckets.first, buckets.seen_by
     keys, most_apart = buckets.words, np.int64(within)
     count, looked, inside, reach = 0, 0, 0, np.int64(reach)
-    for bucket in buckets.probed[buckets.probed_end[row] : buckets.probed_end[row + 1]]:
-        size, first = buckets.size[bucket], buckets.first[bucket]
+    for bucket in buckets.probed[first_probed:end_probed]:
+        size, first = sizes[bucket], firsts[bucket]
         looked += size
         many, nearer, bound = size > most, 0, reach
         if many:
@@ -240,21 +348,26 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
             for i in range(end - start):  # without a branch, too
                 near_at[near] = i
                 near += bits_at[i] <= nearest
+            better = 0
             for place in range(near):
                 i = near_at[place]
-                bits, member = bits_at[i], members[start + i]
-                rank = rank_of(bits, keys, row, keys, member)
+                near_at[better] = i
+                rank_at[better] = rank_of(bits_at[i], keys, row, keys, members[start + i])
+                better += rank_at[better] <= bound
+            for place in range(better):
+                i, rank = near_at[place], rank_at[place]
                 if rank > bound:
                     continue
+                bits, member = bits_at[i], members[start + i]
                 if many:  # of one bucket, none counts after `most` older ones of no greater rank
                     in_bucket[rank] += 1
                     nearer += 1
                     while nearer >= most and bound >= 0:
                         nearer -= in_bucket[bound]
                         bound -= 1
-                if buckets.seen_by[member] == row:
+                if seen_by[member] == row:
                     continue
-                buckets.seen_by[member] = row
+                seen_by[member] = row
                 nearby[count], apart[count], ranks[count] = member, bits, rank
                 count += 1
                 inside += 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
+from stream.judge.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
 from stream.judge.candidates_compared import Compared, FingerprintedPages, compare_in_parts
 from stream.judge.decide_rows_compiled import (
     BASELINE,
@@ -40,6 +40,8 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
 from stream.tables.arrays import is_among
 from stream.tables.search.probing import Nearest
+from stream.tables.search.result import ProbedTriples
+from stream.tables.triples.keys import keys_of_triples
 
 THREADS = 2
 """Number of search threads. More would compete with workers and the broker on a small machine."""
@@ -82,7 +84,8 @@ class BatchVerdicts:
     """Whether the page had more candidates within the distance than are compared (n,)."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
-    """Row -> bit mask of tables whose full bucket its anchor did not enter."""
+    """Row -> bit mask of the tables whose full bucket its anchor did not enter, and above these of the
+    triples that it entered."""
     candidates: int = 0
     """Number of candidates that the tables returned, of crowded rows about the nearest alone; for metrics."""
     verified: int = 0
@@ -179,17 +182,16 @@ class _Pass:
         parts = [part for each in searched for part in each.parts]
         self.judged.candidates = sum(each.candidates for each in searched)
         self.judged.verified = sum(each.verified for each in searched)
-        sizes = [part.pairs.candidates.bucket_sizes for part in parts]
         buckets, crowded = shared_buckets(
             [probing for part in parts for probing in part.pairs.candidates.probed],
             self.batch.fingerprint[self.ready[:rows]],
-            np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
+            self._stored_buckets(parts),
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
         course = Course.blank(len(self.ready), urls.distinct)
         given = Given(
             urls.rows,
-            self._baselines(urls, crowded),
+            self._baselines(urls, crowded, buckets.pairs),
             self._stored_candidates(parts, urls.dying),
             Limits.of(self.rule),
         )
@@ -239,7 +241,8 @@ class _Pass:
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:
-                comparisons = max(comparisons, int(sizes.sum()) // FINGERPRINTS_A_COMPARISON)
+                members = int(sizes.sum() + pairs.candidates.triples.sizes.sum())
+                comparisons = max(comparisons, members // FINGERPRINTS_A_COMPARISON)
             candidates += pairs.returned
             verified += int(np.count_nonzero(pairs.similar))
             self.comparisons += comparisons  # two threads may lose some, which does no harm
@@ -250,14 +253,25 @@ class _Pass:
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _baselines(self, urls: UrlBaselines, crowded: CrowdedBuckets) -> Baselines:
+    def _stored_buckets(self, parts: list[_Part]) -> StoredBuckets | None:
+        searched = [(part.first, part.pairs.candidates) for part in parts]
+        sizes = [each.bucket_sizes for _, each in searched if each.bucket_sizes is not None]
+        if not sizes:
+            return None
+        triples = ProbedTriples.joined((first, each.triples) for first, each in searched)
+        return StoredBuckets(np.concatenate(sizes), triples if self.rule.triples else None)
+
+    def _baselines(self, urls: UrlBaselines, crowded: CrowdedBuckets, pairs: int) -> Baselines:
         baselines = urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
             prints = from_integers([each.fingerprint for each in baselines], self.rule.scheme.width)
             words = self.rule.table_words(prints, np.stack([each.sketch for each in baselines]))
             skipped = np.array([each.skipped for each in baselines], np.uint64)
-            inside, ends = crowded.of(self.state.design.keys(words), skipped)
+            keys = self.state.design.keys(words)
+            if self.rule.triples:
+                keys = np.column_stack([keys, keys_of_triples(words)])
+            inside, ends = crowded.of(keys, skipped, pairs)
         return Baselines(
             page=np.array([each.page for each in baselines], np.int64),
             cluster=np.array([each.cluster for each in baselines], np.int64),

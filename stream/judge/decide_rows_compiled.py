@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
-from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, estimator, similarity_of
+from stream.fingerprint.parity_similarity_compiled import (
+    Estimator,
+    both_listed,
+    estimator,
+    similarities_of,
+    similarity_of,
+)
 from stream.judge.batch_anchors import Buckets, any_full, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import cutoff, youngest_of
@@ -202,7 +208,8 @@ def settle(
     Returns the row after the last decided one, and the number of comparisons.
     """
     (rows, baselines, stored, limits), comparisons = given, 0
-    entered, entered_end, crowd, cap = buckets.entered, buckets.entered_end, buckets.crowd, buckets.cap
+    entered, entered_end, cap = buckets.entered, buckets.entered_end, buckets.cap
+    crowd = buckets.crowd[: buckets.tabled]
     full, cut, crowded = course.full, course.cut, buckets.crowded
     for row in range(first, end):
         if comparisons > most:
@@ -314,12 +321,16 @@ def _best_anchor(
         similarity = stored.similarity[pair]
         if similarity > best.similarity or (similarity == best.similarity and bits < best.distance):
             best = _best_match(STORED, pair, stored.page[pair], bits, similarity)
-    youngest = youngest_of(ranks, near, last, left)
+    youngest, compared = youngest_of(ranks, near, last, left), 0
     for i in range(count):
-        member, bits = near[i], apart[i]
-        if ranks[i] > last or (ranks[i] == last and member > youngest):
-            continue
-        similarity = _similarity(row, member, rows, limits)
+        if ranks[i] < last or (ranks[i] == last and near[i] <= youngest):
+            near[compared], apart[compared] = near[i], apart[i]
+            compared += 1
+    if not compared:
+        return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
+    similarities = _similarities(row, near[:compared], rows, limits)
+    for i in range(compared):
+        member, bits, similarity = near[i], apart[i], similarities[i]
         if similarity < best.similarity or similarity == UNLIKE:
             continue
         as_good = similarity == best.similarity and bits == best.distance
@@ -330,6 +341,23 @@ def _best_anchor(
         ):
             best = _best_match(EARLIER, member, rows.page[rows.place[member]], bits, similarity)
     return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
+
+
+@compiled
+def _similarities(row: int, others: I64, rows: FingerprintedRows, limits: Limits) -> I64:
+    """Return the similarities of a row and others (m,): UNLIKE where they do not suffice."""
+    if limits.strict:
+        return np.full(len(others), NO_SIMILARITY)
+    sketch, by, place, of_others = rows.sketch, limits.sketches, rows.place[row], rows.place[others]
+    similarities = similarities_of(sketch, np.full(len(others), place), sketch, of_others, by)
+    may_be_listed = both_listed(sketch, place, sketch, place, by)
+    for i in range(len(others)):
+        least = limits.least_similarity
+        if may_be_listed and both_listed(sketch, place, sketch, of_others[i], by):
+            least = limits.least_listed
+        if similarities[i] < least:
+            similarities[i] = UNLIKE
+    return similarities
 
 
 @compiled

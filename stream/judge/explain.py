@@ -27,7 +27,9 @@ from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
+from stream.tables.design import LONGEST_PREFIX
 from stream.tables.search.probes import probe_count
+from stream.tables.triples.keys import PAIRS, TRIPLES_OF_MINIMA
 from stream.text.segment import segment, units
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
@@ -61,7 +63,8 @@ class ExplainedPage:
     shingled: Shingled | None = None
     status: Status = Status.READY
     skipped: int = 0
-    """Bit mask of the tables whose full bucket it did not enter as an anchor (rule 16)."""
+    """Bit mask of the tables whose full bucket it did not enter as an anchor, and above these of the triples
+    that it did (rule 16)."""
     stored_id: int | None = None
     """Packed id of the page, if it is a page of the state directory in question."""
 
@@ -92,7 +95,8 @@ class Bit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a table brings the pages together."""
+    """Whether a table brings the pages together, or a triple that the anchor entered in place of a full pair,
+    which is numbered after the tables."""
 
     table: int
     blocks: list[int]
@@ -385,7 +389,23 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
                 met=met,
             )
         )
+    if minima is not None and rule.triples:
+        probes += [_triple(triple, minima) for triple in _ones(anchor.skipped >> PAIRS)]
     return probes
+
+
+def _triple(triple: int, minima: list[bool]) -> Probe:
+    """A triple that the anchor entered in place of a full pair."""
+    differing = [minimum for minimum in TRIPLES_OF_MINIMA[triple] if not minima[minimum]]
+    return Probe(
+        table=PAIRS + triple,
+        blocks=list(TRIPLES_OF_MINIMA[triple]),
+        prefix_bits=LONGEST_PREFIX,
+        differing=differing,
+        kept_out=False,
+        flippable=None,
+        met="missed" if differing else "exact",
+    )
 
 
 def _probes(table: Probe, options: VerdictOptions) -> int:
@@ -526,6 +546,10 @@ def _tables_check(
     if full:
         buckets = "1 full bucket" if len(full) == 1 else f"{len(full)} full buckets"
         reason += f"; {anchor.name} was kept out of {buckets} {'' if met else '(all) '}that they share"
+        if triples := sum(table.table >= PAIRS and table.met == "exact" for table in tables):
+            reason += (
+                f", and is in {'a triple' if triples == 1 else f'{triples} triples'} below that they share"
+            )
     return Check(name="tables", passed=bool(met), reason=reason)
 
 

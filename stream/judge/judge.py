@@ -27,6 +27,7 @@ from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.arrays import distinct, is_among
+from stream.tables.triples.keys import BUCKETS
 
 
 class Judge:
@@ -182,7 +183,8 @@ class Judge:
             < 0
         ):
             return "a page with a negative id"
-        unique, tables = verdict == Verdict.UNIQUE, self.state.design.tables
+        unique = verdict == Verdict.UNIQUE
+        tables = BUCKETS if self.rule.triples else self.state.design.tables
         for row, mask in decisions.skipped:
             if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
                 return f"row {row} skipped buckets {mask:#x}"

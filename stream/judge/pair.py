@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream.fingerprint.lanes import first_words, from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.judge.batch_anchors import Buckets, shared_buckets
+from stream.judge.batch_anchors import Buckets, StoredBuckets, shared_buckets
 from stream.judge.decide_rows_compiled import (
     Baselines,
     Course,
@@ -28,6 +28,8 @@ from stream.judge.decide_rows_compiled import (
 from stream.judge.rule import Rule
 from stream.messages.verdict import Verdict
 from stream.tables.search.probing import Probing
+from stream.tables.search.result import ProbedTriples
+from stream.tables.triples.keys import TRIPLES
 
 
 class PairPage(NamedTuple):
@@ -39,7 +41,8 @@ class PairPage(NamedTuple):
     uncertain: bytes | None
     """Bit indexes, least certain first. If unknown, none is flipped."""
     skipped: int = 0
-    """Bit mask of the tables that it did not enter as an anchor (rule 16)."""
+    """Bit mask of the tables that it did not enter as an anchor, and above these of the triples that it did
+    (rule 16)."""
 
 
 def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool) -> Verdict:
@@ -96,12 +99,18 @@ def _buckets(
         np.frombuffer(uncertain, np.uint8).reshape(rows, UNCERTAIN_BITS),
         options,
     )
-    sizes = None if options.cap is None else np.zeros((rows, probing.design.tables), np.uint32)
-    buckets, _ = shared_buckets([probing], fingerprints, sizes, options.cap)
-    skipped = [table for table in range(buckets.tables) if pages[0].skipped >> table & 1]
-    entered = ~np.isin(buckets.cells, skipped)  # cells of the first row are tables
+    sizes = np.zeros((rows, probing.design.tables), np.uint32)
+    every, triple = np.divmod(np.arange(rows * TRIPLES), TRIPLES)
+    triples = ProbedTriples(every, triple, np.zeros(len(every), np.int64)) if rule.triples else None
+    stored = None if options.cap is None else StoredBuckets(sizes, triples)
+    buckets, _ = shared_buckets([probing], fingerprints, stored, options.cap)
+    first, table = np.divmod(buckets.cells, buckets.tables)
+    unusual = pages[0].skipped >> table.astype(np.uint64) & np.uint64(1) != 0
+    entered = (first > 0) | (unusual == (table >= buckets.pairs))
     return buckets._replace(
+        pairs=buckets.tables,  # so that the first page enters what is left, as none of it is full
         cells=buckets.cells[entered],
         entered=buckets.entered[entered],
         entered_end=np.searchsorted(buckets.cells[entered], np.arange(rows + 1) * buckets.tables),
+        crowd=np.full_like(buckets.crowd, -1),
     )

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from stream.fingerprint.row import Row, Status
+from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.nearest import nearest_alive
@@ -19,6 +20,7 @@ from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import Heads
 from stream.tables.search.pair_collector import in_order
 from stream.tables.search.probing import ALL
+from stream.tables.triples.keys import PAIRS, keys_of_triples
 from stream.tables.warm.packed import Packed
 
 _BYTES: Final = 1 << 20
@@ -27,16 +29,19 @@ _BYTES: Final = 1 << 20
 def rehearse(genesis: Genesis) -> None:
     """Judge four pairs of invented pages in a temporary state, and thereby compile all loops.
 
-    The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Compiling takes 10
-    s unless an earlier process has cached the result.
+    The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Then an anchor in
+    a triple is searched. Compiling takes 10 s unless an earlier process has cached the result.
     """
-    design = Rule(genesis.options, genesis.scheme).design()
+    rule = Rule(genesis.options, genesis.scheme)
+    design = rule.design()
     packing = 2 * Packed.bytes(design, 1, 2)
     with ScratchDirectory("rehearsal") as directory:
         for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
             state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
             try:
                 _judge(state, Judge(state, genesis), numbers)
+                if rule.triples and memory:
+                    _search_triples(state)
             finally:
                 state.close()
     heads = Heads(design, 3, 1)
@@ -70,3 +75,13 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         decided = judge.decide([entry])
         decided.json()
         judge.apply([entry], decided.record())
+
+
+def _search_triples(state: State) -> None:
+    """Search for an anchor that stands in the first triple in place of the first pair."""
+    word, words = np.zeros(1, np.uint64), np.zeros((1, state.design.words), np.uint64)
+    writes = state.store.batch()
+    state.tables.insert(writes, word, {0: 1 | 1 << PAIRS}, words)
+    state.store.write(writes)
+    state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
+    keys_of_triples(words)

@@ -22,6 +22,7 @@ from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similar
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Block, Design
 from stream.tables.search.probing import SearchOptions
+from stream.tables.triples.keys import PAIRS
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
@@ -60,6 +61,15 @@ class Rule:
                 f" {WORD}"
             )
         return Design(options.blocks, options.choose, width)
+
+    @property
+    def triples(self) -> bool:
+        """Whether anchors enter triples of minima in place of full pairs (rule 16)."""
+        return self.options.by_minima and self.options.choose == 2
+
+    def full_buckets(self, skipped: int) -> int:
+        """Return how many full buckets an anchor with this mask was kept out of."""
+        return (skipped & (1 << PAIRS) - 1 if self.triples else skipped).bit_count()
 
     def search_options(self) -> SearchOptions:
         """Return how the tables are searched."""

@@ -62,7 +62,8 @@ class Baseline:
     _pages: LoggedPages
     _place: int
     skipped: int = 0
-    """Bit mask of tables whose full bucket the anchor did not enter."""
+    """Mask of tables whose full bucket the anchor did not enter, and of triples that it did, as in
+    `Decisions`."""
 
     @property
     def url(self) -> str:
@@ -146,7 +147,7 @@ class StateChange:
     superseded: NDArray[np.int64]
     """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
-    """Row -> bit mask of tables whose full bucket its anchor did not enter."""
+    """Row -> mask of tables whose full bucket its anchor did not enter, and of triples that it did."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,7 +295,7 @@ class State(StateReader):
         self._reference_bytes = options.baselines * _REFERENCE.itemsize
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
-        store = Store(path, self.design.tables, cache)
+        store = Store(path, self.design.tables + self._rule.triples, cache)
         try:
             super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation)
@@ -309,6 +310,7 @@ class State(StateReader):
                 self._rule.search_options(),
                 memory=memory,
                 generation=generation,
+                triples=self._rule.triples,
             )
             if self.tables.count != self._anchors.count:
                 self.tables.close()

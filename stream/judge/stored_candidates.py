@@ -19,6 +19,7 @@ from stream.judge.state import StateReader
 from stream.tables.arrays import I64, U64
 from stream.tables.search.rank import ranks_of
 from stream.tables.store.anchors import StoredAnchors
+from stream.tables.triples.keys import BUCKETS, PAIRS, keys_of_triples
 
 
 class Candidates(NamedTuple):
@@ -59,10 +60,11 @@ def candidates_of(
     for first, some in anchors.log.slices(0, anchors.log.count if end is None else end):
         near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
         shared = _shared_tables(some[near, :-1], words[0], page.uncertain, rule)
-        skipped = anchors.skipped.masks(first, first + len(some))
-        if (masks := anchors.dead.masks(first, first + len(some), skipped)) is not None:
-            shared &= ~masks[near]
-        kept = near[(shared != 0) & (first + near != superseded)]
+        if (skipped := anchors.skipped.masks(first, first + len(some))) is not None:
+            shared &= ~skipped[near]
+            if rule.triples:
+                shared |= skipped[near] & _shared_triples(some[near, :-1], words)
+        kept = near[(shared != 0) & ~anchors.dead.test(first + near) & (first + near != superseded)]
         numbers.append(first + kept)
         rows.append(some[kept])
     anchor, others = np.concatenate(numbers), np.concatenate(rows)
@@ -109,3 +111,11 @@ def _shared_tables(words: U64, own: U64, uncertain: bytes | None, rule: Rule) ->
         reached &= (apart[:, 0] & ~flipped == 0) & (apart[:, 1:] == 0).all(axis=1)
         shared |= reached.astype(np.uint64) << np.uint64(table)
     return shared
+
+
+def _shared_triples(words: U64, own: U64) -> U64:
+    """Bit masks (m,) of the triples that are those of a page with the key `own` (1, W), above the tables."""
+    shared = keys_of_triples(np.ascontiguousarray(words)) == keys_of_triples(own)
+    bits = np.uint64(1) << np.arange(PAIRS, BUCKETS, dtype=np.uint64)
+    made: U64 = np.where(shared, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+    return made

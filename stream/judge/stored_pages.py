@@ -170,7 +170,7 @@ class StoredPages:
             cluster=show(self._journal, stored.cluster),
             duplicate_of=head.url if head is not None and stored.anchor is None else None,
             superseded=is_dead,
-            full_buckets=stored.skipped.bit_count(),
+            full_buckets=Rule(self._options, self._scheme).full_buckets(stored.skipped),
         )
 
     def _is_dead(self, anchor: int) -> bool:

@@ -72,7 +72,8 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     """Packed page ids of the anchors of the rows OF_ANOTHER_CLUSTER, int64 little-endian."""
     superseded: list[SupersededAnchor]
     skipped: list[tuple[int, int]]
-    """(row, bit mask of tables) for rows whose anchor was not inserted into full buckets (rule 16)."""
+    """(row, mask) for rows whose anchor stayed out of full buckets: bits of the tables that it did not enter,
+    and above these of the triples that it did (rule 16)."""
 
     @property
     def verdict(self) -> NDArray[np.uint8]:

@@ -42,7 +42,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
     """Multi-probe of fingerprint tables: number of bits that are flipped at once."""
     bucket_cap: Positive = 128
-    """An anchor is not inserted into buckets with this many live anchors, except the emptiest (rule 16)."""
+    """Number of live anchors with which a bucket is full. In place of a full bucket of two minima, an anchor
+    enters up to three buckets of three minima. With other tables, it enters the emptiest of its full buckets
+    alone (rule 16)."""
     compared: Count = 64
     """Maximum number of candidates whose sketches are compared with that of a page: those of the least
     rank, by distance and minima that differ, ties going to the oldest. 0 compares all, as strict mode does

@@ -23,11 +23,12 @@ from stream.tables.cold.runs import LEVELS, MERGED, Run, run_of
 from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
 from stream.tables.hot.tier import HotTier
-from stream.tables.store.anchors import StoredAnchors, with_prefix
+from stream.tables.store.anchors import IndexedAnchors, with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, Store, table_family
 
 RUN: Final = b"run/"
+"""Prefix of the keys of runs, which are followed by the number of their first column family."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +63,10 @@ class _Reclaiming:
         self._under_way.append(self._thread.submit(self._reclaim, merged))
 
     def _reclaim(self, merged: Run) -> None:
-        for table in range(self._design.tables):
+        for family in self._design.families:
             if not self._closed:
                 reach("freeze.reclaim")
-                self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
+                self._store.reclaim(table_family(family), *_bounds_of_parts(merged))
 
     def check(self, *, wait: bool) -> None:
         """Raise what reclaiming has raised. With `wait`, waits until it is done."""
@@ -91,7 +92,7 @@ class Compaction:
         design: Design,
         generation: int,
         runs: list[Run],
-        anchors: StoredAnchors,
+        anchors: IndexedAnchors,
         hot: HotTier,
         cold: ColdTier,
     ) -> None:
@@ -148,7 +149,7 @@ class Compaction:
         self._runs.append(built.run)
         self._cold.add(built.run)
         batch = self._store.batch()
-        batch.put(DEFAULT, _key(built.run), b"")
+        batch.put(DEFAULT, self._key(built.run), b"")
         self._store.write(batch)
 
     def _mergeable(self) -> Run | None:
@@ -171,13 +172,16 @@ class Compaction:
         place = self._runs.index(run.parts[0])
         self._runs[place : place + MERGED] = [run]
         self._cold.replace(run)
-        batch.put(DEFAULT, _key(run), b"")
+        batch.put(DEFAULT, self._key(run), b"")
         for part in run.parts:
-            batch.delete(DEFAULT, _key(part))
-        for table in range(self._design.tables):
-            batch.delete_range(table_family(table), *_bounds_of_parts(run))
+            batch.delete(DEFAULT, self._key(part))
+        for family in self._design.families:
+            batch.delete_range(table_family(family), *_bounds_of_parts(run))
         self._store.write(batch)
         self._reclaiming.begin(run)
+
+    def _key(self, run: Run) -> bytes:
+        return _keys(self._design) + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
 
     def _build(self, run: Run, rows: Iterable[U64]) -> Freezing:
         skips = self._anchors.skipped.entries(run.first, run.end)
@@ -194,10 +198,10 @@ class Compaction:
         self._reclaiming.close()
 
 
-def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
-    """The runs in a store of `count` anchors, ordered by anchors. Raises StateError unless they are
-    contiguous from anchor 0."""
-    keys = (key for key, _ in with_prefix(store, RUN))
+def stored_runs(store: Store, design: Design, generation: int, count: int) -> list[Run]:
+    """The runs of a design in a store of `count` anchors, ordered by anchors. Raises StateError unless they
+    are contiguous from anchor 0."""
+    keys = (key for key, _ in with_prefix(store, _keys(design)))
     runs = [run_of(key[0], int.from_bytes(key[1:], "big"), generation) for key in keys]
     runs.sort(key=lambda run: run.first)
     for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
@@ -208,8 +212,8 @@ def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
     return runs
 
 
-def _key(run: Run) -> bytes:
-    return RUN + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
+def _keys(design: Design) -> bytes:
+    return RUN + design.families.start.to_bytes(1, "big")
 
 
 def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:

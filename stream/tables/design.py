@@ -54,7 +54,15 @@ class Design:
     of more than 58 bits.
     """
 
-    def __init__(self, blocks: int, choose: int, width: int = 64, places: Sequence[Block] = ()) -> None:
+    def __init__(
+        self,
+        blocks: int,
+        choose: int,
+        width: int = 64,
+        places: Sequence[Block] = (),
+        *,
+        first_family: int = 0,
+    ) -> None:
         if not (1 <= width <= 64 or places):
             raise SettingsError(f"width: {width} bits is not within 1 to 64")
         if not 1 <= blocks <= width:
@@ -80,6 +88,8 @@ class Design:
         self.choose: Final = choose
         self.width: Final = width
         self.tables: Final = tables
+        self.families: Final = range(first_family, first_family + tables)
+        """Numbers of the tables' column families in a store."""
         self.places: Final = tuple(places)
         """The blocks of a key of several words; empty if it is one word."""
         self.words: Final = -(-width // 64)

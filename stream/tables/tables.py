@@ -1,19 +1,17 @@
-"""The index of live anchors: three tiers that are searched as one.
+"""The index of live anchors.
 
 Anchors are indexed by a key of one or more 64-bit words: the fingerprint itself, or the page's minima.
 Distances are between fingerprints. Candidates beyond the distance are dropped here, in RAM, before any sketch
 is read from RocksDB.
 
-The newest anchors are in hash tables in RAM (`hot`), older ones are packed in RAM (`warm`), and the oldest
-are in RocksDB (`cold`). Anchors are frozen in generations of a fixed size, and these are merged,
-independently of batches, so that equal anchors make equal state.
+All anchors are searched by the tables of a design, in three tiers (`stream.tables.tiers`). Those that met
+full pairs of minima are searched by the triples that they entered instead as well (`stream.tables.triples`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,21 +21,22 @@ from numpy.typing import NDArray
 from stream.errors import StateError
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.cold import freeze
-from stream.tables.cold.tier import ColdTier
-from stream.tables.compaction import Compaction, stored_runs
 from stream.tables.design import Design
-from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth, HotTier
-from stream.tables.memory_shares import MemoryShares
+from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.search.pair_collector import LAST_ANCHOR
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
-from stream.tables.search.result import SearchResult
+from stream.tables.search.result import ProbedTriples, SearchResult
 from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.contents import union
 from stream.tables.store.rocks import DEFAULT, Store, Writes
-from stream.tables.warm.tier import WarmTier
+from stream.tables.tiers import Tiers, TierSizes
+from stream.tables.triples.index import TripleIndex
+from stream.tables.triples.keys import TRIPLES
 
 LAYOUT: Final = b"tables/layout"
+TRIPLES_SHARE: Final = 1 / 8
+"""Share of `memory` that triples have, where there may be any."""
 MOST_SEARCHED_ROWS: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
@@ -72,6 +71,8 @@ class TablesStats:
     """Digest of the dead and skipping anchors."""
     hot_heads: int = 0
     """Heads of the hot tier, of 5 bytes each."""
+    triple_entries: int = 0
+    """Entries of anchors in triples."""
 
     @property
     def ram_anchors(self) -> int:
@@ -96,61 +97,33 @@ class Tables:
         memory: int,
         generation: int,
         growth: HeadGrowth = HEAD_GROWTH,
+        triples: bool = False,
     ) -> None:
+        """With `triples`, the tables are of pairs of minima, and anchors may be in triples of them."""
         self._store = store
         self._design = design
         self._options = options
         self._size = generation
         freeze.clean(store.path)
         self._check_layout()
-        anchors = StoredAnchors(store, design.words)
-        self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
-        runs = stored_runs(store, generation, self.count)
         self._rows_at_once = MOST_SEARCHED_ROWS
         self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
-        self._background = ThreadPoolExecutor(1, "tables-background")
-        shares = MemoryShares.of(memory)
-        self._warm = WarmTier(
-            design,
-            anchors,
-            self._background,
-            distance=options.distance,
-            memory=shares.packed,
-            generation=generation,
-        )
-        self._hot = HotTier(
-            design,
-            anchors,
-            distance=options.distance,
-            memory=shares.heads,
-            room=generation + self._warm.largest_step,
-            growth=growth,
-        )
-        self._cold = ColdTier(
-            store,
-            design,
-            anchors,
-            self._background,
-            distance=options.distance,
-            memory=shares.presence,
-        )
-        self._compaction = Compaction(store, design, generation, runs, anchors, self._hot, self._cold)
-        try:
-            self._load()
-        except BaseException:
-            self.close()
-            raise
-
-    def _load(self) -> None:
-        evicted = self._evictable()
-        with ThreadPoolExecutor(1) as beside:
-            rows = (rows for _, rows in self._log.slices(evicted, self.count))
-            loaded = beside.submit(self._hot.load, evicted, self.count, rows)
-            self._shift(evicted, wait=True)
-            loaded.result()
-        self._compaction.recover()
+        anchors = StoredAnchors(store, design.words)
+        self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
+        of_triples = int(memory * TRIPLES_SHARE) if triples else 0
+        sizes = TierSizes(memory - of_triples, generation, growth)
+        self._tiers = Tiers(store, design, anchors, options.distance, sizes)
+        self._triples = None
+        if triples:
+            try:
+                self._triples = TripleIndex(
+                    store, design, anchors, options, memory=of_triples, generation=generation
+                )
+            except BaseException:
+                self.close()
+                raise
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -175,19 +148,21 @@ class Tables:
     @property
     def stats(self) -> TablesStats:
         """Current counters and sizes."""
+        hot, warm, cold = self._tiers.hot, self._tiers.warm, self._tiers.cold
         return TablesStats(
-            hot_probes=self._hot.probes,
-            rocks_probes=self._cold.probes,
-            rocks_hits=self._cold.hits,
-            generations=self._compaction.frozen // self._size,
-            runs=self._compaction.runs,
-            hot_anchors=self.count - self._hot.floor,
-            warm_anchors=self._warm.end - self._warm.floor,
-            cold_anchors=self._cold.anchors,
+            hot_probes=hot.probes,
+            rocks_probes=cold.probes,
+            rocks_hits=cold.hits,
+            generations=self._tiers.compaction.frozen // self._size,
+            runs=self._tiers.compaction.runs,
+            hot_anchors=self.count - hot.floor,
+            warm_anchors=warm.end - warm.floor,
+            cold_anchors=cold.anchors,
             dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
             digest=union(self._dead.digest, self._skipped.digest),
-            hot_heads=self._hot.heads,
+            hot_heads=hot.heads,
+            triple_entries=self._triples.entries if self._triples else 0,
         )
 
     def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> SearchResult:
@@ -205,6 +180,7 @@ class Tables:
             np.concatenate([part.anchor for _, part in parts]),
             np.concatenate([part.distance for _, part in parts]),
             np.concatenate(sizes) if sizes else None,
+            ProbedTriples.joined([(first, part.triples) for first, part in parts]),
             [probing for _, part in parts for probing in part.probed],
         )
 
@@ -246,9 +222,10 @@ class Tables:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         probing = Probing(self._design, words, fingerprints, uncertain, self._options, most, wanted)
-        self._hot.search(probing)
-        self._warm.search(probing)
-        self._cold.search(probing)
+        self._tiers.search(probing)
+        triples = ProbedTriples.none()
+        if self._triples is not None and not probing.collector.is_full:
+            triples = self._triples.search(probing)
         if probing.collector.is_full:
             return None
         row, anchor, distance = probing.collector.pairs()
@@ -258,7 +235,7 @@ class Tables:
         sizes = None
         if self._options.cap is not None:
             sizes = probing.queries.sizes.astype(np.uint32).reshape(-1, self._design.tables)
-        return SearchResult(row, anchor, distance, sizes, [probing])
+        return SearchResult(row, anchor, distance, sizes, triples, [probing])
 
     def nearest(self, word: np.uint64, most: int, newest: int) -> I64:
         """Return the live anchors with the smallest distance to the first word of a fingerprint, nearest
@@ -280,9 +257,9 @@ class Tables:
         """The ranks (m,) of pairs of a row of `words` (n, W) and an anchor, at these distances (m,). The keys
         of anchors are read from RAM as far as they are there."""
         ranks = np.empty(len(row), np.uint8)
-        hot = anchor >= self._hot.floor
-        warm = ~hot & (anchor >= self._warm.floor)
-        for some, tier in ((hot, self._hot), (warm, self._warm), (~(hot | warm), None)):
+        hot = anchor >= self._tiers.hot.floor
+        warm = ~hot & (anchor >= self._tiers.warm.floor)
+        for some, tier in ((hot, self._tiers.hot), (warm, self._tiers.warm), (~(hot | warm), None)):
             anchors = anchor[some]
             if len(anchors):
                 keys = tier.keys(anchors) if tier else None
@@ -295,15 +272,18 @@ class Tables:
     ) -> None:
         """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
-        `words` (n, W) are by default the fingerprints. `skipped` maps a row to a bit mask of tables whose
-        buckets are full, which the anchor is kept out of (rule 16). The caller writes `batch`; searches find
-        the anchors at once.
+        `words` (n, W) are by default the fingerprints. `skipped` maps a row to a bit mask of the tables whose
+        full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
+        caller writes `batch`; searches find the anchors at once.
         """
-        if self.count + len(fingerprints) > LAST_ANCHOR:
+        entries = self._triples.entries + TRIPLES * len(skipped) if self._triples else 0
+        if max(self.count + len(fingerprints), entries) > LAST_ANCHOR:
             raise StateError(f"state directory {self._store.path}: the index is full: {self.count} anchors")
         self._skipped.add(batch, self.count, skipped)
         rows = np.column_stack([fingerprints if words is None else words, fingerprints])
-        self._hot.insert(rows)
+        self._tiers.insert(rows)
+        if self._triples is not None:
+            self._triples.insert(self.count, rows, skipped)
         self._log.append(batch, rows)
 
     def kill(self, batch: Writes, anchors: I64) -> None:
@@ -311,7 +291,9 @@ class Tables:
         if len(anchors) and (anchors.min() < 0 or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be below {self.count}")
         self._dead.kill(batch, anchors)
-        self._hot.forget(anchors)
+        self._tiers.forget(anchors)
+        if self._triples is not None:
+            self._triples.kill(anchors)
 
     def is_alive(self, anchors: I64) -> NDArray[np.bool_]:
         """Whether each of these anchors is alive, (n,)."""
@@ -322,32 +304,18 @@ class Tables:
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
-        self._compaction.advance(wait=wait)
-        self._shift(self._evictable(), wait=wait)
-        self._hot.evict(self._warm.end)
-
-    def _shift(self, evicted: int, *, wait: bool) -> None:
-        """Move anchors below `evicted` from the hot tier to the warm one, and those beyond its budget to the
-        cold one."""
-        self._cold.extend(max(0, evicted - self._warm.budget), self._size, wait=wait)
-        self._warm.drop(self._cold.anchors)
-        self._warm.extend(evicted, wait=wait)
-
-    def _evictable(self) -> int:
-        """The number up to which the hot tier may evict anchors: those in runs, once there are enough for a
-        step of the warm tier."""
-        frozen = self._compaction.frozen
-        many = frozen - self._warm.end >= self._warm.step
-        return frozen if many else self._hot.floor
+        self._tiers.maintain(wait=wait)
+        if self._triples is not None:
+            self._triples.maintain(wait=wait)
 
     def close(self) -> None:
         """Cancel freezing and merging. The store stays open."""
-        self._cold.close()
-        self._compaction.close()
-        self._background.shutdown(cancel_futures=True)
+        self._tiers.close()
+        if self._triples is not None:
+            self._triples.close()
         freeze.clean(self._store.path)
 
 
 def _members(result: SearchResult) -> int:
-    """Live anchors in the rows' exact buckets, as far as they are counted."""
-    return 0 if result.bucket_sizes is None else int(result.bucket_sizes.sum())
+    """Live anchors in the rows' buckets, as far as they are counted."""
+    return 0 if result.bucket_sizes is None else int(result.bucket_sizes.sum() + result.triples.sizes.sum())

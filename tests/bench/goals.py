@@ -104,7 +104,7 @@ GOALS = (
     Goal(
         "judge_hostile", "slowest hostile journal, rows a second, to an ordinary one", ("worst_ratio",),
         ">=", 0.2,
-        "in the case *{worst_case}*, a page is compared by fingerprint with up to 10,240 anchors, and "
+        "in the case *{worst_case}*, a page is compared by fingerprint with thousands of anchors, and "
         "rows whose "
         "order matters are judged one by one",
     ),

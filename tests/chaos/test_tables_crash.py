@@ -7,12 +7,16 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stream import failpoints
+from stream.fingerprint.scheme import Scheme
+from stream.judge.rule import Rule
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.rocks import DEFAULT, Store
@@ -21,6 +25,7 @@ from stream.tables.tables import Tables
 pytestmark = pytest.mark.chaos
 
 APPLIED = b"test/applied"
+Outcome = tuple[str, list[object]]
 TURNS = 40
 ROWS = 50
 GENERATION = 170
@@ -30,6 +35,48 @@ def open_tables(store: Store, memory: int, generation: int = GENERATION) -> Tabl
     return Tables(
         store, Design(5, 2), SearchOptions(4, 2, distance=12, cap=64), memory=memory, generation=generation
     )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the tables are opened, and what is inserted."""
+
+    memory: int
+    generation: int = GENERATION
+    triples: bool = False
+    """Whether keys are of minima, and most anchors are in triples."""
+
+    @property
+    def families(self) -> int:
+        return 10 + self.triples
+
+    def open(self, store: Store) -> Tables:
+        if not self.triples:
+            return open_tables(store, self.memory, self.generation)
+        design = Rule(VerdictOptions(), Scheme()).design()
+        options = SearchOptions(0, 0, distance=30, cap=64)
+        return Tables(store, design, options, memory=self.memory, generation=self.generation, triples=True)
+
+    def rows(self, number: int) -> np.ndarray:
+        return turn(number)[: ROWS // 5] if self.triples else turn(number)
+
+    def words(self, number: int) -> np.ndarray | None:
+        """Keys with minima of two values each."""
+        if not self.triples:
+            return None
+        bits = self.rows(number)[:, None] >> np.arange(3, dtype=np.uint64)
+        return bits & np.uint64(1 | 1 << 19 | 1 << 38 | 1 << 57)
+
+    def skipped(self, number: int) -> dict[int, int]:
+        if not self.triples:
+            return {number % ROWS: 0b1001, 7: number % 1024}
+        rng = random.Random(number)
+        return {row: rng.getrandbits(10 + 30) for row in range(9)}
+
+    @property
+    def frozen(self) -> int:
+        """Generations of anchors."""
+        return TURNS * len(self.rows(0)) // self.generation
 
 
 def turn(number: int) -> np.ndarray:
@@ -44,14 +91,15 @@ def uncertain(number: int) -> np.ndarray:
     return np.argsort(rng.random((ROWS, 64)), axis=1)[:, :32].astype(np.uint8)
 
 
-def replay(store: Store, tables: Tables, *, report: bool = False) -> None:
+def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = False) -> None:
     """Apply the turns not yet applied, as a judge would: one batch a turn, a flush now and then."""
     stored = store.get(DEFAULT, [APPLIED])[0]
     for number in range(int.from_bytes(stored or b"", "big"), TURNS):
         batch = store.batch()
-        tables.insert(batch, turn(number), {number % ROWS: 0b1001, 7: number % 1024})
+        rows = setting.rows(number)
+        tables.insert(batch, rows, setting.skipped(number), setting.words(number))
         if number:
-            tables.kill(batch, np.array([number * ROWS // 2, number * ROWS - 1]))
+            tables.kill(batch, np.array([number * len(rows) // 2, number * len(rows) - 1]))
         batch.put(DEFAULT, APPLIED, (number + 1).to_bytes(4, "big"))
         store.write(batch)
         tables.maintain(wait=number % 3 == 0)
@@ -64,46 +112,51 @@ def replay(store: Store, tables: Tables, *, report: bool = False) -> None:
     store.flush()
 
 
-def outcome(store: Store, tables: Tables) -> tuple[str, list[object]]:
+def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
     """The digest and the candidates of all turns."""
     answers: list[object] = []
     for number in range(TURNS):
-        found = tables.search(turn(number), uncertain(number))
+        rows = setting.rows(number)
+        found = tables.search(rows, uncertain(number)[: len(rows)], setting.words(number))
         assert found.bucket_sizes is not None
-        answers.append(
-            [part.tolist() for part in (found.row, found.anchor, found.distance, found.bucket_sizes)]
-        )
+        columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *found.triples)
+        answers.append([part.tolist() for part in columns])
     return store.digest(), answers
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["pairs", "triples"])
+def triples(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[object]]:
-    with Store(tmp_path_factory.mktemp("undisturbed"), 10, 8 << 20) as store:
-        tables = open_tables(store, 1 << 30)
-        replay(store, tables)
-        assert tables.stats.generations == TURNS * ROWS // GENERATION
-        found = outcome(store, tables)
+def undisturbed(triples: bool, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    setting = Setting(1 << 30, triples=triples)
+    with Store(tmp_path_factory.mktemp("undisturbed"), setting.families, 8 << 20) as store:
+        tables = setting.open(store)
+        replay(store, tables, setting)
+        assert tables.stats.generations == setting.frozen
+        if triples:
+            assert tables.stats.triple_entries > 17 * GENERATION  # of which eight are merged, twice
+        found = outcome(store, tables, setting)
         tables.close()
     return found
 
 
-def child(path: Path, memory: int, failpoint: str, generation: int = GENERATION) -> subprocess.Popen[bytes]:
+def child(path: Path, setting: Setting, failpoint: str) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(root)}
+    numbers = (setting.memory, setting.generation, int(setting.triples))
     return subprocess.Popen(
-        [sys.executable, __file__, str(path), str(memory), str(generation)],
-        env=environment,
-        stdout=subprocess.PIPE,
+        [sys.executable, __file__, str(path), *map(str, numbers)], env=environment, stdout=subprocess.PIPE
     )
 
 
-def check_after_crash(
-    path: Path, memory: int, undisturbed: tuple[str, list[object]], generation: int = GENERATION
-) -> None:
-    with Store(path, 10, 8 << 20) as store:
-        tables = open_tables(store, memory, generation)
-        replay(store, tables)
-        assert outcome(store, tables) == undisturbed
+def check_after_crash(path: Path, setting: Setting, undisturbed: Outcome) -> None:
+    with Store(path, setting.families, 8 << 20) as store:
+        tables = setting.open(store)
+        replay(store, tables, setting)
+        assert outcome(store, tables, setting) == undisturbed
         tables.close()
 
 
@@ -114,56 +167,69 @@ FAILPOINTS = [
 ]  # fmt: skip
 
 
+OF_TRIPLES = [
+    "flush:3", "freeze.build", "freeze.build:9", "freeze.ingest:2", "freeze.ingest:15", "freeze.meta:2",
+    "freeze.meta:9", "freeze.meta:10", "freeze.meta:18", "freeze.reclaim", "freeze.reclaim:2",
+]  # fmt: skip
+"""Most generations are of entries: anchors make two of 170, with ten files each, and their entries thirty."""
+
+
 @pytest.mark.parametrize("memory", [0, 1 << 30])
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize(
+    ("triples", "failpoint"),
+    [(False, each) for each in FAILPOINTS] + [(True, each) for each in OF_TRIPLES],
+    indirect=["triples"],
+)
 def test_killed_at_a_failpoint_and_replayed_is_the_same(
-    failpoint: str, memory: int, tmp_path: Path, undisturbed: tuple[str, list[object]]
+    failpoint: str, memory: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    with child(tmp_path, memory, failpoint) as process:
+    setting = Setting(memory, triples=triples)
+    with child(tmp_path, setting, failpoint) as process:
         process.communicate()
     assert process.returncode == -signal.SIGKILL
-    check_after_crash(tmp_path, memory, undisturbed)
+    check_after_crash(tmp_path, setting, undisturbed)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_killed_at_any_moment_and_replayed_is_the_same(
-    seed: int, tmp_path: Path, undisturbed: tuple[str, list[object]]
+    seed: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    memory = 0 if seed % 2 else 12 * 56 * 400
+    setting = Setting(0 if seed % 2 else 12 * 56 * 400, triples=triples)
     last = random.Random(seed).randrange(TURNS - 4)
-    with child(tmp_path, memory, "") as process:
+    with child(tmp_path, setting, "") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if int(line) == last:
                 process.kill()
                 break
     assert process.returncode == -signal.SIGKILL
-    check_after_crash(tmp_path, memory, undisturbed)
+    check_after_crash(tmp_path, setting, undisturbed)
 
 
-def test_killed_again_and_again_is_the_same(tmp_path: Path, undisturbed: tuple[str, list[object]]) -> None:
+def test_killed_again_and_again_is_the_same(triples: bool, tmp_path: Path, undisturbed: Outcome) -> None:
+    setting = Setting(0, triples=triples)
     for failpoint in ("flush:2", "freeze.ingest:13", "freeze.meta:2", "freeze.ingest:5", "flush:4"):
-        with child(tmp_path, 0, failpoint) as process:
+        with child(tmp_path, setting, failpoint) as process:
             process.communicate()
         assert process.returncode == -signal.SIGKILL
-    check_after_crash(tmp_path, 0, undisturbed)
+    check_after_crash(tmp_path, setting, undisturbed)
 
 
 @pytest.mark.parametrize("failpoint", ["freeze.meta:74", "freeze.reclaim:85"])
 def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_path: Path) -> None:
-    generation = TURNS * ROWS // 66  # 64 of them are one run of level 2
+    setting = Setting(0, TURNS * ROWS // 66)  # 64 of them are one run of level 2
     with Store(tmp_path / "undisturbed", 10, 8 << 20) as store:
-        tables = open_tables(store, 0, generation)
-        replay(store, tables)
+        tables = setting.open(store)
+        replay(store, tables, setting)
         assert (tables.stats.generations, tables.stats.runs) == (66, 3)
-        undisturbed = outcome(store, tables)
+        undisturbed = outcome(store, tables, setting)
         tables.close()
-    with child(tmp_path / "killed", 0, failpoint, generation) as process:
+    with child(tmp_path / "killed", setting, failpoint) as process:
         process.communicate()
     assert process.returncode == -signal.SIGKILL
-    check_after_crash(tmp_path / "killed", 0, undisturbed, generation)
+    check_after_crash(tmp_path / "killed", setting, undisturbed)
     with Store(tmp_path / "killed", 10, 8 << 20) as store:  # and what was merged takes no disk
-        tables = open_tables(store, 0, generation)
+        tables = setting.open(store)
         tables.maintain(wait=True)
         # Only keys of runs of level 1 begin with that byte.
         assert 1 not in {bytes(file["start_key"])[0] for file in store._db.live_files()}
@@ -171,5 +237,7 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
 
 
 if __name__ == "__main__":
-    opened = Store(Path(sys.argv[1]), 10, 8 << 20)
-    replay(opened, open_tables(opened, int(sys.argv[2]), int(sys.argv[3])), report=True)
+    memory, generation, of_triples = map(int, sys.argv[2:])
+    chosen = Setting(memory, generation, bool(of_triples))
+    opened = Store(Path(sys.argv[1]), chosen.families, 8 << 20)
+    replay(opened, chosen.open(opened), chosen, report=True)

@@ -1,4 +1,4 @@
-"""Rule 16: an anchor does not enter a full bucket, except the emptiest of its full ones."""
+"""Rule 16: an anchor enters triples in place of full pairs, and of full buckets the emptiest alone."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.judged_crawls import (
     oracle_of,
     packed_minima,
     redelivered,
+    templates,
 )
 from tests.oracle import Oracle, OraclePage
 
@@ -49,7 +50,9 @@ def masks_of_oracle(oracle: Oracle, pages: list[OraclePage]) -> list[int | None]
     for page in pages:
         if oracle.judge(page).verdict == "unique":
             entered = {table for table, _ in oracle.anchors[-1].entered}
-            masks.append(sum(1 << table for table in range(len(oracle.tables)) if table not in entered))
+            of_triples = {table for some in oracle.triples.values() for table in some}
+            unusual = entered ^ set(range(len(oracle.tables))) ^ of_triples
+            masks.append(sum(1 << table for table in unusual))
         else:
             masks.append(None)
     return masks
@@ -73,24 +76,27 @@ def template(n: int) -> list[OraclePage]:
 
 @pytest.mark.parametrize("memory", [64 << 20, 0])
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_rule_16_full_buckets_are_skipped_but_for_the_emptiest_up_to_eight_times_the_cap(
-    tmp_path: Path, memory: int, cut: int
+@pytest.mark.parametrize("choose", [2, 3])
+def test_rule_16_full_buckets_open_triples_or_take_the_emptiest_up_to_a_multiple_of_the_cap(
+    tmp_path: Path, memory: int, cut: int, choose: int
 ) -> None:
-    cap, tables_of_pages = 2, 10
-    pages = template(200)
+    cap, pages = 2, template(200)
     entries = redelivered(entries_of(pages, cut), pages, cut)
-    state, genesis = open_state(
-        tmp_path / "state", VerdictOptions(bucket_cap=cap), memory=memory, generation=64
-    )
+    options = VerdictOptions(bucket_cap=cap, choose=choose)
+    state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64)
     try:
         masks = masks_of_skipped(Judge(state, genesis), entries, cut)
     finally:
         state.close()
-    every = (1 << tables_of_pages) - 1
-    # All buckets fill in journal order; then the pages that follow enter one each, in turn, until all have
-    # eight times as many.
-    one_each = [every ^ 1 << turn % tables_of_pages for turn in range((8 * cap - cap) * tables_of_pages)]
-    want = [0] * cap + one_each
+    # All buckets fill in journal order, and with pairs of minima then all of their triples; then the pages
+    # that follow enter one each, in turn, until all have eight times as many, or of triples twice as many.
+    every, tables, triples = (1 << 10) - 1, 10, 30
+    if choose == 3:
+        one_each = [every ^ 1 << turn % tables for turn in range((8 * cap - cap) * tables)]
+        want = [0] * cap + one_each
+    else:
+        one_each = [every | 1 << tables + turn % triples for turn in range((2 * cap - cap) * triples)]
+        want = [0] * cap + [(1 << tables + triples) - 1] * cap + one_each
     assert masks == want + [every] * (len(pages) - len(want))
 
 
@@ -99,11 +105,8 @@ def test_rule_16_full_buckets_are_skipped_but_for_the_emptiest_up_to_eight_times
 def test_rule_16_skipped_buckets_depend_on_neither_batches_nor_redelivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, memory: int
 ) -> None:
-    pages = [
-        each
-        for pair in zip(crawl(16, 300, dense=True, skew=0.5), crowd(16, 300), strict=True)
-        for each in pair
-    ]
+    crawls = crawl(16, 300, dense=True, skew=0.5), crowd(16, 300), templates(16, 300)
+    pages = [each for pages in zip(*crawls, strict=True) for each in pages]
     entries = redelivered(entries_of(pages, 16), pages, 16)
     want = masks_of_oracle(oracle_of(options), pages)
     for cut in (1, 2):

@@ -432,7 +432,7 @@ def test_anchors_are_found_at_every_moment_while_tables_are_packed(
         def check_while_packed(asked: U64, uncertain: NDArray[np.uint8]) -> None:
             tables.maintain()
             check(tables, oracle, asked, uncertain)
-            if not probed.is_set() and (under_way := tables._warm._packing):
+            if not probed.is_set() and (under_way := tables._tiers.warm._packing):
                 if not swaps:
                     under_way[1].result()  # the first table
                     tables.maintain()
@@ -715,7 +715,7 @@ def test_pairs_come_in_order_and_once(rows: int, span: int) -> None:
 
 def chained(tables: Tables) -> int:
     """How many anchors all chains lead to."""
-    hot = tables._hot
+    hot = tables._tiers.hot
     heads, found = hot._heads, 0
     for head in np.flatnonzero(heads.chains.newest > hot.floor).tolist():
         current, table = int(heads.chains.newest[head]), head >> heads.bits

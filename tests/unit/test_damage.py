@@ -27,6 +27,8 @@ from stream.tables.store.rocks import Store, tables_of
 from stream.tables.store.scrub_child import ScrubResult, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
+OF_TRIPLES = b"run/\x0a"
+"""Prefix of the keys of the triples' runs."""
 Contents = list[tuple[bytes, bytes]]
 FLIPS = {"sst": 50, "MANIFEST": 20, "OPTIONS": 4, "CURRENT": 4, "config": 4, "IDENTITY": 2, "flushed": 4}
 """How many of each kind of file."""
@@ -78,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             index._state.tables.maintain(wait=True)
     with Store(path / "state", tables_of(path / "state"), 1 << 20, read_only=True) as store:
         keys = [key for key, _ in store.scan("default")]
-    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/", b"source/"):
+    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/\0", OF_TRIPLES, b"source/"):
         assert any(key.startswith(prefix) for key in keys), prefix
     return path
 
@@ -394,7 +396,8 @@ def test_what_comes_during_a_flush_is_not_noted_as_flushed(
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (b"run/", "runs hold anchors up to"),
+        (b"run/\0", "runs hold anchors up to"),
+        (OF_TRIPLES, "runs hold anchors up to"),
         (b"meta", "records, but no meta record"),
         (b"tables/dead/", "has LoadedRecords.dead="),
         (b"tables/skipped/", "has LoadedRecords.dead="),
@@ -412,6 +415,20 @@ def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: 
         made.write(batch)
     with pytest.raises(DamagedStateError, match=said):
         opened(tmp_path / "copy")
+
+
+def test_the_last_run_of_triples_is_built_anew_if_its_record_is_missing(
+    whole: Path, expected: tuple[list[Answer], Contents], tmp_path: Path
+) -> None:
+    """As after a crash between building and recording it."""
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    with Store(path, tables_of(path), 1 << 20) as made:
+        runs = [each for each, _ in made.scan("default", OF_TRIPLES) if each.startswith(OF_TRIPLES)]
+        batch = made.batch()
+        batch.delete("default", max(each for each in runs if not each[len(OF_TRIPLES)]))
+        made.write(batch)
+    assert (added(tmp_path / "copy") == expected) is True
 
 
 @pytest.mark.parametrize("harm", [cut, empty, zero])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.waiting import HANG_SECONDS
 
@@ -53,10 +56,38 @@ assert verdicts == ["unique"] * 3 + ["duplicate"] * 3 + ["recrawl"] * 3, verdict
 assert [list(loop.signatures) for loop in loops] == known
 """
 
+TEMPLATES_JUDGED_AFTER_REHEARSAL = """
+import gc, sys
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from stream.judge.judge import Judge
+from stream.judge.rehearse import rehearse
+from stream.messages.verdict_options import VerdictOptions
+from tests.genesis import genesis_of
+from tests.judged_crawls import entries_of, judge_all, open_state, templates
 
-def test_whatever_judging_compiles_has_been_compiled() -> None:
+def compiled():
+    loops = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
+    return {f"{each.__module__}.{each.__name__}": list(each.signatures) for each in loops}
+
+rehearse(genesis_of())
+rehearsed = compiled()
+options = VerdictOptions(bucket_cap=2, compared=3)
+for memory, generation in ((64 << 20, 1 << 20), (0, 16), (4 << 20, 16)):
+    path = Path(sys.argv[1]) / str(memory)
+    state, genesis = open_state(path, options, memory=memory, generation=generation)
+    judge_all(Judge(state, genesis), entries_of(templates(1, 600), 1), 1)
+    assert state.tables.stats.triple_entries > 300
+    state.close()
+    open_state(path, options, memory=memory, generation=generation)[0].close()
+assert compiled() == rehearsed, [name for name, each in compiled().items() if each != rehearsed.get(name)]
+"""
+
+
+@pytest.mark.parametrize("program", [JUDGED_AFTER_REHEARSAL, TEMPLATES_JUDGED_AFTER_REHEARSAL])
+def test_whatever_judging_compiles_has_been_compiled(program: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", JUDGED_AFTER_REHEARSAL],
+        [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=HANG_SECONDS,

@@ -71,7 +71,8 @@ def as_file(pages: list[OraclePage], scheme: Scheme, size: int) -> SketchedFile:
 
 
 def wanted(oracle: Oracle, one: OraclePage, two: OraclePage) -> tuple[int, int] | None:
-    return oracle.similar(one, two) if oracle.buckets(one) & oracle.buckets(two) else None
+    own, other = (oracle.probed(page) for page in (one, two))
+    return oracle.similar(one, two) if own & other else None
 
 
 def found_by(verified: Verified) -> list[tuple[int, int, int, float]]:

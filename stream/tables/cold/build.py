@@ -62,7 +62,7 @@ def build_tables(
             if not len(members):  # RocksDB does not allow empty files
                 continue
             if file is None:
-                file = writer(table_family(table))
+                file = writer(table_family(design.families[table]))
                 file.open(str(path))
             _write(file, anchors, prefixes, members, low, pause)
         if file is not None:

@@ -127,11 +127,11 @@ class Freezing:
         if self._error is not None:
             with self._translated_errors:
                 raise self._error
-        for table in range(self._design.tables):
+        for table, family in enumerate(self._design.families):
             path = table_file(self._folder, table)
             if path.exists():
                 reach("freeze.ingest")
-                self._store.ingest(table_family(table), path)
+                self._store.ingest(table_family(family), path)
         reach("freeze.meta")
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -30,7 +30,7 @@ NICE: Final = 15
 
 def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
     """Write the child's input. `rows` yields the rows of the run's anchors (n, W + 1) in slices."""
-    layout = np.array([design.blocks, design.choose, design.width, *run])
+    layout = np.array([design.blocks, design.choose, design.width, design.families.start, *run])
     with (folder / ROWS).open("wb") as file:
         for some in rows:
             some.tofile(file)
@@ -43,10 +43,10 @@ def main(folder: Path) -> None:
     end_with_parent()
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
-        blocks, choose, width, level, index, anchors = given["layout"].tolist()
+        blocks, choose, width, family, level, index, anchors = given["layout"].tolist()
         places = [Block(*each) for each in given["places"].tolist()]
         skips = Skips(given["numbers"], given["masks"])
-    design = Design(blocks, choose, width, places)
+    design = Design(blocks, choose, width, places, first_family=family)
     rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, design.words + 1))
     content = RunAnchors(Run(level, index, anchors), rows, skips)
     build_tables(sst_writer, design, content, folder)

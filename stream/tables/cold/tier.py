@@ -15,7 +15,7 @@ from stream.tables.design import Design
 from stream.tables.search.packed_pairs import add_pair, count_live, no_pairs
 from stream.tables.search.probing import Probing
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.anchors import IndexedAnchors
 from stream.tables.store.rocks import Store, table_family
 
 SLOTS_AN_ANCHOR: Final = 32
@@ -40,7 +40,7 @@ class ColdTier:
     """
 
     def __init__(
-        self, store: Store, design: Design, anchors: StoredAnchors, background: ThreadPoolExecutor,
+        self, store: Store, design: Design, anchors: IndexedAnchors, background: ThreadPoolExecutor,
         *, distance: int, memory: int,
     ) -> None:  # fmt: skip
         self._store = store
@@ -161,7 +161,7 @@ class ColdTier:
                 )
 
     def _read(self, table: int, groups: U64) -> GroupEntries:
-        values = self._store.get(table_family(table), group_keys(groups))
+        values = self._store.get(table_family(self._design.families[table]), group_keys(groups))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
         group_bytes = [value or b"" for value in values]

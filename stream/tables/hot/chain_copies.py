@@ -10,12 +10,12 @@ import numpy as np
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.hot.chains import Chains, Ring, ring_row
-from stream.tables.search.packed_pairs import Integer, is_dead, place_among
+from stream.tables.search.packed_pairs import is_dead, place_among
 from stream.tables.search.prefixes_compiled import prefix_of
 from stream.tables.search.probing import Nearest
 from stream.tables.search.rank import RANKS, add_ranks_of_minima
 
-COPIES: Final = 256
+COPIES: Final = 4096
 """Chains of which the place of the copy is known."""
 COPIED: Final = 1 << 18
 """Anchors copied, 12 MiB, before all copies are discarded."""
@@ -42,6 +42,8 @@ class Copies(NamedTuple):
     """Number of anchors copied."""
     near: I64
     """(m,): room for indexes within a copy."""
+    scratch: I64
+    """(3, RANKS): room for `oldest_near`."""
 
 
 class Wanted(NamedTuple):
@@ -64,6 +66,7 @@ def no_copies(words: int) -> Copies:
         np.empty((words, 0), np.uint64),
         0,
         np.empty(0, np.int64),
+        np.empty((3, RANKS), np.int64),
     )
 
 
@@ -80,7 +83,7 @@ def copy_chain(
     chains: Chains, ring: Ring, dead: U8, mortal: I64, start: np.int64, table: np.int64, copies: Copies
 ) -> Copies:
     """The copies, and one of this chain."""
-    places, anchors, lanes, filled, near = copies
+    places, anchors, lanes, filled, near, scratch = copies
     if filled > COPIED:
         places[:, 0], filled = 0, 0
     copy = copy_of(copies, chains, start, table)
@@ -104,7 +107,7 @@ def copy_chain(
             filled += 1
         after = np.int64(chains.links[at, table])
     copy[3] = filled
-    return Copies(places, anchors, lanes, filled, near)
+    return Copies(places, anchors, lanes, filled, near, scratch)
 
 
 @compiled
@@ -128,52 +131,40 @@ def oldest_near(
     """Like `all_near`, but `reach` is a rank, and limited to anchors that may be among the `nearest.most` of
     the least rank, of those of equal rank the oldest. Also returns the greatest rank at which further anchors
     may be among these."""
-    at_rank, ranks = np.zeros(RANKS, np.int64), np.empty(LOOKED_AT_ONCE, np.int64)
-    near_at = np.empty(LOOKED_AT_ONCE, np.int64)
-    numbers, near, dies = copies.anchors[2], copies.near, nearest.dies
+    anchors, near, dies = copies.anchors, copies.near, nearest.dies
+    (ranks, near_at, at_rank), lanes, keys = copies.scratch, copies.lanes, wanted.words
+    row, most, bound, farthest = wanted.row, nearest.most, np.int64(reach), nearest.within[wanted.row]
+    at_rank[:] = 0
     there = close = nearer = 0
-    row, most, bound = wanted.row, nearest.most, reach
     for stop in range(end, first, -LOOKED_AT_ONCE):
         start = max(first, stop - LOOKED_AT_ONCE)
-        same, close_here = _distances(copies, start, stop, wanted, min(nearest.within[row], bound), ranks)
-        there += same
+        within, close_here = min(farthest, bound), 0
+        # No branch and no slice, so that it is vectorised and no reference is counted.
+        for i in range(stop - start):
+            at = np.uint64(start + i)
+            same, apart = anchors[0, at] == wanted.prefix, popcount(anchors[1, at] ^ wanted.fingerprint)
+            near_here = same & (apart <= within)
+            ranks[i] = apart + RANKS * (1 - near_here)
+            there += same
+            close_here += near_here
         if not close_here:
             continue
-        add_ranks_of_minima(ranks, wanted.words, row, copies.lanes, start, stop)
+        add_ranks_of_minima(ranks, keys, row, lanes, start, stop)
         close_here = 0
         for i in range(stop - start):  # without a branch, too
             near_at[close_here] = i
             close_here += ranks[i] <= bound
         for place in range(close_here - 1, -1, -1):
-            rank, at = ranks[near_at[place]], start + near_at[place]
-            which = numbers[at] >> MORTAL
+            rank, at = ranks[near_at[place]], np.uint64(start + near_at[place])
+            which = anchors[2, at] >> MORTAL
             if rank > bound or (which and dies[which - np.uint64(1)] <= row):
                 continue
-            near[close] = at - first
+            near[close] = np.int64(at) - np.int64(first)
             close += 1
             at_rank[rank] += 1
             nearer += 1
             while nearer >= most and bound >= 0:
-                reach = bound
+                reach = int(bound)
                 nearer -= at_rank[bound]
                 bound -= 1
     return there, close, reach
-
-
-@compiled
-def _distances(
-    copies: Copies, start: int, end: int, wanted: Wanted, within: Integer, distances: I64
-) -> tuple[int, int]:
-    """Write to `distances` those of the anchors [start, end), or more than any if they are in another bucket
-    or beyond `within`. Returns the number in the wanted bucket, and how many of these are within it."""
-    prefixes, fingerprints = copies.anchors[0, start:end], copies.anchors[1, start:end]
-    prefix, fingerprint = wanted.prefix, wanted.fingerprint
-    there = close = np.int64(0)
-    for i in range(end - start):  # branch-free, so that it is vectorised
-        at = np.uint64(i)
-        same, apart = prefixes[at] == prefix, popcount(fingerprints[at] ^ fingerprint)
-        near = same & (apart <= within)
-        distances[at] = apart + RANKS * (1 - near)
-        there += same
-        close += near
-    return int(there), int(close)

@@ -43,7 +43,7 @@ from stream.tables.search.rank import RANKS
 LONG: Final = 64
 """Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
 same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
-FEW: Final = 8
+FEW: Final = 1
 """Steps after which the rest of a chain is copied if only the nearest anchors are wanted, which are selected
 from a copy."""
 MANY: Final = 1 << 32
@@ -228,28 +228,33 @@ def _finish(
 ) -> tuple[Copies, PackedPairs]:
     """Compare the rest of long chains, in copies of them."""
     chains, ring, queries, criteria, nearest = search
-    distance, words = criteria.distance, queries.words
-    reach, reach_row = RANKS - 1, np.int64(-1)
+    distance, words, tables = criteria.distance, queries.words, queries.keys.shape[1]
+    fingerprints, sizes, pages = queries.fingerprints, queries.sizes, nearest.page
+    row_of, table_of, currents, exact, wanted_of = walk.row, walk.table, walk.current, walk.exact, walk.wanted
+    anchors, near_at = copies.anchors, copies.near
+    reach, page = RANKS - 1, np.int64(-1)
     for i in range(left):
-        row, table, start = walk.row[i], walk.table[i], np.int64(walk.current[i])
+        row, table, start = row_of[i], table_of[i], np.int64(currents[i])
         copy = copy_of(copies, chains, start, table)
         if copy[0] != start or copy[1] != table:
             copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
-        if row != reach_row:
-            reach, reach_row = RANKS - 1, row
-        wanted = Wanted(walk.wanted[i], queries.fingerprints[row], words, row)
+            anchors, near_at = copies.anchors, copies.near
+        of_page = pages[row] if pages.size else row
+        if of_page != page:
+            reach, page = RANKS - 1, of_page
+        wanted = Wanted(wanted_of[i], fingerprints[row], words, row)
         first, end = copy[2], copy[3]
         if end - first > nearest.most:
             same, near, reach = oldest_near(copies, first, end, wanted, reach, nearest)
         else:  # no rank is less than the distance
             same, near = all_near(copies, first, end, wanted, min(distance, reach))
-        if walk.exact[i] and queries.sizes.size:
-            queries.sizes[row * queries.keys.shape[1] + table] += same
+        if exact[i] and sizes.size:
+            sizes[row * tables + table] += same
         packed, size = with_room(pairs, near)
-        for place in copies.near[:near]:
-            number = copies.anchors[2, first + place] & NUMBER
-            apart = popcount(copies.anchors[1, first + place] ^ wanted.fingerprint)
-            packed[size] = pack_pair(row, number, apart)
+        for place in range(near):
+            at = first + near_at[place]
+            apart = popcount(anchors[1, at] ^ wanted.fingerprint)
+            packed[size] = pack_pair(row, anchors[2, at] & NUMBER, apart)
             size += 1
         pairs = PackedPairs(packed, size)
     return copies, pairs

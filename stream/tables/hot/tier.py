@@ -22,7 +22,7 @@ from stream.tables.hot.chain_search import follow
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import HEAD_BYTES, Heads
 from stream.tables.search.probing import Probing
-from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.anchors import IndexedAnchors
 
 LOAD: Final = 1
 """Least heads per anchor and table; with fewer, heads grow."""
@@ -60,7 +60,7 @@ class HotTier:
     def __init__(
         self,
         design: Design,
-        anchors: StoredAnchors,
+        anchors: IndexedAnchors,
         *,
         distance: int,
         memory: int,

@@ -37,10 +37,15 @@ class PairCollector:
         self._packed.append(pairs)
         self.room -= len(pairs)
 
-    def pairs(self) -> tuple[I64, I64, U8]:
-        """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
+    def packed(self) -> U64:
+        """Remove and return all pairs, packed, with repetitions."""
         packed = np.concatenate(self._packed) if self._packed else np.zeros(0, np.uint64)
         self._packed = []
+        return packed
+
+    def pairs(self) -> tuple[I64, I64, U8]:
+        """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
+        packed = self.packed()
         if len(packed) > MANY:
             ordered = in_order(packed)
             if ordered is not None:

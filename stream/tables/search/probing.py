@@ -14,6 +14,8 @@ from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncerta
 from stream.tables.search.probes import probe_tree
 from stream.tables.search.queries import Criteria, Queries
 
+_NONE: Final = np.zeros(0, np.int64)
+
 
 class Nearest(NamedTuple):
     """A limit on the candidates of a row that has very many: the live anchors of the least rank, of those of
@@ -27,6 +29,8 @@ class Nearest(NamedTuple):
     """Numbers of the anchors that die within this batch (k,), ascending."""
     dies: I64
     """The row from which on each of them is dead (k,)."""
+    page: I64 = _NONE
+    """Rows of the same page follow each other and share the limit (n,); by default, each has its own (0,)."""
 
     def from_row(self, row: int) -> Nearest:
         """The same limit, with rows counted from `row` on."""

@@ -63,13 +63,12 @@ def add_ranks_of_minima(ranks: I64, words: U64, row: Integer, lanes: U64, start:
     """
     if lanes.shape[0] < MINIMA_WORDS:
         return
-    first, second, third = lanes[0, start:end], lanes[1, start:end], lanes[2, start:end]
     one, two, three = words[row, 0], words[row, 1], words[row, 2]
     for i in range(end - start):
-        at = np.uint64(i)
-        a, b, c = first[at] ^ one, second[at] ^ two, third[at] ^ three
+        at = np.uint64(start + i)
+        a, b, c = lanes[0, at] ^ one, lanes[1, at] ^ two, lanes[2, at] ^ three
         unequal = _unequal(a) | _unequal(b) >> _ONE | _unequal(c) >> _TWO
-        ranks[at] += _rank_of_minima(unequal, a | b | c)
+        ranks[np.uint64(i)] += _rank_of_minima(unequal, a | b | c)
 
 
 @compiled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,54 +107,61 @@ class AnchorLog:
 _EVERY: Final = np.uint64(2**64 - 1)
 
 
-class Dead:
-    """The set of dead anchors (superseded, expired or forgotten), as a bitmap."""
+class NumberSet:
+    """A set of numbers, as a bitmap."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self) -> None:
         self.bits = np.zeros(1 << 10, np.uint8)
-        """Bit a % 8 of byte a // 8 tells whether anchor a is dead. Anchors beyond the end are alive."""
-        numbers = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
+        """Bit n % 8 of byte n // 8 tells whether the set has n. Numbers beyond the end are not in it."""
         self.count = 0
         self.digest = 0
         """Digest of the set."""
-        self._mark(np.array(numbers, np.int64))
 
-    def _mark(self, anchors: I64) -> None:
-        anchors = distinct(anchors)
-        anchors = anchors[~self.test(anchors)]
-        if not len(anchors):
+    def add(self, numbers: I64) -> None:
+        """Add numbers, of which some may be there already."""
+        numbers = distinct(numbers)
+        numbers = numbers[~self.test(numbers)]
+        if not len(numbers):
             return
-        need = int(anchors[-1] >> 3) + 1
+        need = int(numbers[-1] >> 3) + 1
         if need > len(self.bits):
             grown = np.zeros(max(need, 2 * len(self.bits)), np.uint8)
             grown[: len(self.bits)] = self.bits
             self.bits = grown
-        np.bitwise_or.at(self.bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
-        self.count += len(anchors)
-        self.digest = union(self.digest, digest(hash_words(anchors.astype(np.uint64))))
+        np.bitwise_or.at(self.bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
+        self.count += len(numbers)
+        self.digest = union(self.digest, digest(hash_words(numbers.astype(np.uint64))))
 
-    def kill(self, batch: Writes, anchors: I64) -> None:
-        """Mark anchors as dead, in RAM at once and in the store through `batch`."""
-        for anchor in anchors.tolist():
-            batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
-        self._mark(anchors)
-
-    def test(self, anchors: I64) -> NDArray[np.bool_]:
-        """Whether each of these anchors is dead, (n,)."""
-        byte = anchors >> 3
+    def test(self, numbers: I64) -> NDArray[np.bool_]:
+        """Whether the set has each of these numbers, (n,)."""
+        byte = numbers >> 3
         covered = byte < len(self.bits)
-        bits = self.bits.take(np.where(covered, byte, 0)) >> (anchors & 7).astype(np.uint8)
-        dead: NDArray[np.bool_] = covered & ((bits & 1) != 0)
-        return dead
+        bits = self.bits.take(np.where(covered, byte, 0)) >> (numbers & 7).astype(np.uint8)
+        inside: NDArray[np.bool_] = covered & ((bits & 1) != 0)
+        return inside
 
     def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
-        """The masks `skipped` of the anchors [start, end), with dead anchors kept out of all tables."""
+        """The masks `skipped` of the anchors [start, end), with those of this set kept out of all tables."""
         if not self.count:
             return skipped
         dead = self.test(np.arange(start, end))
         if not dead.any():
             return skipped
         return np.where(dead, _EVERY, np.uint64(0) if skipped is None else skipped)
+
+
+class Dead(NumberSet):
+    """The dead anchors (superseded, expired or forgotten) of a store."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.add(np.array([int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)], np.int64))
+
+    def kill(self, batch: Writes, anchors: I64) -> None:
+        """Mark anchors as dead, in RAM at once and in the store through `batch`."""
+        for anchor in anchors.tolist():
+            batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
+        self.add(anchors)
 
 
 class Skips(NamedTuple):
@@ -234,3 +241,30 @@ class StoredAnchors:
         self.log: Final = AnchorLog(store, words)
         self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)
+
+
+class _Log(Protocol):
+    @property
+    def count(self) -> int: ...
+    def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]: ...
+
+
+class _Skipped(Protocol):
+    def entries(self, start: int, end: int) -> Skips: ...
+    def masks(self, start: int, end: int) -> U64 | None: ...
+
+
+class IndexedAnchors(Protocol):
+    """What tiers search: the anchors of a store, or their entries in triples."""
+
+    @property
+    def log(self) -> _Log:
+        """Their rows, as of `AnchorLog`."""
+
+    @property
+    def dead(self) -> NumberSet:
+        """The dead ones."""
+
+    @property
+    def skipped(self) -> _Skipped:
+        """The masks of those that are kept out of some tables, as of `Skipped`."""

@@ -16,7 +16,7 @@ from stream.errors import SettingsError
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
 from stream.tables.search.probing import Probing
-from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.anchors import IndexedAnchors
 from stream.tables.warm.packed import Packed, Packing, Slice
 
 STEPS: Final = 16
@@ -30,7 +30,7 @@ class WarmTier:
     """Searches the anchors [floor, end), in at most `memory` bytes. `background` has a single thread."""
 
     def __init__(
-        self, design: Design, anchors: StoredAnchors, background: ThreadPoolExecutor,
+        self, design: Design, anchors: IndexedAnchors, background: ThreadPoolExecutor,
         *, distance: int, memory: int, generation: int,
     ) -> None:  # fmt: skip
         self._log, self._skipped, self._dead = anchors.log, anchors.skipped, anchors.dead
