@@ -28,10 +28,13 @@ from stream.fingerprint.sketch import SketchPairs
 from stream.judge.rule import Rule
 from stream.local import scan
 from stream.local.index import Index
+from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import load
+from stream.text.extract import extract
 from tests.bench.quality import ours, templates
-from tests.bench.quality.templates import PlantedSet
+from tests.bench.quality.templates import PlantedSet, jaccard
+from tests.bench.quality.truth import shingles
 
 SETS: Final[dict[str, tuple[str, Callable[[], list[str]]]]] = {
     "rust-doc, text": ("text", templates.rust_pages),
@@ -50,6 +53,8 @@ DRAWS: Final = 5
 """Seeds of the hashes, which decide which shingles are minima: one of them alone may be lucky."""
 SAMPLE: Final = 100
 """Rows that are judged before any are measured."""
+PRECISE: Final = 0.8
+"""Jaccard similarity from which a duplicate is called rightly."""
 EDGES: Final = (0.82, 0.85, 0.9, 0.95)
 """Of the similarities by which misses are listed."""
 
@@ -100,23 +105,25 @@ def _judge(
     planted: PlantedSet, rows: Sequence[Row], scheme: Scheme, options: VerdictOptions
 ) -> dict[str, float]:
     began = time.process_time()
-    verdicts = _verdicts(rows, scheme, options)
+    records = _verdicts(rows, scheme, options)
     seconds = time.process_time() - began
     sys.stderr.write(f"judged {len(rows)} rows in {seconds:.0f} s of processor time\n")
+    verdicts = [each.verdict for each in records]
     return _figures(planted, rows, verdicts, Rule(options, scheme)) | {
-        "processor_us_a_row": round(seconds / len(rows) * 1e6, 1)
+        "precise": _precise(planted, rows, records),
+        "processor_us_a_row": round(seconds / len(rows) * 1e6, 1),
     }
 
 
-def _verdicts(rows: Sequence[Row], scheme: Scheme, options: VerdictOptions) -> list[str]:
-    verdicts: list[str] = []
+def _verdicts(rows: Sequence[Row], scheme: Scheme, options: VerdictOptions) -> list[VerdictRecord]:
+    verdicts: list[VerdictRecord] = []
     with (
         tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory,
         Index(Path(directory, "index"), scheme=scheme, options=options) as index,
     ):
         for first in range(0, len(rows), scan.ROWS):
             decided = index.judge(rows[first : first + scan.ROWS])
-            verdicts += [each.verdict for each in decided.verdict_records()]
+            verdicts += decided.verdict_records()
     return verdicts
 
 
@@ -147,6 +154,20 @@ def _figures(
         "copies_of_duplicates": int(of_duplicate.sum()),
         "of_duplicates_unique": _share(unique[first:], of_duplicate),
     }
+
+
+def _precise(planted: PlantedSet, rows: Sequence[Row], records: Sequence[VerdictRecord]) -> float:
+    """Of the pages that are called duplicates, the share whose J with the page that they are compared with is
+    .8 or more."""
+    texts, place = [*planted.pages, *planted.copies], {row.url: number for number, row in enumerate(rows)}
+    read = extract if planted.kind == "html" else str
+    alike = []
+    for number, record in enumerate(records):
+        if record.duplicate_of is not None and record.verdict == "duplicate":
+            other = texts[place[record.duplicate_of.url]]
+            sets = (set(shingles(read(text))) for text in (texts[number], other))
+            alike.append(jaccard(*sets) >= PRECISE)
+    return round(statistics.mean(alike), 4) if alike else 1.0
 
 
 def _alike(rows: Sequence[Row], originals: np.ndarray, copies: np.ndarray, rule: Rule) -> np.ndarray:

@@ -82,7 +82,7 @@ def plant(pages: list[str], kind: str, count: int, copies: int, seed: int) -> Pl
         units = set(shingles(read(page)))
         for _ in range(_TRIES):
             copy = _with_words_replaced(page, kind, rng.uniform(*SIMILAR), vocabulary, rng)
-            similarity = _jaccard(units, set(shingles(read(copy))))
+            similarity = jaccard(units, set(shingles(read(copy))))
             if SIMILAR[0] <= similarity <= SIMILAR[1]:
                 planted.copies.append(copy)
                 planted.originals.append(number)
@@ -108,7 +108,8 @@ def _with_words_replaced(
     return "".join(pieces)
 
 
-def _jaccard(one: set[str], two: set[str]) -> float:
+def jaccard(one: set[str], two: set[str]) -> float:
+    """The similarity of two sets, of which one is not empty."""
     both = len(one & two)
     return both / (len(one) + len(two) - both)
 
