@@ -32,7 +32,6 @@ from stream.tables.store.contents import union
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
 from stream.tables.triples.index import TripleIndex
-from stream.tables.triples.keys import TRIPLES
 
 LAYOUT: Final = b"tables/layout"
 TRIPLES_SHARE: Final = 1 / 8
@@ -149,10 +148,11 @@ class Tables:
     def stats(self) -> TablesStats:
         """Current counters and sizes."""
         hot, warm, cold = self._tiers.hot, self._tiers.warm, self._tiers.cold
+        every = [self._tiers] if self._triples is None else [self._tiers, self._triples.tiers]
         return TablesStats(
-            hot_probes=hot.probes,
-            rocks_probes=cold.probes,
-            rocks_hits=cold.hits,
+            hot_probes=sum(tiers.hot.probes for tiers in every),
+            rocks_probes=sum(tiers.cold.probes for tiers in every),
+            rocks_hits=sum(tiers.cold.hits for tiers in every),
             generations=self._tiers.compaction.frozen // self._size,
             runs=self._tiers.compaction.runs,
             hot_anchors=self.count - hot.floor,
@@ -276,9 +276,14 @@ class Tables:
         full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
         caller writes `batch`; searches find the anchors at once.
         """
-        entries = self._triples.entries + TRIPLES * len(skipped) if self._triples else 0
-        if max(self.count + len(fingerprints), entries) > LAST_ANCHOR:
+        if self.count + len(fingerprints) > LAST_ANCHOR:
             raise StateError(f"state directory {self._store.path}: the index is full: {self.count} anchors")
+        if self._triples is not None:
+            entries = self._triples.entries
+            if entries + self._triples.entries_of(skipped) > LAST_ANCHOR:
+                raise StateError(
+                    f"state directory {self._store.path}: the index is full: {entries} entries in triples"
+                )
         self._skipped.add(batch, self.count, skipped)
         rows = np.column_stack([fingerprints if words is None else words, fingerprints])
         self._tiers.insert(rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
@@ -190,7 +191,7 @@ def test_candidates_and_sizes_are_those_of_brute_force(name: str, seed: int, tmp
                 tables = open_tables(store, memory, generation)
                 check(tables, oracle, make_pages(rng, 30))
         assert tables.stats.triple_entries > 1500
-        inner = tables._triples._tiers  # type: ignore[union-attr]
+        inner = tables._triples.tiers  # type: ignore[union-attr]
         assert (inner.warm.end > inner.warm.floor) == ("packed" in name)
         assert bool(inner.cold.anchors) == ("RocksDB" in name or "merged" in name or "some" in name)
         if "merged" in name:
@@ -229,7 +230,7 @@ def test_large_generations_of_entries_are_frozen_by_a_child(
             for _ in range(2):
                 add(rng, store, tables, oracle, make_pages(rng, 100))
             tables.maintain(wait=True)
-            assert tables._triples._tiers.compaction.frozen == 600  # type: ignore[union-attr]
+            assert tables._triples.tiers.compaction.frozen == 600  # type: ignore[union-attr]
             check(tables, oracle, make_pages(rng, 30))
             digests.append(store.digest())
             tables.close()
@@ -309,6 +310,36 @@ def test_a_limited_search_finds_the_candidates_of_the_least_rank(
         assert {(row, anchor) for _, anchor in ranks[:most]} <= got
         left_out += len(ranks) - len(got & {(row, anchor) for _, anchor in ranks})
     assert left_out or generation != 1 << 20 or most > 4  # the hot tier alone leaves some out
+
+
+def test_reads_of_triples_are_counted(tmp_path: Path) -> None:
+    rng, oracle = np.random.default_rng(8), Anchors()
+    with Store(tmp_path, PAIRS + 1, CACHE) as store:
+        tables = open_tables(store, 0, 60)
+        add(rng, store, tables, oracle, make_pages(rng, 50))
+        tables.maintain(wait=True)
+        assert (tables.stats.cold_anchors, tables.stats.generations) == (0, 0)
+        check(tables, oracle, make_pages(rng, 40))
+        assert tables.stats.rocks_probes >= tables.stats.rocks_hits > 0
+        tables.close()
+
+
+def test_no_more_entries_are_inserted_than_can_be_numbered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, oracle = np.random.default_rng(8), Anchors()
+    with Store(tmp_path, PAIRS + 1, CACHE) as store:
+        tables = open_tables(store, 0, 60)
+        add(rng, store, tables, oracle, make_pages(rng, 50))
+        entries = tables.stats.triple_entries
+        monkeypatch.setattr(all_tables, "LAST_ANCHOR", entries + 2)
+        page, batch = make_pages(rng, 1), store.batch()
+        with pytest.raises(StateError, match=f"the index is full: {entries} entries in triples"):
+            tables.insert(batch, np.zeros(1, np.uint64), {0: 1 | 7 << PAIRS}, words_of(page))
+        check(tables, oracle, make_pages(rng, 20))
+        tables.insert(batch, np.zeros(1, np.uint64), {0: 1 | 3 << PAIRS}, words_of(page))
+        assert tables.stats.triple_entries == entries + 2
+        tables.close()
 
 
 @pytest.mark.parametrize("at", ["written", "frozen"])

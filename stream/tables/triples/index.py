@@ -56,7 +56,7 @@ class TripleIndex:
         dead = holders[anchors.dead.test(holders)]
         self._entries.dead.add(self._entries.holders.entries_of(dead)[0])
         sizes = TierSizes(memory, generation, GROWTH)
-        self._tiers = Tiers(store, DESIGN, self._entries, options.distance, sizes)
+        self.tiers: Final = Tiers(store, DESIGN, self._entries, options.distance, sizes)
 
     @property
     def entries(self) -> int:
@@ -68,6 +68,11 @@ class TripleIndex:
         inside = triples[:, None] >> below & np.uint64((1 << A_PAIR) - 1) != 0
         self._opened = with_pairs(self._opened, keys_of(rows, self._pairs.pieces)[inside])
 
+    @staticmethod
+    def entries_of(skipped: dict[int, int]) -> int:
+        """Number of entries of anchors with these masks."""
+        return sum((mask >> PAIRS).bit_count() for mask in skipped.values())
+
     def insert(self, first: int, rows: U64, skipped: dict[int, int]) -> None:
         """Add those of the anchors from number `first` on that are in triples, by their rows (n, W + 1), and
         by the masks of those that met full pairs."""
@@ -77,13 +82,13 @@ class TripleIndex:
             self._entries.holders.add(np.array(some) + first, masks)
             triples = masks >> np.uint64(PAIRS)
             self._open(rows[some], triples)
-            self._tiers.insert(rows_of_entries(rows[some], triples))
+            self.tiers.insert(rows_of_entries(rows[some], triples))
 
     def kill(self, anchors: I64) -> None:
         """Mark the entries of dead anchors as dead."""
         entries, _ = self._entries.holders.entries_of(distinct(anchors))
         self._entries.dead.add(entries)
-        self._tiers.forget(entries)
+        self.tiers.forget(entries)
 
     def search(self, probing: Probing) -> ProbedTriples:
         """Add pairs to `probing`, which tables of pairs were searched for. Pairs may have dead anchors.
@@ -105,7 +110,7 @@ class TripleIndex:
             probing.collector.room,
             self._limit(probing.nearest, row),
         )
-        self._tiers.search(inner)
+        self.tiers.search(inner)
         anchors = self._entries.holders.of_entries
         probing.collector.add_packed(_of_anchors(inner.collector.packed(), row, anchors))
         return ProbedTriples(row, triple, inner.queries.sizes)
@@ -120,11 +125,11 @@ class TripleIndex:
 
     def maintain(self, *, wait: bool) -> None:
         """Freeze generations that are due, as `Tiers.maintain` does."""
-        self._tiers.maintain(wait=wait)
+        self.tiers.maintain(wait=wait)
 
     def close(self) -> None:
         """Cancel freezing and merging."""
-        self._tiers.close()
+        self.tiers.close()
 
 
 @compiled
