@@ -52,7 +52,7 @@ SECTIONS = {
 COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
 RENAMED = {
     "index": "`neardup compress SOURCE FILE` and `neardup decompress FILE OUTPUT`",
-    "bench": "`make bench` or `python -m tests.bench`, in a source checkout",
+    "bench": "`make bench`, `python -m tests.bench` or `python -m tests.bench.growth`, in a source checkout",
 }
 """Commands of earlier versions, and what to call instead."""
 ROLES = ("run", "worker", "judge", "dashboard")

@@ -51,7 +51,7 @@ MEMORY = 1 << 30
 """The default: about 16 million anchors, packed."""
 
 
-def _own_mib() -> int:
+def own_mib() -> int:
     """Memory of this process alone."""
     with open("/proc/self/status") as lines:
         (line,) = (line for line in lines if line.startswith("RssAnon:"))
@@ -78,7 +78,7 @@ def _batches(rows: int) -> Iterator[list[Entry]]:
         yield batch
 
 
-class _Flushes:
+class Flushes:
     """Flushes beside the work, as often as a judge's."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
     curve: list[dict[str, Any]] = []
     points = [point for point in POINTS if point < anchors] + [anchors]
     started = 0.0
-    seconds, rows, longest, flushes = 0.0, 0, 0.0, _Flushes()
+    seconds, rows, longest, flushes = 0.0, 0, 0.0, Flushes()
     fresh = _Fresh(directory.with_name("fresh"))
     for batch in _batches(int(anchors / (1 - NEAR) * 1.02)):
         began = time.perf_counter()
@@ -173,7 +173,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "anchors": state.tables.count,
                     "rows_per_second": round(rows / seconds),
                     "longest_batch_ms": round(longest * 1000),
-                    "ram_mib": _own_mib(),
+                    "ram_mib": own_mib(),
                     "heads_mib": stats.hot_heads * HEAD_BYTES >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
