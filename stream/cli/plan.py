@@ -12,13 +12,16 @@ import click
 @click.option("-k", "--distance", type=int, default=3, show_default=True, help="Largest Hamming distance.")
 @click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, e.g. 64GiB.")
 @click.option("--width", type=int, default=64, show_default=True, help="Bits per fingerprint: 32, 64 or 128.")
+@click.option(
+    "--tables-memory", default="1GiB", show_default=True, help="RAM of the tables of a judge, e.g. 8GiB."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -> None:
+def command(pages: str, distance: int, memory: str, width: int, tables_memory: str, as_json: bool) -> None:
     """Compare table designs for a number of pages, and recommend one with reasons.
 
     This concerns the tables of `match` and of mode strict, where each design finds all pairs within the
     distance. Figures are computed for random fingerprints. The default mode uses tables of minima, whose
-    design does not depend on the number of pages; docs/benchmarks.md has their size.
+    design does not depend on the number of pages; the last line says what a judge takes for it.
     """
     import msgspec
     from rich.box import SIMPLE_HEAD
@@ -26,12 +29,15 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     from rich.markup import escape
     from rich.table import Table
 
+    from stream.offline.judge_planner import plan_judge
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
     from stream.tables.search.pair_collector import LAST_ANCHOR
 
     plans = plan(parse_pages(pages), distance, parse_memory(memory), width)
+    judge = plan_judge(plans.pages, parse_memory(tables_memory))
     if as_json:
-        sys.stdout.write(msgspec.json.encode(plans).decode() + "\n")
+        both = msgspec.to_builtins(plans) | {"judge": msgspec.to_builtins(judge)}
+        sys.stdout.write(msgspec.json.encode(both).decode() + "\n")
         return
     console = Console(highlight=False)
     table = Table(
@@ -75,3 +81,12 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
             f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, plans.memory))}"
             + ("." if best.judge_bytes <= plans.memory else ": older anchors are probed in RocksDB.")
         )
+    of_each = "" if judge.judges == 1 else f"{judge.judges} judges, a namespace each, of them one with "
+    console.print(
+        f"  - In the default mode: {of_each}{judge.anchors:,} anchors and NEARDUP_TABLES_MEMORY="
+        f"{size(judge.tables_memory).replace(' ', '')} takes {size(judge.memory)} of RAM,"
+        f" {size(judge.disk)} of disk and {duration(judge.start_seconds)} to start; {judge.packed:,} anchors"
+        f" are in RAM, and a page like none reads {number(judge.groups)} groups. With"
+        f" {size(judge.page_cache)} of page cache, two cores judge {number(judge.rows_per_second)} pages a"
+        " second."
+    )

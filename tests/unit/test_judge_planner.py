@@ -1,0 +1,49 @@
+"""What `neardup plan` computes for a judge is near to what `python -m tests.bench.growth` measured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stream.offline.judge_planner import plan_judge
+from stream.tables.search.pair_collector import LAST_ANCHOR
+from tests.commands import neardup
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("anchors", "ram_mib", "disk"), [(1_009_000, 844, 413), (5_000_000, 1378, 605), (10_000_000, 1799, 631)]
+)
+def test_memory_and_disk_are_within_15_percent_of_the_measured(anchors: int, ram_mib: int, disk: int) -> None:
+    computed = plan_judge(anchors, GIB)
+    assert computed.memory / MIB == pytest.approx(ram_mib, rel=0.15)
+    assert computed.disk / anchors == pytest.approx(disk, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "groups"), [(10**7, 0.0), (16_260_000, 0.19), (64_100_000, 0.1), (8e7, 0.62), (1e8, 1.8)]
+)
+def test_groups_are_near_to_the_measured(anchors: float, groups: float) -> None:
+    assert plan_judge(round(anchors), GIB).groups == pytest.approx(groups, rel=0.4, abs=0.1)
+
+
+def test_more_memory_saves_reads_and_more_anchors_cost_them() -> None:
+    by_memory = [plan_judge(10**9, gib * GIB).groups for gib in (1, 4, 16, 64)]
+    assert by_memory == sorted(by_memory, reverse=True)
+    by_anchors = [plan_judge(anchors, GIB).rows_per_second for anchors in (10**6, 10**7, 10**8, 10**9)]
+    assert by_anchors == sorted(by_anchors, reverse=True)
+
+
+def test_more_pages_than_a_judge_can_number_are_divided() -> None:
+    assert plan_judge(LAST_ANCHOR, GIB).judges == 1
+    plan = plan_judge(8 * 10**9, 64 * GIB)
+    assert (plan.judges, plan.anchors) == (2, 4 * 10**9)
+
+
+def test_the_command_says_what_a_judge_takes() -> None:
+    shown = neardup("plan", "--pages", "1e8", "--tables-memory", "8GiB", env={"COLUMNS": "400"}).stdout
+    assert "In the default mode: 100,000,000 anchors and NEARDUP_TABLES_MEMORY=8GiB" in shown
+    judge = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)["judge"]
+    assert judge["judges"] == 2
