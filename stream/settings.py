@@ -177,8 +177,9 @@ class Settings(BaseSettings):
     """Seconds between flushes of the state to disk. A crash replays at most this much of the journal."""
     tables_memory: Bytes = Field(1024 * MIB, ge=0)
     """RAM for the tables of the newest anchors. Older anchors are probed in RocksDB; with 0, all frozen ones
-    are. A sixteenth of it, at least 64 MiB, holds the filter that avoids needless probes of RocksDB. With
-    tables of two minima, the default, an eighth is kept for pages that share a template."""
+    are. A sixteenth of it, at least 64 MiB, and up to 13 sixteenths if there are many older anchors, holds
+    the filters that avoid needless probes of RocksDB. With tables of two minima, the default, an eighth is
+    kept for pages that share a template."""
     tables_generation: int = Field(1_000_000, ge=16)
     """Number of anchors that are frozen into RocksDB at once. Fixed when the state directory is created."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)

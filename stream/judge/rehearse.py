@@ -83,5 +83,7 @@ def _search_triples(state: State) -> None:
     writes = state.store.batch()
     state.tables.insert(writes, word, {0: 1 | 1 << PAIRS}, words)
     state.store.write(writes)
-    state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
+    for _ in range(2):  # in RAM, and in RocksDB
+        state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
+        state.tables.maintain(wait=True)
     keys_of_triples(words)

@@ -11,18 +11,15 @@ reclaims are repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from stream.failpoints import reach
-from stream.tables.arrays import U64
 from stream.tables.cold.freeze import Freezing
 from stream.tables.cold.runs import LEVELS, MERGED, Run, run_of
 from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
-from stream.tables.hot.tier import HotTier
 from stream.tables.store.anchors import IndexedAnchors, with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, Store, table_family
@@ -31,22 +28,13 @@ RUN: Final = b"run/"
 """Prefix of the keys of runs, which are followed by the number of their first column family."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Merging:
-    """A merge in progress: the files of the new run, and its presence bitmap in RAM."""
+    """A merge in progress: the files of the new run, which then takes over from its parts in the cold
+    tier."""
 
     files: Freezing
-    presence: Future[None]
-
-    @property
-    def is_built(self) -> bool:
-        """Whether `finish` would return at once."""
-        return self.presence.done() and self.files.is_built
-
-    def finish(self) -> None:
-        """Wait for both. Raises what the build raised."""
-        self.files.finish()
-        self.presence.result()
+    is_ingested: bool = False
 
 
 class _Reclaiming:
@@ -93,12 +81,11 @@ class Compaction:
         generation: int,
         runs: list[Run],
         anchors: IndexedAnchors,
-        hot: HotTier,
         cold: ColdTier,
     ) -> None:
         self._store, self._design, self._generation = store, design, generation
         self._anchors = anchors
-        self._hot, self._cold = hot, cold
+        self._cold = cold
         self._runs = runs
         self._freezing: Freezing | None = None
         self._merging: _Merging | None = None
@@ -129,8 +116,8 @@ class Compaction:
         while True:
             if self._freezing is not None and (wait or self._freezing.is_built):
                 self._install_generation(self._freezing)
-            if self._merging is not None and (wait or self._merging.is_built):
-                self._install_merged(self._merging)
+            if self._merging is not None and (wait or self._merging.files.is_built):
+                self._install_merged(self._merging, wait=wait)
             if self._freezing is None and self._anchors.log.count >= self.frozen + self._generation:
                 self._freezing = self._freeze()
             if self._merging is None and (due := self._mergeable()) is not None:
@@ -140,8 +127,7 @@ class Compaction:
         self._reclaiming.check(wait=wait)
 
     def _freeze(self) -> Freezing:
-        run = run_of(0, self.frozen // self._generation, self._generation)
-        return self._build(run, [self._hot.rows(run.first, run.end)])
+        return self._build(run_of(0, self.frozen // self._generation, self._generation))
 
     def _install_generation(self, built: Freezing) -> None:
         built.finish()
@@ -161,17 +147,18 @@ class Compaction:
         return None
 
     def _merge(self, run: Run) -> _Merging:
-        presence = self._cold.prepare(run)
-        rows = (rows for _, rows in self._anchors.log.slices(run.first, run.end))
-        return _Merging(self._build(run, rows), presence)
+        return _Merging(self._build(run))
 
-    def _install_merged(self, built: _Merging) -> None:
-        built.finish()
-        self._merging = None
+    def _install_merged(self, built: _Merging, *, wait: bool) -> None:
+        if not built.is_ingested:
+            built.files.finish()
+            built.is_ingested = True
         run, batch = built.files.run, self._store.batch()
+        if not self._cold.replace(run, wait=wait):
+            return
+        self._merging = None
         place = self._runs.index(run.parts[0])
         self._runs[place : place + MERGED] = [run]
-        self._cold.replace(run)
         batch.put(DEFAULT, self._key(run), b"")
         for part in run.parts:
             batch.delete(DEFAULT, self._key(part))
@@ -183,7 +170,8 @@ class Compaction:
     def _key(self, run: Run) -> bytes:
         return _keys(self._design) + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
 
-    def _build(self, run: Run, rows: Iterable[U64]) -> Freezing:
+    def _build(self, run: Run) -> Freezing:
+        rows = (rows for _, rows in self._anchors.log.slices(run.first, run.end))  # read by its thread
         skips = self._anchors.skipped.entries(run.first, run.end)
         return Freezing(self._store, self._design, run, rows, skips)
 

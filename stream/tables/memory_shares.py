@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 HEADS_SHARE: Final = 1 / 16
-PRESENCE_SHARE: Final = 1 / 16
-PACKED_SHARE: Final = 1 - HEADS_SHARE - PRESENCE_SHARE
+PRESENCE_SHARES: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 13 / 16)
+"""Shares of presence filters. A larger one is taken from packed anchors as soon as filters need it: an anchor
+takes ten times as much memory packed as in filters, without which every probe reads RocksDB."""
+PACKED_SHARE: Final = 1 - HEADS_SHARE - PRESENCE_SHARES[0]
 LEAST_PRESENCE: Final = 64 << 20
-"""Bytes allowed for all presence bitmaps together, even if the setting allows less."""
+"""Bytes allowed for all presence filters together, even if the setting allows less."""
 
 
 class MemoryShares(NamedTuple):
@@ -25,10 +27,15 @@ class MemoryShares(NamedTuple):
     packed: int
     """Warm tier: packed anchors."""
     presence: int
-    """Cold tier: bitmaps that tell which groups RocksDB has, of all runs together."""
+    """Cold tier: filters that tell which groups RocksDB has, of all runs together."""
 
     @classmethod
-    def of(cls, memory: int) -> MemoryShares:
+    def of(cls, memory: int, presence_share: float = PRESENCE_SHARES[0]) -> MemoryShares:
         """Divide `memory` bytes."""
-        heads, presence = int(memory * HEADS_SHARE), int(memory * PRESENCE_SHARE)
+        heads, presence = int(memory * HEADS_SHARE), int(memory * presence_share)
         return cls(heads, memory - heads - presence, max(presence, LEAST_PRESENCE))
+
+    @classmethod
+    def choices(cls, memory: int) -> list[MemoryShares]:
+        """All ways to divide `memory` bytes, those with the least for presence filters first."""
+        return [cls.of(memory, share) for share in PRESENCE_SHARES]

@@ -20,7 +20,7 @@ from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.probing import Probing
 from stream.tables.store.anchors import IndexedAnchors
 from stream.tables.store.rocks import Store
-from stream.tables.warm.tier import WarmTier
+from stream.tables.warm.tier import WarmTier, anchors_in
 
 
 class TierSizes(NamedTuple):
@@ -46,7 +46,10 @@ class Tiers:
         self._generation = sizes.generation
         runs = stored_runs(store, design, sizes.generation, self._log.count)
         self._background = ThreadPoolExecutor(1, "tables-background")
-        shares = MemoryShares.of(sizes.memory)
+        self._design, self._memory = design, sizes.memory
+        shares = self._shares()
+        self._due_shares: MemoryShares | None = None
+        """Shares to change to, once the warm tier is empty."""
         self.warm: Final = WarmTier(
             design,
             anchors,
@@ -66,9 +69,7 @@ class Tiers:
         self.cold: Final = ColdTier(
             store, design, anchors, self._background, distance=distance, memory=shares.presence
         )
-        self.compaction: Final = Compaction(
-            store, design, sizes.generation, runs, anchors, self.hot, self.cold
-        )
+        self.compaction: Final = Compaction(store, design, sizes.generation, runs, anchors, self.cold)
         try:
             self._load()
         except BaseException:
@@ -112,9 +113,30 @@ class Tiers:
     def _shift(self, evicted: int, *, wait: bool) -> None:
         """Move anchors below `evicted` from the hot tier to the warm one, and those beyond its budget to the
         cold one."""
-        self.cold.extend(max(0, evicted - self.warm.budget), self._generation, wait=wait)
-        self.warm.drop(self.cold.anchors)
-        self.warm.extend(evicted, wait=wait)
+        if self._due_shares is None:
+            self.cold.extend(max(0, evicted - self.warm.budget), self._generation, wait=wait)
+            self.warm.drop(self.cold.anchors)
+            self.warm.extend(evicted, wait=wait)
+            shares = self._shares()
+            if shares.presence > self.cold.memory:
+                self._due_shares, self.cold.memory = shares, shares.presence
+        else:  # pack no more, and empty the warm tier
+            self.cold.extend(evicted, self._generation, wait=wait)
+            self.warm.drop(self.cold.anchors)
+            self.warm.extend(self.warm.end, wait=wait)
+            if self.warm.is_idle and self.warm.floor == self.warm.end:
+                self.warm.shrink(self._due_shares.packed)
+                self._due_shares = None
+
+    def _shares(self) -> MemoryShares:
+        """The shares that suffice for presence filters of the anchors beyond the warm tier."""
+        choices = MemoryShares.choices(self._memory)
+        packed = anchors_in(self._design, choices[0].packed, self._generation)
+        for shares in choices:  # for all but the first, the warm tier is emptied
+            cold = self._log.count - (packed if shares == choices[0] else 0)
+            if cold * self._design.tables <= shares.presence:  # 8 bits an anchor and table
+                return shares
+        return choices[-1]
 
     def _evictable(self) -> int:
         """The number up to which the hot tier may evict anchors: those in runs, once there are enough for a

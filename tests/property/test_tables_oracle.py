@@ -568,21 +568,48 @@ def test_no_more_is_packed_than_memory_allows_while_rocksdb_is_behind(
         tables.close()
 
 
-def test_error_while_presence_is_halved_ends_in_maintain(
+def test_error_while_presence_is_folded_ends_in_maintain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(_: Presence) -> None:
-        raise MemoryError("halving")
+        raise MemoryError("folding")
 
     monkeypatch.setattr(memory_shares, "LEAST_PRESENCE", 1 << 10)
     case = Case(5, 2, memory=0, generation=20)
     rng = np.random.default_rng(14)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
-        monkeypatch.setattr(Presence, "halve", refused)
+        monkeypatch.setattr(Presence, "fold", refused)
         add(rng, store, tables, TablesOracle(case), make_rows(rng, 100, np.zeros(0, np.uint64), 0.1), 0)
-        with pytest.raises(MemoryError, match="halving"):
+        with pytest.raises(MemoryError, match="folding"):
             tables.maintain(wait=True)
+        tables.close()
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("name", ["merged, newest packed", "several words, window of 80 anchors packed"])
+def test_answers_stay_the_same_while_filters_take_memory_from_packed_anchors(
+    name: str, wait: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_shares, "LEAST_PRESENCE", 0)
+    case = CASES[name]
+    rng = np.random.default_rng(15)
+    oracle = TablesOracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        room = tables._tiers.warm.budget
+        for _ in range(14):
+            rows = make_rows(rng, 60, np.array(oracle.fingerprints, np.uint64), 0.1)
+            check(tables, oracle, rows, make_uncertain(rng, len(rows)))
+            add(rng, store, tables, oracle, rows, 0.2)
+            tables.maintain(wait=wait)
+        for _ in range(4):
+            tables.maintain(wait=True)
+        check(tables, oracle, rows, make_uncertain(rng, len(rows)))
+        assert tables._tiers.warm.budget < room / 2
+        tables.close()
+        tables = case.open(store)
+        check(tables, oracle, rows, make_uncertain(rng, len(rows)))
         tables.close()
 
 

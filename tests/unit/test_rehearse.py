@@ -29,7 +29,6 @@ from stream.tables.warm import packed
 from stream.tables.search import prefixes_compiled
 from stream.tables.cold import presence
 from stream.tables.design import Design
-from stream.tables.cold.runs import Run
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
     bucket_collisions.collisions, decide_rows_compiled.settle, nearest.nearest_alive,
@@ -43,8 +42,6 @@ options, seed = VerdictOptions(), scheme.seed()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed))
 known = [list(loop.signatures) for loop in loops]
 assert all(known), [loop for loop in loops if not loop.signatures]
-run = Run(0, 0, 9)
-presence.Presence(Design(5, 2), run, 8).mark(np.zeros((9, 2), np.uint64), None)
 zeros = [(0, np.zeros((9, 2), np.uint64), None)]
 packed.Packing(packed.Packed(Design(5, 2), 9, 18), 9, lambda: zeros).pack()
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]

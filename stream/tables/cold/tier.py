@@ -1,4 +1,4 @@
-"""The cold tier: anchors in RocksDB. RAM holds only a presence bitmap of their buckets."""
+"""The cold tier: anchors in RocksDB. RAM holds only presence filters of their buckets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import numpy as np
 
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U64
-from stream.tables.cold.presence import LEAST_BITS, Presence
+from stream.tables.cold.presence import (
+    BLOCK_BYTES,
+    LEAST_BITS,
+    Presence,
+    blocks_of,
+    false_positives,
+)
 from stream.tables.cold.runs import ENTRY_BYTES, Run, group_keys
 from stream.tables.design import Design
 from stream.tables.search.packed_pairs import add_pair, count_live, no_pairs
@@ -18,9 +24,12 @@ from stream.tables.search.queries import Criteria, Queries
 from stream.tables.store.anchors import IndexedAnchors
 from stream.tables.store.rocks import Store, table_family
 
-SLOTS_AN_ANCHOR: Final = 32
-"""Most slots of a presence bitmap per anchor and table, rounded down to a power of two. The rate of false
-positives is then one in 16 to 32."""
+MOST_BITS: Final = 16
+"""Most bits of a presence filter per anchor and table. One probe in 400 is then a false positive."""
+_STEP: Final = 7 / 8
+"""Filters that are not made yet are reduced in steps of an eighth, those that are made are halved."""
+PARTS: Final = 5
+"""A merged run takes over from its parts in so many steps. Both have filters for the tables of one step."""
 
 
 class GroupEntries(NamedTuple):
@@ -32,10 +41,23 @@ class GroupEntries(NamedTuple):
     """Group g has the entries [edges[g], edges[g + 1])."""
 
 
+class _TakeOver:
+    """A merged run that takes over from its parts, some tables at a time."""
+
+    def __init__(self, merged: Run, presence: Presence) -> None:
+        self.merged: Final = merged
+        self.presence: Final = presence
+        self.table = 0
+        """The tables below this one are searched in the merged run, the others in its parts."""
+        self.next = 0
+        """Filters of the tables below this one are made or being made."""
+        self.marked: Future[None] | None = None
+
+
 class ColdTier:
     """Searches the anchors [0, anchors), all of which are in runs.
 
-    `memory` is the size in bytes of all presence bitmaps. `background` has a single thread, so that bitmaps
+    `memory` is the size in bytes of all presence filters. `background` has a single thread, so that filters
     are updated in the order of requests.
     """
 
@@ -47,7 +69,8 @@ class ColdTier:
         self._design = design
         self._log, self._skipped, self._dead = anchors.log, anchors.skipped, anchors.dead
         self._distance = distance
-        self._memory = memory
+        self.memory = memory
+        """Filters made later do not exceed this."""
         self.anchors = 0
         """Anchors below this number, dead ones included, are searched by this tier."""
         self.probes = 0
@@ -55,8 +78,7 @@ class ColdTier:
         self.hits = 0
         """Groups found in RocksDB."""
         self._runs: dict[Run, Presence | None] = {}
-        self._coming: dict[Run, Presence | None] = {}
-        """Runs of merges in progress. Their bitmaps are updated together with those of existing runs."""
+        self._taking_over: _TakeOver | None = None
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
         self._closed = False
@@ -68,7 +90,7 @@ class ColdTier:
     def extend(self, end: int, generation: int, *, wait: bool) -> None:
         """Make progress towards searching all anchors below `end`, which are in runs, by generations.
 
-        Bitmaps are updated in the background. With `wait`, returns when all of it is done.
+        Filters are updated in the background. With `wait`, returns when all of it is done.
         """
         while self.anchors < end or self._extending is not None:
             if self._extending is None:
@@ -80,71 +102,140 @@ class ColdTier:
             marked.result()
             self.anchors, self._extending = to, None
 
-    def prepare(self, merged: Run) -> Future[None]:
-        """Build the bitmap of a merged run while its parts are still in use. `replace` may be called once the
-        future is done."""
-        marked_to = min(self._extending[0] if self._extending else self.anchors, merged.end)
-        presence = self._coming[merged] = self._new_presence(merged) if marked_to > merged.first else None
-        return self._submit([] if presence is None else [presence], merged.first, marked_to)
+    def replace(self, merged: Run, *, wait: bool) -> bool:
+        """Make progress towards searching a merged run, which is in RocksDB, instead of its parts. Returns
+        whether that is done. `wait` is as in `extend`; call this between searches."""
+        if self._marked_to <= merged.first:
+            self._put_in_place(merged, None)
+            return True
+        step = self._taking_over
+        if step is None:
+            presence = self._new_presence(merged)
+            step = self._taking_over = _TakeOver(merged, presence)
+        while True:
+            if step.marked is not None:
+                if not (wait or step.marked.done()):
+                    return False
+                step.marked.result()
+                for table in range(step.table, step.next):
+                    for part in merged.parts:
+                        if (before := self._runs[part]) is not None:
+                            before.drop(table)
+                step.table, step.marked = step.next, None
+            if step.table == self._design.tables:
+                self._taking_over = None
+                self._put_in_place(merged, step.presence)
+                return True
+            self._begin_next(step)
 
-    def replace(self, merged: Run) -> None:
-        """Search a merged run, now in RocksDB, instead of its parts."""
+    def _begin_next(self, step: _TakeOver) -> None:
+        """Make the filters of the next tables, about as large as each other step's, in the background."""
+        blocks = np.cumsum(step.presence.due_blocks)
+        until = (blocks[step.table - 1] if step.table else 0) + blocks[-1] / PARTS
+        step.next = max(step.table + 1, int(np.searchsorted(blocks, until, side="right")))
+        tables = range(step.table, step.next)
+        for table in tables:
+            step.presence.begin(table)
+        end = min(self._marked_to, step.merged.end)
+        step.marked = self._submit([step.presence], step.merged.first, end, tables)
+
+    def _put_in_place(self, merged: Run, presence: Presence | None) -> None:
         for part in merged.parts:
             del self._runs[part]
-        self._runs[merged] = self._coming.pop(merged)
+        self._runs[merged] = presence
+
+    @property
+    def _marked_to(self) -> int:
+        """Anchors below this number are marked in filters, or being marked."""
+        return self._extending[0] if self._extending else self.anchors
 
     def _mark(self, start: int, end: int) -> Future[None]:
-        """Mark the anchors of one generation in the bitmaps of all runs, existing or coming, that have
-        them."""
+        """Mark the anchors of one generation in the filters of the run that has them, and of the one that is
+        taking over."""
         targets = []
-        for runs in (self._runs, self._coming):
-            for run, presence in runs.items():
-                if run.first <= start < run.end:
-                    marked = runs[run] = presence or self._new_presence(run)
-                    targets.append(marked)
+        for run, presence in self._runs.items():
+            if run.first <= start < run.end:
+                marked = presence
+                if marked is None:
+                    marked = self._runs[run] = self._new_presence(run)
+                    for table in range(self._design.tables):
+                        if self._is_taken_over(run, table):
+                            marked.drop(table)
+                        else:
+                            marked.begin(table)
+                targets.append(marked)
+        if (step := self._taking_over) is not None and step.merged.first <= start < step.merged.end:
+            targets.append(step.presence)
         return self._submit(targets, start, end)
 
-    def _submit(self, targets: list[Presence], start: int, end: int) -> Future[None]:
-        return self._background.submit(self._mark_all, [*self._presences().values()], targets, start, end)
+    def _is_taken_over(self, run: Run, table: int) -> bool:
+        step = self._taking_over
+        return step is not None and table < step.table and step.merged.first <= run.first < step.merged.end
 
-    def _presences(self) -> dict[Run, Presence]:
-        both = (*self._runs.items(), *self._coming.items())
-        return {run: presence for run, presence in both if presence is not None}
+    def _submit(
+        self, targets: list[Presence], start: int, end: int, tables: range | None = None
+    ) -> Future[None]:
+        return self._background.submit(self._mark_all, self._presences(), targets, start, end, tables)
+
+    def _presences(self) -> list[Presence]:
+        made = [presence for presence in self._runs.values() if presence is not None]
+        return [*made, *([self._taking_over.presence] if self._taking_over else [])]
 
     def _new_presence(self, run: Run) -> Presence:
-        """A bitmap of the best size for the run. If memory does not suffice, the bitmaps with the most slots
-        per anchor are halved before anything is marked."""
-        wanted = (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1
-        made = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
-        others = self._presences()
-        bits = {of: presence.due_bits for of, presence in others.items()} | {run: made}
-        while self._design.tables * sum(1 << each for each in bits.values()) >> 3 > self._memory:
-            most = max(bits, key=lambda of: ((1 << bits[of]) / of.anchors, of))
-            if bits[most] == LEAST_BITS:
+        """Filters of the best size for the run. If memory does not suffice, they are smaller, and filters of
+        other runs are halved before anything is marked: those whose bytes prevent the fewest reads."""
+        entries = self._entries(run)
+        parts = run.parts  # which the run replaces
+        others = [presence for presence in self._presences() if presence.run not in parts]
+        bits = float(MOST_BITS)
+        while True:
+            blocks = blocks_of(entries, bits)
+            if BLOCK_BYTES * (blocks.sum() + sum(other.due_blocks.sum() for other in others)) <= self.memory:
                 break
-            bits[most] -= 1
-            if most in others:
-                others[most].due_bits -= 1
-        return Presence(self._design, run, bits[run])
+            halved = min(((*other.cheapest_fold(), other) for other in others), default=None, key=_cost)
+            if bits > LEAST_BITS:
+                fewer = blocks_of(entries, bits * _STEP)
+                saved = BLOCK_BYTES * (blocks - fewer).sum()
+                more = (false_positives(entries, fewer) - false_positives(entries, blocks)).sum()
+                if halved is None or halved[0] == np.inf or more <= halved[0] * saved:
+                    bits *= _STEP
+                    continue
+            if halved is None or halved[0] == np.inf:
+                break
+            _, table, other = halved
+            other.due_blocks[table] //= 2
+        return Presence(self._design, run, entries, blocks)
 
-    def _mark_all(self, kept: list[Presence], targets: list[Presence], start: int, end: int) -> None:
+    def _entries(self, run: Run) -> I64:
+        """The number of anchors of a run that entered each table, (T,)."""
+        masks = self._skipped.entries(run.first, run.end).masks
+        tables = np.arange(self._design.tables, dtype=np.uint64)
+        skipped = [int((masks >> table & np.uint64(1)).sum()) for table in tables]
+        return run.anchors - np.array(skipped, np.int64)
+
+    def _mark_all(
+        self, kept: list[Presence], targets: list[Presence], start: int, end: int, tables: range | None
+    ) -> None:
         for presence in kept:
-            presence.halve()
+            presence.fold()
         for first, rows in self._log.slices(start, end):
             if self._closed:
                 return
             masks = self._skipped.masks(first, first + len(rows))
             for presence in targets:
-                presence.mark(rows, masks)
+                presence.mark(rows, masks, tables)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
+        step, tables = self._taking_over, self._design.tables
         by_run = [
-            presence.groups_to_read(probing.queries)
-            for run, presence in list(self._runs.items())
-            if presence is not None and run.first < self.anchors
+            presence.groups_to_read(
+                probing.queries, step.table if step is not None and presence is step.presence else tables
+            )
+            for presence in self._presences()
+            if presence.run.first < self.anchors
         ]
-        for table in range(self._design.tables if by_run else 0):
+        for table in range(tables if by_run else 0):
             groups, wanted, before = [], [], 0
             for run_groups, group_edges, run_wanted, wanted_edges in by_run:
                 some = run_groups[group_edges[table] : group_edges[table + 1]]
@@ -172,8 +263,12 @@ class ColdTier:
         return GroupEntries(np.frombuffer(b"".join(group_bytes), np.uint64).reshape(-1, 2), edges)
 
     def close(self) -> None:
-        """Stop updating bitmaps."""
+        """Stop updating filters."""
         self._closed = True
+
+
+def _cost(fold: tuple[float, int, Presence]) -> float:
+    return fold[0]
 
 
 @compiled

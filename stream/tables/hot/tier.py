@@ -125,11 +125,6 @@ class HotTier:
     def _ring(self) -> Ring:
         return Ring(self._rows, self.floor, self._origin)
 
-    def rows(self, start: int, end: int) -> U64:
-        """A copy of the rows of the anchors [start, end), floor <= start."""
-        parts = [self._rows[row : row + n] for _, row, n in self._runs(start, end)]
-        return np.concatenate(parts) if parts else self._rows[:0].copy()
-
     def keys(self, anchors: I64) -> tuple[U64, I64]:
         """The rows of all anchors here, and the places in these (n,) of some, which are all in [floor,
         count)."""

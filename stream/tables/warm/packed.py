@@ -174,8 +174,12 @@ class Packing:
     thread during searches. `swap` makes it current and must be called between searches.
     """
 
-    def __init__(self, packed: Packed, end: int, slices: Callable[[], Iterable[Slice]]) -> None:
-        """`slices` yields the new anchors in order. `packed` must have room for them."""
+    def __init__(
+        self, packed: Packed, end: int, slices: Callable[[], Iterable[Slice]], total: int = 0
+    ) -> None:
+        """`slices` yields the new anchors in order. `packed` must have room for them. `total` is the number
+        of anchors if more are to be added soon: groups for as many need no regrouping then, for which every
+        entry's prefix is computed from its key."""
         self._packed = packed
         self._first = packed.first
         self._empty = packed.oldest == packed.end
@@ -187,7 +191,7 @@ class Packing:
         self._places: U32 = np.empty(0, np.uint32)
         self._masks = _ALL_ENTER
         self._table = 0
-        bits = max(packed.least_bits, _group_bits(end - packed.first))
+        bits = max(packed.least_bits, _group_bits(max(total, end - packed.first)))
         self._low = np.maximum(packed.design.prefix_bits - bits, 0).astype(np.uint64)
 
     def _read(self) -> None:

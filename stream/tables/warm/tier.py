@@ -26,6 +26,22 @@ LOADS: Final = 4
 per new anchor."""
 
 
+def step_of(anchors: int, generation: int) -> int:
+    """Number of new anchors for which repacking that many is worthwhile."""
+    return max(generation, anchors // STEPS)
+
+
+def anchors_in(design: Design, memory: int, generation: int) -> int:
+    """Most anchors that can be packed in `memory` bytes, in whole generations."""
+
+    def memory_of(generations: int) -> int:
+        anchors = generations * generation
+        return Packed.bytes(design, anchors, anchors + step_of(anchors, generation))
+
+    most = memory // (4 * design.tables * generation)
+    return bisect_right(range(1, most + 1), memory, key=memory_of) * generation
+
+
 class WarmTier:
     """Searches the anchors [floor, end), in at most `memory` bytes. `background` has a single thread."""
 
@@ -37,13 +53,8 @@ class WarmTier:
         self._background = background
         self._distance = distance
 
-        def memory_of(generations: int) -> int:
-            anchors = generations * generation
-            return Packed.bytes(design, anchors, anchors + self._step(anchors))
-
-        self._generation = generation
-        most = memory // (4 * design.tables * generation)
-        self.budget: Final = bisect_right(range(1, most + 1), memory, key=memory_of) * generation
+        self._design, self._generation = design, generation
+        self.budget = anchors_in(design, memory, generation)
         """Most anchors that fit in memory, in whole generations."""
         self.largest_step: Final = self._step(self.budget)
         try:
@@ -52,8 +63,21 @@ class WarmTier:
             raise SettingsError(f"tables_memory: cannot allocate {memory} bytes for packed anchors") from None
         self._packing: tuple[Packing, Future[None]] | None = None
 
+    def shrink(self, memory: int) -> None:
+        """Hold fewer anchors from now on. All must have been dropped, and none be waited for."""
+        first = self.end
+        del self._packed  # frees its memory first
+        self.budget = min(self.budget, anchors_in(self._design, memory, self._generation))
+        self._packed = Packed(self._design, self.budget, self.budget + self._step(self.budget))
+        self._packed.clear(first)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being packed."""
+        return self._packing is None
+
     def _step(self, anchors: int) -> int:
-        return max(self._generation, anchors // STEPS)
+        return step_of(anchors, self._generation)
 
     @property
     def step(self) -> int:
@@ -97,8 +121,9 @@ class WarmTier:
         room = min(packed.first + self.budget, packed.oldest + packed.places)
         if packed.end >= min(end, room) or (room < end and room < packed.end + self.step):
             return None
+        total = min(end, room) - packed.first
         end = min(end, room, packed.end + max(self.step, self.budget // LOADS))
-        return Packing(packed, end, partial(self._slices, packed.end, end))
+        return Packing(packed, end, partial(self._slices, packed.end, end), total)
 
     def _slices(self, start: int, end: int) -> Iterator[Slice]:
         for first, rows in self._log.slices(start, end):
