@@ -327,17 +327,17 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
     words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
     more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
     bits_at, rank_at, near_at = np.empty((3, LOOKED_AT_ONCE), np.int64)
-    at_rank, in_bucket = np.zeros((2, RANKS), np.int64)
+    at_rank = np.zeros(RANKS, np.int64)
     sizes, firsts, seen_by = buckets.size, buckets.first, buckets.seen_by
     keys, most_apart = buckets.words, np.int64(within)
-    count, looked, inside, reach = 0, 0, 0, np.int64(reach)
+    # Of `inside` members, whose rank is `reach` at most, the youngest is `youngest` or older.
+    count, looked, inside, reach, youngest = 0, 0, 0, np.int64(reach), np.int64(-1)
     for bucket in buckets.probed[first_probed:end_probed]:
         size, first = sizes[bucket], firsts[bucket]
         looked += size
-        many, nearer, bound = size > most, 0, reach
-        if many:
-            in_bucket[:] = 0
         for start in range(first, first + size, LOOKED_AT_ONCE):
+            # Of equal rank, none counts after `most` older ones. Members are in order of age.
+            bound = reach - (inside >= most and members[start] > youngest)
             end, nearest = min(first + size, start + LOOKED_AT_ONCE), min(most_apart, bound)
             near = _distances(words, start, end, own, nearest, bits_at)
             if wide:
@@ -348,36 +348,32 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
             for i in range(end - start):  # without a branch, too
                 near_at[near] = i
                 near += bits_at[i] <= nearest
-            better = 0
+            new = 0
             for place in range(near):
+                i = near_at[place]
+                member = members[start + i]
+                near_at[new] = i
+                new += seen_by[member] != row
+                seen_by[member] = row
+            better = 0
+            for place in range(new):
                 i = near_at[place]
                 near_at[better] = i
                 rank_at[better] = rank_of(bits_at[i], keys, row, keys, members[start + i])
                 better += rank_at[better] <= bound
             for place in range(better):
                 i, rank = near_at[place], rank_at[place]
-                if rank > bound:
+                member = members[start + i]
+                if rank > reach or (rank == reach and inside >= most and member > youngest):
                     continue
-                bits, member = bits_at[i], members[start + i]
-                if many:  # of one bucket, none counts after `most` older ones of no greater rank
-                    in_bucket[rank] += 1
-                    nearer += 1
-                    while nearer >= most and bound >= 0:
-                        nearer -= in_bucket[bound]
-                        bound -= 1
-                if seen_by[member] == row:
-                    continue
-                seen_by[member] = row
-                nearby[count], apart[count], ranks[count] = member, bits, rank
+                nearby[count], apart[count], ranks[count] = member, bits_at[i], rank
                 count += 1
                 inside += 1
+                youngest = max(youngest, member)
                 at_rank[rank] += 1
                 while inside - at_rank[reach] >= most:  # of all, none of greater rank than those
                     inside -= at_rank[reach]
                     reach -= 1
-                while bound > reach:
-                    nearer -= in_bucket[bound]
-                    bound -= 1
     return count, looked
 
 
