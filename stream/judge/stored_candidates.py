@@ -50,8 +50,12 @@ def candidates_of(
     superseded: int | None = None,
 ) -> Candidates | None:
     """Return the candidates of a page among the anchors with numbers below `end`, without the one that the
-    page supersedes. None if the sketch of the page is needed and unknown."""
-    if page.sketch is None and not rule.options.strict:
+    page supersedes. None if too little is known of the page: its sketch; or, of a page without text, which
+    bits are uncertain and whether it is short, where that counts."""
+    options = rule.options
+    if page.sketch is None and not options.strict:
+        return None
+    if page.uncertain is None and (options.flips or options.short_distance):
         return None
     prints, within = from_integers([page.fingerprint], rule.scheme.width), rule.largest_distance(page.status)
     words = rule.table_words(prints, _sketches(page))

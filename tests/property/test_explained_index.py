@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,39 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
                 )
                 places = max(places, place)
     assert places == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "short"),
+    [
+        (VerdictOptions(bucket_cap=4), 0),
+        (VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4), 0),
+        (VerdictOptions(distance=4, short_distance=20), 20),
+    ],
+)
+def test_a_stored_duplicate_has_its_anchor_among_its_candidates_or_too_little_is_known(
+    options: VerdictOptions, short: int, tmp_path: Path
+) -> None:
+    """A state has no uncertain bits, and does not say which pages are short."""
+    scheme = Scheme(sketch_bins=192, short_tokens=short)
+    pages = [each for each in crawl(9, 300, dense=True) if each.status == 0]
+    pages = [replace(each, status=int(Status.SHORT if short else Status.READY)) for each in pages]
+    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64, scheme=scheme)
+    try:
+        found = judge_all(Judge(state, genesis), entries_of(pages, 9, scheme), 9)
+    finally:
+        state.close()
+    explained = 0
+    with StoredPages(tmp_path / "state", scheme, options) as index:
+        for number, verdict, _, cluster, *_ in found:
+            if verdict != "duplicate":
+                continue
+            page, anchor = (
+                index.side(f"abababab.{each >> INDEX_BITS}.{each & (1 << INDEX_BITS) - 1}")
+                for each in (number, cluster)
+            )
+            pair = index.pair(anchor, page)
+            if pair.candidacy is not None and not pair.anchor.superseded:
+                assert pair.candidacy.place is not None
+                explained += 1
+    assert bool(explained) == (not options.flips and not short)
