@@ -205,7 +205,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     bits: list[Bit]
     tables: list[Probe]
     probes: int
-    """Number of buckets that the page probes in all tables."""
+    """Number of buckets in `tables` that the page probes."""
     estimated_similarity: float | None
     exact_similarity: float | None
     """Jaccard similarity of the sets of shingles."""
