@@ -7,6 +7,7 @@ all rows into one bucket.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined, popcount
-from stream.judge.bucket_collisions import BatchProbes, Filter, collisions
+from stream.judge.bucket_collisions import BatchProbes, Collisions, Filter, collisions
 from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer
@@ -89,7 +90,7 @@ class Buckets(NamedTuple):
 
 
 class CrowdedBuckets(NamedTuple):
-    """The buckets that may become full, ascending by key."""
+    """The buckets that may become full, by key; ascending, once all are there."""
 
     keys: U64
     buckets: I64
@@ -116,39 +117,19 @@ class StoredBuckets(NamedTuple):
     """The triples below pairs that were full once, by row; None if full buckets open no triples."""
 
 
-class _Opened(NamedTuple):
-    """The triples that rows may enter or look into: m pairs of a row and a triple, by row."""
+class _Kept(NamedTuple):
+    """The b buckets of a batch, as far as they are kept, and who enters and probes them, by row."""
 
-    row: I64
-    triple: I64
-    keys: U64
-    """Distinct keys of their buckets (k,), ascending."""
-    bucket: I64
-    """Index of each one's key (m,)."""
-    sizes: I64
-    """Live anchors in each bucket before the batch (k,)."""
-
-    @classmethod
-    def of(cls, words: U64, brink: I64, stored: ProbedTriples) -> _Opened:
-        """Those below the pairs that may become full in this batch, `brink` as row * PAIRS + pair, and below
-        those that were full once."""
-        below = np.arange(A_PAIR)
-        new, old = (A_PAIR * brink[:, None] + below).ravel(), stored.row * TRIPLES + stored.triple
-        cells = distinct(np.concatenate([new, old]))
-        row, triple = np.divmod(cells, TRIPLES)
-        keys, bucket = np.unique(keys_of_some(words, row, triple), return_inverse=True)
-        sizes = np.zeros(len(keys), np.int64)
-        sizes[bucket[np.searchsorted(cells, old)]] = stored.sizes
-        return cls(row, triple, keys, bucket, sizes)
-
-
-def _merged(
-    one: NDArray[Any], of_one: NDArray[Any], other: NDArray[Any], of_other: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two sorted columns as one, and the values of both in its order."""
-    both = np.concatenate([one, other])
-    order = np.argsort(both, kind="stable")
-    return both[order], np.concatenate([of_one, of_other])[order]
+    cells: I64
+    """As in `Buckets`, like the next three."""
+    entered: I32
+    probed: I32
+    crowd: I64
+    probing: I32
+    """The row that probes each of `probed`."""
+    room: I64
+    """Number of rows that may enter each bucket, 0 for those that are not kept (b,)."""
+    crowded: CrowdedBuckets
 
 
 def shared_buckets(
@@ -166,76 +147,107 @@ def shared_buckets(
     slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
     rows, lanes = len(keys), fingerprints.size // len(fingerprints)
     filled = np.zeros(-(-slots.size // 8), np.uint8)
-    bucket_of, entering, row, bucket = collisions(
+    colliding = collisions(
         BatchProbes(keys, bits, design.key_flip, queries[0].tree),
         Filter(slots.of_keys(keys), slots.flips, filled),
     )
-    # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
-    kept = np.zeros(len(entering), np.bool_)
-    kept[bucket] = True
-    crowd: I64 = np.full(len(entering), -1, np.int64)
-    crowded, opened, tables = (
-        CrowdedBuckets(np.zeros(0, np.uint64), np.zeros(0, np.int64)),
-        None,
-        design.tables,
-    )
-    if cap is not None and stored is not None:
-        before = np.zeros(len(entering), np.int64)
-        before[bucket_of] = stored.sizes.ravel()
-        on_brink = before + entering > cap
-        brink = np.flatnonzero(on_brink)
-        kept[brink] = True
-        crowd[brink] = before[brink]
-        if stored.triples is not None:
-            tables = BUCKETS
-        if len(brink):
-            key = np.empty(len(entering), np.uint64)
-            key[bucket_of] = keys.ravel()
-            crowded = CrowdedBuckets(key[brink], brink)
-        if stored.triples is not None and (len(brink) or len(stored.triples.row)):
-            opened = _Opened.of(words, np.flatnonzero(on_brink[bucket_of]), stored.triples)
-    cells = np.flatnonzero(kept[bucket_of])
-    entered = bucket_of[cells]
-    if tables > design.tables:
-        cells += cells // design.tables * (tables - design.tables)
-    room = np.where(kept, entering, 0)
-    if opened is not None:
-        of_triple = (len(entering) + opened.bucket).astype(np.int32)
-        counts = np.bincount(opened.bucket, minlength=len(opened.keys)).astype(np.int32)
-        cells, entered = _merged(cells, entered, opened.row * tables + PAIRS + opened.triple, of_triple)
-        shared = np.flatnonzero(counts[opened.bucket] > 1)
-        row, bucket = _merged(row, bucket, opened.row[shared].astype(np.int32), of_triple[shared])
-        crowd, room = np.concatenate([crowd, opened.sizes]), np.concatenate([room, counts])
-        more = len(entering) + np.arange(len(opened.keys))
-        crowded = CrowdedBuckets(
-            np.concatenate([crowded.keys, opened.keys]), np.concatenate([crowded.buckets, more])
-        )
+    tables, tabled = design.tables, len(colliding.entering)
+    before = np.zeros(tabled, np.int64)
+    if stored is not None:
+        before[colliding.bucket_of] = stored.sizes.ravel()
+    brink = before + colliding.entering > (sys.maxsize if cap is None or stored is None else cap)
+    kept = _kept_in_tables(keys, colliding, before, brink)
+    if stored is not None and stored.triples is not None:
+        tables = BUCKETS
+        kept = kept._replace(cells=kept.cells + kept.cells // PAIRS * (BUCKETS - PAIRS))
+        if brink.any() or len(stored.triples.row):
+            kept = _with_triples(kept, words, np.flatnonzero(brink[colliding.bucket_of]), stored.triples)
     buckets = Buckets(
         tables=tables,
         pairs=design.tables,
         cap=cap or 0,
         fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, lanes)),
         words=words,
-        probed=bucket,
-        probed_end=np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)),
-        cells=cells,
-        entered=entered,
-        entered_end=np.searchsorted(cells, np.arange(rows + 1) * tables),
-        crowd=crowd,
-        tabled=len(entering),
-        crowded=len(crowded.keys) > 0,
-        first=np.cumsum(room) - room,
-        size=np.zeros(len(room), np.int64),
-        members=np.empty(int(room.sum()), np.int64),
-        prints=np.empty((lanes, int(room.sum())), np.uint64),
+        probed=kept.probed,
+        probed_end=np.searchsorted(kept.probing, np.arange(rows + 1, dtype=np.int32)),
+        cells=kept.cells,
+        entered=kept.entered,
+        entered_end=np.searchsorted(kept.cells, np.arange(rows + 1) * tables),
+        crowd=kept.crowd,
+        tabled=tabled,
+        crowded=len(kept.crowded.keys) > 0,
+        first=np.cumsum(kept.room) - kept.room,
+        size=np.zeros(len(kept.room), np.int64),
+        members=np.empty(int(kept.room.sum()), np.int64),
+        prints=np.empty((lanes, int(kept.room.sum())), np.uint64),
         skipped=np.zeros(rows, np.uint64),
         seen_by=np.full(rows, -1, np.int64),
         nearby=np.empty(rows, np.int64),
         apart=np.empty(rows, np.int64),
         ranks=np.empty(rows, np.int64),
     )
-    order = np.argsort(crowded.keys)
-    return buckets, CrowdedBuckets(crowded.keys[order], crowded.buckets[order])
+    order = np.argsort(kept.crowded.keys)
+    return buckets, CrowdedBuckets(kept.crowded.keys[order], kept.crowded.buckets[order])
+
+
+def _kept_in_tables(keys: U64, colliding: Collisions, before: I64, brink: NDArray[np.bool_]) -> _Kept:
+    """The buckets in tables that somebody probes, or that may be full when somebody comes. `keys` are (n, T);
+    `before` are live anchors, and `brink` whether a bucket may become full, of each bucket (b,)."""
+    bucket_of, entering, row, bucket = colliding
+    kept = brink.copy()
+    kept[bucket] = True
+    cells = np.flatnonzero(kept[bucket_of])
+    crowded = np.flatnonzero(brink)
+    key = np.empty(len(entering) if len(crowded) else 0, np.uint64)
+    if len(crowded):
+        key[bucket_of] = keys.ravel()
+    return _Kept(
+        cells=cells,
+        entered=bucket_of[cells],
+        probed=bucket,
+        crowd=np.where(brink, before, -1),
+        probing=row,
+        room=np.where(kept, entering, 0),
+        crowded=CrowdedBuckets(key[crowded], crowded),
+    )
+
+
+def _with_triples(kept: _Kept, words: U64, brink: I64, stored: ProbedTriples) -> _Kept:
+    """The buckets, and those of triples: below the pairs that may become full in this batch, given as `brink`
+    by row * PAIRS + pair, and below those that were full once. All of them are kept."""
+    new = (A_PAIR * brink[:, None] + np.arange(A_PAIR)).ravel()
+    old = stored.row * TRIPLES + stored.triple
+    places = distinct(np.concatenate([new, old]))
+    row, triple = np.divmod(places, TRIPLES)
+    keys, of_keys = np.unique(keys_of_some(words, row, triple), return_inverse=True)
+    sizes, first = np.zeros(len(keys), np.int64), len(kept.room)
+    sizes[of_keys[np.searchsorted(places, old)]] = stored.sizes
+    counts = np.bincount(of_keys, minlength=len(keys))
+    bucket = (first + of_keys).astype(np.int32)
+    shared = np.flatnonzero(counts[of_keys] > 1)
+    cells, entered = _merged(kept.cells, kept.entered, row * BUCKETS + PAIRS + triple, bucket)
+    probing, probed = _merged(kept.probing, kept.probed, row[shared].astype(np.int32), bucket[shared])
+    return _Kept(
+        cells=cells,
+        entered=entered,
+        probed=probed,
+        crowd=np.concatenate([kept.crowd, sizes]),
+        probing=probing,
+        room=np.concatenate([kept.room, counts]),
+        crowded=CrowdedBuckets(
+            np.concatenate([kept.crowded.keys, keys]),
+            np.concatenate([kept.crowded.buckets, first + np.arange(len(keys))]),
+        ),
+    )
+
+
+def _merged(
+    one: NDArray[Any], of_one: NDArray[Any], other: NDArray[Any], of_other: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two sorted columns as one, and the values of both in its order."""
+    both = np.concatenate([one, other])
+    order = np.argsort(both, kind="stable")
+    return both[order], np.concatenate([of_one, of_other])[order]
 
 
 @inlined
