@@ -189,13 +189,10 @@ class Skipped:
     """The anchors that were kept out of full buckets (rule 16), ordered by number."""
 
     def __init__(self, store: Store) -> None:
-        stored = [
-            (int.from_bytes(key, "big"), int.from_bytes(value, "little"))
-            for key, value in with_prefix(store, SKIPPED)
-        ]
+        stored = list(with_prefix(store, SKIPPED))
         self._count = len(stored)
-        self._numbers = np.array([number for number, _ in stored], np.int64)
-        self._masks = np.array([mask for _, mask in stored], np.uint64)
+        self._numbers = np.frombuffer(b"".join(key for key, _ in stored), ">i8").astype(np.int64)
+        self._masks = np.frombuffer(b"".join(value for _, value in stored), "<u8").astype(np.uint64)
         self.digest = _digest_of(self._numbers, self._masks)
         """Digest of these anchors and their masks."""
 

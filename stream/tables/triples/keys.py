@@ -78,3 +78,9 @@ def keys_of_triples(words: U64) -> U64:
     """The keys (n, TRIPLES) of all triples of keys (n, W)."""
     row, triple = np.divmod(np.arange(len(words) * TRIPLES), TRIPLES)
     return keys_of_some(words, row, triple).reshape(-1, TRIPLES)
+
+
+def stands_below_full_pairs(mask: int) -> bool:
+    """Whether the triples of an anchor's mask are all below pairs that it was kept out of."""
+    below = (mask >> PAIRS + A_PAIR * pair & (1 << A_PAIR) - 1 for pair in range(PAIRS))
+    return not any(some and not mask >> pair & 1 for pair, some in enumerate(below))
