@@ -27,7 +27,7 @@ from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.arrays import distinct, is_among
-from stream.tables.triples.keys import BUCKETS, stands_below_full_pairs
+from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
 
 
 class Judge:
@@ -188,8 +188,10 @@ class Judge:
         for row, mask in decisions.skipped:
             if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
                 return f"row {row} skipped buckets {mask:#x}"
-            if self.rule.triples and not stands_below_full_pairs(mask):
-                return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
+        masks = np.array([mask for _, mask in decisions.skipped], np.uint64)
+        if self.rule.triples and (wrong := np.flatnonzero(~stand_below_full_pairs(masks))).size:
+            row, mask = decisions.skipped[int(wrong[0])]
+            return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
         anchors = self.state.tables.count + int(np.count_nonzero(unique))
         for each in decisions.superseded:
             if not (0 <= each.row < len(verdict) and 0 <= each.anchor < anchors):

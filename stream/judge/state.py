@@ -413,7 +413,8 @@ class State(StateReader):
     def advance(self, prepared: Prepared) -> None:
         """Apply a decided batch in RAM. The previous one must have been written."""
         batch, change, unique, writes = prepared.batch, prepared.change, prepared.unique, prepared.writes
-        skipped = {int(np.searchsorted(unique, row)): mask for row, mask in change.skipped.items()}
+        anchors = np.searchsorted(unique, np.fromiter(change.skipped, np.int64, len(change.skipped)))
+        skipped = dict(zip(anchors.tolist(), change.skipped.values(), strict=True))
         words = self._rule.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, change.superseded)

@@ -199,17 +199,20 @@ class Skipped:
     def add(self, batch: Writes, first: int, skipped: dict[int, int]) -> None:
         """Add anchors. `skipped` maps an index, relative to the anchor `first`, to a bit mask of the tables
         that the anchor is kept out of."""
-        new = [(first + index, mask) for index, mask in sorted(skipped.items()) if mask]
-        if not new:
+        rows = np.fromiter(skipped, np.int64, len(skipped))
+        order = np.argsort(rows)
+        masks = np.fromiter(skipped.values(), np.uint64, len(skipped))[order]
+        numbers, masks = first + rows[order][masks > 0], masks[masks > 0]
+        if not len(numbers):
             return
-        for number, mask in new:
-            batch.put(DEFAULT, SKIPPED + number.to_bytes(8, "big"), mask.to_bytes(8, "little"))
-        start, end = self._count, self._count + len(new)
+        keys = [SKIPPED + each for each in numbers.astype(">i8").view("V8").tolist()]
+        batch.put_many(DEFAULT, zip(keys, masks.astype("<u8").view("V8").tolist(), strict=True))
+        start, end = self._count, self._count + len(numbers)
         if end > len(self._numbers):
             self._numbers = np.resize(self._numbers, 2 * end)
             self._masks = np.resize(self._masks, 2 * end)
-        self._numbers[start:end] = [number for number, _ in new]
-        self._masks[start:end] = [mask for _, mask in new]
+        self._numbers[start:end] = numbers
+        self._masks[start:end] = masks
         self.digest = union(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
         self._count = end  # set last, as other threads read the entries below it
 

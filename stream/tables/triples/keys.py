@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.minima import A_WORD
@@ -80,7 +81,10 @@ def keys_of_triples(words: U64) -> U64:
     return keys_of_some(words, row, triple).reshape(-1, TRIPLES)
 
 
-def stands_below_full_pairs(mask: int) -> bool:
-    """Whether the triples of an anchor's mask are all below pairs that it was kept out of."""
-    below = (mask >> PAIRS + A_PAIR * pair & (1 << A_PAIR) - 1 for pair in range(PAIRS))
-    return not any(some and not mask >> pair & 1 for pair, some in enumerate(below))
+def stand_below_full_pairs(masks: U64) -> NDArray[np.bool_]:
+    """Whether the triples of each anchor's mask (n,) are all below pairs that it was kept out of."""
+    right = np.ones(len(masks), np.bool_)
+    for pair in range(PAIRS):
+        below = masks >> np.uint64(PAIRS + A_PAIR * pair) & np.uint64((1 << A_PAIR) - 1)
+        right &= (below == 0) | (masks >> np.uint64(pair) & np.uint64(1) != 0)
+    return right
