@@ -221,6 +221,8 @@ class Tables:
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
+        if wanted.most != ALL.most:
+            wanted = wanted.begun(len(words))
         probing = Probing(self._design, words, fingerprints, uncertain, self._options, most, wanted)
         self._tiers.search(probing)
         triples = ProbedTriples.none()

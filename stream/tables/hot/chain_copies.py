@@ -125,20 +125,21 @@ def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -
 
 
 @compiled
-def oldest_near(
-    copies: Copies, first: int, end: int, wanted: Wanted, reach: int, nearest: Nearest
-) -> tuple[int, int, int]:
-    """Like `all_near`, but `reach` is a rank, and limited to anchors that may be among the `nearest.most` of
-    the least rank, of those of equal rank the oldest. Also returns the greatest rank at which further anchors
-    may be among these."""
-    anchors, near, dies = copies.anchors, copies.near, nearest.dies
+def oldest_near(copies: Copies, first: int, end: int, wanted: Wanted, nearest: Nearest) -> tuple[int, int]:
+    """Like `all_near`, but limited to anchors that may be among the `nearest.most` of the least rank, of
+    those of equal rank the oldest. Lowers the bounds of the query's page."""
+    anchors, near, dies, bounds = copies.anchors, copies.near, nearest.dies, nearest.bounds
     (ranks, near_at, at_rank), lanes, keys = copies.scratch, copies.lanes, wanted.words
-    row, most, bound, farthest = wanted.row, nearest.most, np.int64(reach), nearest.within[wanted.row]
+    row, page, most, farthest = wanted.row, nearest.page[wanted.row], nearest.most, nearest.within[wanted.row]
+    greatest, youngest = bounds[page, 0], bounds[page, 1]
+    bound = greatest
     at_rank[:] = 0
     there = close = nearer = 0
     for stop in range(end, first, -LOOKED_AT_ONCE):
         start = max(first, stop - LOOKED_AT_ONCE)
-        within, close_here = min(farthest, bound), 0
+        all_younger = np.int64(anchors[2, stop - 1] & NUMBER) > youngest
+        limit = bound - (all_younger and bound == greatest)
+        within, close_here = min(farthest, limit), 0
         # No branch and no slice, so that it is vectorised and no reference is counted.
         for i in range(stop - start):
             at = np.uint64(start + i)
@@ -153,18 +154,21 @@ def oldest_near(
         close_here = 0
         for i in range(stop - start):  # without a branch, too
             near_at[close_here] = i
-            close_here += ranks[i] <= bound
+            close_here += ranks[i] <= limit
         for place in range(close_here - 1, -1, -1):
             rank, at = ranks[near_at[place]], np.uint64(start + near_at[place])
-            which = anchors[2, at] >> MORTAL
-            if rank > bound or (which and dies[which - np.uint64(1)] <= row):
+            number, which = np.int64(anchors[2, at] & NUMBER), anchors[2, at] >> MORTAL
+            if rank > bound or (rank == greatest and number > youngest):
+                continue
+            if which and dies[which - np.uint64(1)] <= row:
                 continue
             near[close] = np.int64(at) - np.int64(first)
             close += 1
             at_rank[rank] += 1
             nearer += 1
             while nearer >= most and bound >= 0:
-                reach = int(bound)
+                bounds[page, 1] = min(number, youngest) if bound == greatest else number
+                bounds[page, 0] = bound
                 nearer -= at_rank[bound]
                 bound -= 1
-    return there, close, reach
+    return there, close

@@ -38,7 +38,6 @@ from stream.tables.search.packed_pairs import (
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.search.probing import Nearest
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.search.rank import RANKS
 
 LONG: Final = 64
 """Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
@@ -229,25 +228,22 @@ def _finish(
     """Compare the rest of long chains, in copies of them."""
     chains, ring, queries, criteria, nearest = search
     distance, words, tables = criteria.distance, queries.words, queries.keys.shape[1]
-    fingerprints, sizes, pages = queries.fingerprints, queries.sizes, nearest.page
+    fingerprints, sizes, pages, bounds = queries.fingerprints, queries.sizes, nearest.page, nearest.bounds
     row_of, table_of, currents, exact, wanted_of = walk.row, walk.table, walk.current, walk.exact, walk.wanted
     anchors, near_at = copies.anchors, copies.near
-    reach, page = RANKS - 1, np.int64(-1)
     for i in range(left):
         row, table, start = row_of[i], table_of[i], np.int64(currents[i])
         copy = copy_of(copies, chains, start, table)
         if copy[0] != start or copy[1] != table:
             copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
             anchors, near_at = copies.anchors, copies.near
-        of_page = pages[row] if pages.size else row
-        if of_page != page:
-            reach, page = RANKS - 1, of_page
         wanted = Wanted(wanted_of[i], fingerprints[row], words, row)
         first, end = copy[2], copy[3]
         if end - first > nearest.most:
-            same, near, reach = oldest_near(copies, first, end, wanted, reach, nearest)
+            same, near = oldest_near(copies, first, end, wanted, nearest)
         else:  # no rank is less than the distance
-            same, near = all_near(copies, first, end, wanted, min(distance, reach))
+            within = min(distance, bounds[pages[row], 0]) if pages.size else distance
+            same, near = all_near(copies, first, end, wanted, within)
         if exact[i] and sizes.size:
             sizes[row * tables + table] += same
         packed, size = with_room(pairs, near)

@@ -13,8 +13,10 @@ from stream.tables.search.pair_collector import PairCollector
 from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.search.probes import probe_tree
 from stream.tables.search.queries import Criteria, Queries
+from stream.tables.search.rank import RANKS
 
 _NONE: Final = np.zeros(0, np.int64)
+_NO_BOUNDS: Final = np.zeros((0, 2), np.int64)
 
 
 class Nearest(NamedTuple):
@@ -30,11 +32,20 @@ class Nearest(NamedTuple):
     dies: I64
     """The row from which on each of them is dead (k,)."""
     page: I64 = _NONE
-    """Rows of the same page follow each other and share the limit (n,); by default, each has its own (0,)."""
+    """The page of each row (n,); rows of one page share the limit. (0,) before a search begins."""
+    bounds: I64 = _NO_BOUNDS
+    """What is left of the limit as the search goes on: of a page's candidates, those count that are of less
+    than its first bound as rank, or of that rank and not beyond its second one as number (pages, 2)."""
 
     def from_row(self, row: int) -> Nearest:
         """The same limit, with rows counted from `row` on."""
         return self._replace(within=self.within[row:], dies=self.dies - row) if row else self
+
+    def begun(self, rows: int) -> Nearest:
+        """The limit at the beginning of a search for so many rows, which are of as many pages."""
+        bounds = np.full((rows, 2), np.iinfo(np.int64).max)
+        bounds[:, 0] = RANKS - 1
+        return self._replace(page=np.arange(rows), bounds=bounds)
 
 
 ALL: Final = Nearest(sys.maxsize, *np.zeros((3, 0), np.int64))

@@ -63,6 +63,11 @@ class Holders:
         anchors, triples, ends = self._columns[:, :size]
         return anchors, triples, ends
 
+    def last_entry_of(self, anchors: I64) -> I64:
+        """The last entry (n,) of an anchor up to each of these (n,); -1 for none."""
+        holders, _, ends = self.columns()
+        return np.append(-1, ends - 1)[np.searchsorted(holders, anchors, "right")]
+
     def entries_of(self, anchors: I64) -> tuple[I64, I64]:
         """The entries (m,) of distinct anchors (k,), and the index of each one's anchor (m,)."""
         holders, triples, ends = self.columns()

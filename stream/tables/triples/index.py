@@ -116,12 +116,19 @@ class TripleIndex:
         return ProbedTriples(row, triple, inner.queries.sizes)
 
     def _limit(self, nearest: Nearest, row: I64) -> Nearest:
-        """The limit on the candidates of each row, for those of its triples."""
+        """What is left of the limit on the candidates of each row, for those of its triples."""
         if nearest.most == ALL.most:
             return ALL
-        entries, index = self._entries.holders.entries_of(nearest.mortal)
-        dies = np.searchsorted(row, nearest.dies[index])
-        return Nearest(nearest.most, nearest.within[row], entries, dies, row)
+        holders = self._entries.holders
+        entries, index = holders.entries_of(nearest.mortal)
+        return Nearest(
+            nearest.most,
+            nearest.within[row],
+            entries,
+            np.searchsorted(row, nearest.dies[index]),
+            row,
+            np.column_stack([nearest.bounds[:, 0], holders.last_entry_of(nearest.bounds[:, 1])]),
+        )
 
     def maintain(self, *, wait: bool) -> None:
         """Freeze generations that are due, as `Tiers.maintain` does."""
