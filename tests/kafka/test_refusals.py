@@ -108,7 +108,7 @@ async def test_rule_9_state_of_another_cluster_is_refused(ran: StoppedDeployment
             {"options": VerdictOptions(distance=8)},
             f"options {VerdictOptions(distance=8).id}, but verdict options says {VerdictOptions().id}",
         ),
-        ({"options": VerdictOptions(keys="fingerprint", blocks=6)}, "made for 15 tables, opened for 10"),
+        ({"options": VerdictOptions(keys="fingerprint", blocks=6)}, "made for 15 tables, opened for 11"),
     ],
     ids=["journal", "scheme", "options", "design"],
 )
