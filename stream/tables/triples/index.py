@@ -23,7 +23,7 @@ from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.rocks import Store
 from stream.tables.tiers import Tiers, TierSizes
 from stream.tables.triples.entries import Entries, rows_of_entries
-from stream.tables.triples.keys import A_PAIR, DESIGN, PAIRS, prefix_of_triple
+from stream.tables.triples.keys import A_PAIR, DESIGN, PAIRS, pairs_above, prefix_of_triple
 from stream.tables.triples.opened import no_pairs, opened_among, with_pairs
 
 GROWTH: Final = HeadGrowth(first_heads=1 << 16)
@@ -64,9 +64,8 @@ class TripleIndex:
         return self._entries.log.count
 
     def _open(self, rows: U64, triples: U64) -> None:
-        below = np.uint64(A_PAIR) * np.arange(PAIRS, dtype=np.uint64)
-        inside = triples[:, None] >> below & np.uint64((1 << A_PAIR) - 1) != 0
-        self._opened = with_pairs(self._opened, keys_of(rows, self._pairs.pieces)[inside])
+        keys = keys_of(rows, self._pairs.pieces)
+        self._opened = with_pairs(self._opened, keys[pairs_above(triples)])
 
     @staticmethod
     def entries_of(skipped: dict[int, int]) -> int:

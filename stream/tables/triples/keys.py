@@ -81,10 +81,15 @@ def keys_of_triples(words: U64) -> U64:
     return keys_of_some(words, row, triple).reshape(-1, TRIPLES)
 
 
+def pairs_above(triples: U64) -> NDArray[np.bool_]:
+    """Whether any of an anchor's triples, given as bit masks (n,), is below each pair: (n, PAIRS)."""
+    first = np.uint64(A_PAIR) * np.arange(PAIRS, dtype=np.uint64)
+    above: NDArray[np.bool_] = triples[:, None] >> first & np.uint64((1 << A_PAIR) - 1) != 0
+    return above
+
+
 def stand_below_full_pairs(masks: U64) -> NDArray[np.bool_]:
     """Whether the triples of each anchor's mask (n,) are all below pairs that it was kept out of."""
-    right = np.ones(len(masks), np.bool_)
-    for pair in range(PAIRS):
-        below = masks >> np.uint64(PAIRS + A_PAIR * pair) & np.uint64((1 << A_PAIR) - 1)
-        right &= (below == 0) | (masks >> np.uint64(pair) & np.uint64(1) != 0)
+    kept_out = masks[:, None] >> np.arange(PAIRS, dtype=np.uint64) & np.uint64(1) != 0
+    right: NDArray[np.bool_] = (kept_out | ~pairs_above(masks >> np.uint64(PAIRS))).all(axis=1)
     return right
