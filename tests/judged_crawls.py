@@ -12,6 +12,7 @@ import pytest
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import MINIMUM_BITS, Scheme
+from stream.judge import decide
 from stream.judge.batch import Entry
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
@@ -20,6 +21,7 @@ from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
+from stream.tables import tables
 from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
 
@@ -259,6 +261,25 @@ def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[byte
     if unwritten:
         state.write(*unwritten)
     return found
+
+
+def check_deciding_ahead(
+    ahead: State, at_once: State, genesis: Genesis, entries: list[Entry], seed: int
+) -> None:
+    """Judge the entries ahead of the store, and at once: verdicts and states are the same."""
+    found = [each for part in judge_ahead(Judge(ahead, genesis), entries, seed) for each in part]
+    judge = Judge(at_once, genesis)
+    decided = judge.decide(entries)
+    judge.apply(entries, decided.record(), ahead.meta.decided)
+    assert found == decided.json()
+    assert ahead.digest() == at_once.digest()
+
+
+def search_as_for_spam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search few rows at a time, by several threads, and have few pairs be too many."""
+    monkeypatch.setattr(decide, "FEW", 8)
+    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
 
 
 def oracle_of(options: VerdictOptions) -> Oracle:

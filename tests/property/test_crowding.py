@@ -16,8 +16,16 @@ from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.watch import JudgeWatch
-from stream.tables import tables
-from tests.judged_crawls import crawl, crowd, entries_of, expected, open_state, oracle_of, redelivered
+from tests.judged_crawls import (
+    crawl,
+    crowd,
+    entries_of,
+    expected,
+    open_state,
+    oracle_of,
+    redelivered,
+    search_as_for_spam,
+)
 
 
 def crowding(judge: Judge, entries: list[Entry], seed: int) -> dict[object, tuple[bool, bool]]:
@@ -76,9 +84,7 @@ def test_full_buckets_and_cut_lists_are_counted_wherever_batches_end(
     expected(oracle, pages)
     want = {page.id: oracle.crowding.get(page.id, (False, False)) for page in pages}
     if cut == 2:  # as spam is searched for
-        monkeypatch.setattr(decide, "FEW", 8)
-        monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
-        monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+        search_as_for_spam(monkeypatch)
     state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64, scheme=scheme)
     try:
         assert crowding(Judge(state, genesis), entries, cut) == want

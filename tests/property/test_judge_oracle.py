@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge import decide, page_log
+from stream.judge import page_log
 from stream.judge.decide import Effort
 from stream.judge.judge import Judge
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables import tables
 from tests.judged_crawls import (
     NAMES,
     OPTIONS,
+    check_deciding_ahead,
     crawl,
     entries_of,
     expected,
-    judge_ahead,
     judge_all,
     open_state,
     oracle_of,
+    search_as_for_spam,
 )
 from tests.oracle import Oracle
 
@@ -127,12 +127,7 @@ def test_deciding_ahead_of_the_store_changes_nothing(
     first, genesis = open_state(tmp_path / "first", options, memory=memory, generation=50)
     second, _ = open_state(tmp_path / "second", options, memory=memory, generation=50)
     try:
-        found = [each for part in judge_ahead(Judge(first, genesis), entries, 7) for each in part]
-        whole = Judge(second, genesis)
-        decided = whole.decide(entries)
-        whole.apply(entries, decided.record(), first.meta.decided)
-        assert found == decided.json()
-        assert first.digest() == second.digest()
+        check_deciding_ahead(first, second, genesis, entries, 7)
     finally:
         first.close()
         second.close()
@@ -186,9 +181,7 @@ def test_verdicts_do_not_depend_on_how_the_journal_is_cut_into_batches(tmp_path:
 def test_nor_on_how_little_of_a_batch_is_judged_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, bounds: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(decide, "FEW", 8)
-    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
-    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    search_as_for_spam(monkeypatch)
     monkeypatch.setattr(page_log, "GROUPS_AT_ONCE", 2)
     monkeypatch.setattr(page_log, "PART_BYTES", 10_000)
     monkeypatch.setattr(page_log, "LEAST_KEPT", 0)

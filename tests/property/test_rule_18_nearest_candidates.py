@@ -9,10 +9,8 @@ import pytest
 from msgspec import structs
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge import decide
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables import tables
 from tests.judged_crawls import (
     crowd,
     entries_of,
@@ -21,6 +19,7 @@ from tests.judged_crawls import (
     open_state,
     oracle_of,
     redelivered,
+    search_as_for_spam,
 )
 
 
@@ -52,9 +51,7 @@ def test_rule_18_pages_are_compared_with_the_nearest_alone(
     found = []
     for cut in (1, 2):
         if cut == 2:  # as spam is searched for
-            monkeypatch.setattr(decide, "FEW", 8)
-            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
-            monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+            search_as_for_spam(monkeypatch)
         state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64, scheme=scheme)
         try:
             found.append(judge_all(Judge(state, genesis), entries, cut))
@@ -80,9 +77,7 @@ def test_rule_18_what_is_too_far_for_a_page_takes_no_place_of_what_is_not(
     ]
     entries = entries_of(pages, compared, scheme)
     want = expected(oracle_of(options), pages)
-    monkeypatch.setattr(decide, "FEW", 8)
-    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
-    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    search_as_for_spam(monkeypatch)
     state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64, scheme=scheme)
     try:
         assert judge_all(Judge(state, genesis), entries, compared) == want

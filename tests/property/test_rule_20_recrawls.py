@@ -12,10 +12,10 @@ from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
     OPTIONS,
+    check_deciding_ahead,
     entries_of,
     expected,
     flips,
-    judge_ahead,
     judge_all,
     open_state,
     oracle_of,
@@ -47,12 +47,7 @@ def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
     whole, genesis = open_state(tmp_path / "whole", options, memory=memory, generation=64)
     ahead, _ = open_state(tmp_path / "ahead", options, memory=memory, generation=64)
     try:
-        ahead_of_store = [each for part in judge_ahead(Judge(ahead, genesis), entries, 5) for each in part]
-        judge = Judge(whole, genesis)
-        decided = judge.decide(entries)
-        judge.apply(entries, decided.record(), ahead.meta.decided)
-        assert ahead_of_store == decided.json()
-        assert whole.digest() == ahead.digest()
+        check_deciding_ahead(ahead, whole, genesis, entries, 5)
     finally:
         whole.close()
         ahead.close()

@@ -8,24 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from stream.judge import decide
 from stream.judge.batch import Entry
 from stream.judge.decide import Effort
 from stream.judge.judge import Judge
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables import tables
 from tests.judged_crawls import (
+    check_deciding_ahead,
     crawl,
     crowd,
     entries_of,
     expected,
-    judge_ahead,
     judge_all,
     open_state,
     oracle_of,
     redelivered,
+    search_as_for_spam,
     templates,
 )
 from tests.oracle import Oracle
@@ -139,12 +138,7 @@ def test_deciding_ahead_of_the_store_opens_the_same_triples(memory: int, tmp_pat
     first, genesis = open_state(tmp_path / "first", options, memory=memory, generation=50)
     second, _ = open_state(tmp_path / "second", options, memory=memory, generation=50)
     try:
-        found = [each for part in judge_ahead(Judge(first, genesis), entries, 7) for each in part]
-        whole = Judge(second, genesis)
-        decided = whole.decide(entries)
-        whole.apply(entries, decided.record(), first.meta.decided)
-        assert found == decided.json()
-        assert first.digest() == second.digest()
+        check_deciding_ahead(first, second, genesis, entries, 7)
         assert first.tables.stats.triple_entries > 300
     finally:
         first.close()
@@ -155,9 +149,7 @@ def test_deciding_ahead_of_the_store_opens_the_same_triples(memory: int, tmp_pat
 def test_nor_does_it_matter_how_little_of_a_batch_is_judged_at_once(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decide, "FEW", 8)
-    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
-    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    search_as_for_spam(monkeypatch)
     options, pages = VerdictOptions(bucket_cap=2), templates(11, 700)
     entries = entries_of(pages, 11)
     want = expected(oracle_of(options), pages)
