@@ -1,0 +1,1 @@
+"""Stores of whole files by name: directories, and buckets of S3, Google Cloud Storage and Azure."""

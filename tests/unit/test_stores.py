@@ -1,0 +1,383 @@
+"""Stores: a directory, what errors of a bucket mean, and where settings and credentials come from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.errors import SettingsError
+from stream.stores import bucket as buckets
+from stream.stores.bucket import Bucket
+from stream.stores.open import store_of
+from stream.stores.store import Store
+from tests.store_claims import StoreClaims, names
+
+KEY, SECRET = "an-id-that-nobody-may-see", "a-secret-that-nobody-may-see"
+ENTRY = "<Contents><Key>{}</Key><LastModified>2020-01-01T00:00:00Z</LastModified><Size>{}</Size></Contents>"
+LIST = "<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>"
+ERROR = f"<Error><Code>{{}}</Code><Message>about {KEY}</Message></Error>"
+
+
+class TestDirectory(StoreClaims):
+    """A directory."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return store_of(f"file://{tmp_path}/store")
+
+
+def test_only_its_owner_reads_a_directory(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        store_of(str(tmp_path / "store")).put("a/b/c", b"content")
+    finally:
+        os.umask(old)
+    made = {
+        each: stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "store", *tmp_path.glob("store/**/*"))
+    }
+    assert {mode for each, mode in made.items() if each.is_dir()} == {0o700}
+    assert {mode for each, mode in made.items() if each.is_file()} == {0o600}
+
+
+def test_a_directory_that_is_not_mounted_is_named(tmp_path: Path) -> None:
+    store = store_of(f"{tmp_path}/mounted/store")
+    for call in (lambda: store.put("a", b""), lambda: names(store)):
+        with pytest.raises(FileNotFoundError):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_killed_writers_are_removed_after_a_day(tmp_path: Path) -> None:
+    store = store_of(str(tmp_path))
+    store.put("a", b"")
+    young, old = tmp_path / ".parts/young", tmp_path / ".parts/old"
+    young.touch()
+    old.touch()
+    os.utime(old, (time.time() - 90_000,) * 2)
+    store.put("b", b"")
+    assert list((tmp_path / ".parts").iterdir()) == [young]
+    assert names(store) == ["a", "b"]
+
+
+def test_a_full_disk_is_that_of_the_store_or_ours(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted")
+    try:
+        large = tmp_path / "large"
+        large.write_bytes(bytes(4 << 20))
+        full = store_of(f"{small}/store")
+        with pytest.raises(OSError, match="No space left") as error:
+            full.put("a", large)
+        assert (error.value.errno, error.value.filename) == (errno.ENOSPC, f"{full}/a")
+        assert names(full) == []
+        assert list((small / "store/.parts").iterdir()) == []
+        store = store_of(f"{tmp_path}/store")
+        store.put("a", large)
+        with pytest.raises(OSError, match="No space left") as error:
+            store.download("a", small / "copy")
+        assert (error.value.errno, error.value.filename) == (errno.ENOSPC, f"{small}/copy")
+        assert not (small / "copy").exists()
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", "names no directory"),
+        ("s3://id:word@bucket/prefix", r"^s3://\.\.\.: has credentials in it"),
+        ("az://bucket/prefix?sig=word", "has a query or fragment"),
+        ("s3://", "not s3://bucket/prefix"),
+        ("s3://bucket/a//b", "not s3://bucket/prefix"),
+        ("https://bucket/a", "not s3://bucket/prefix"),
+        ("file://machine/directory", "names a machine"),
+    ],
+)
+def test_urls_that_name_no_store_are_refused(url: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as error:
+        store_of(url)
+    assert "word" not in str(error.value)
+
+
+def test_urls_of_each_kind_name_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(store_of("a/b")) == f"{tmp_path}/a/b"
+    assert str(store_of("file:///with%20space")) == "/with space"
+    for url in ("s3://bucket", "gs://bucket/a/b", "az://container/a"):
+        assert str(store_of(f"{url}/")) == str(store_of(url)) == url
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Says what the test has it say."""
+
+    protocol_version = "HTTP/1.1"
+    status = 200
+    body = ""
+    requests: list[tuple[str, str, str]]
+    """Methods, paths and authorizations."""
+    missing: set[str]
+    """Paths that are answered with 404."""
+
+    def answer(self) -> None:
+        """Answer any request."""
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.requests.append((self.command, self.path, self.headers.get("Authorization", "")))
+        body = self.body.encode()
+        self.send_response(404 if self.path in self.missing else self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Last-Modified", "Wed, 01 Jan 2020 00:00:00 GMT")
+        self.send_header("ETag", '"1"')
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 - names of the base class
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without settings of a provider, in which requests are not repeated."""
+    for name in os.environ:
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setitem(buckets._RETRIES, "max_retries", 0)
+    buckets._client_of.cache_clear()
+    return monkeypatch
+
+
+@pytest.fixture
+def server(environment: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
+    """The store that the environment names."""
+    answers = type("Fresh", (Answers,), {"requests": [], "missing": set()})
+    http = ThreadingHTTPServer(("127.0.0.1", 0), answers)
+    environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{http.server_port}")
+    environment.setenv("AWS_ACCESS_KEY_ID", KEY)
+    environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    yield answers
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "number", "words"),
+    [
+        (403, "AccessDenied", errno.EACCES, "access denied to these credentials"),
+        (403, "InvalidAccessKeyId", errno.EACCES, "the store does not know these credentials"),
+        (403, "SignatureDoesNotMatch", errno.EACCES, "the secret key is wrong"),
+        (400, "ExpiredToken", errno.EACCES, "the credentials have expired"),
+        (
+            403,
+            "RequestTimeTooSkewed",
+            errno.EACCES,
+            "the clocks of this machine and the store differ too much",
+        ),
+        (404, "NoSuchBucket", errno.ENOENT, "no such bucket"),
+        (404, "NoSuchKey", errno.ENOENT, "no such object"),
+        (409, "ConditionalRequestConflict", errno.EAGAIN, "the store asks for fewer requests"),
+        (301, "PermanentRedirect", errno.EREMOTE, "the bucket is in another region"),
+        (400, "AuthorizationHeaderMalformed", errno.EREMOTE, "the bucket is in another region"),
+        (403, "QuotaExceeded", errno.EDQUOT, "the store's quota is used up"),
+        (507, "XMinioStorageFull", errno.ENOSPC, "the store is full"),
+        (507, "Other", errno.ENOSPC, "the store is full"),
+        (503, "SlowDown", errno.EAGAIN, "the store asks for fewer requests"),
+        (429, "Other", errno.EAGAIN, "the store asks for fewer requests"),
+        (500, "InternalError", errno.EIO, "the store answers with an error"),
+        (418, "Other", errno.EIO, "the store answers with an error"),
+    ],
+)
+def test_errors_of_a_store_are_told_in_our_words(
+    status: int, code: str, number: int, words: str, server: type[Answers]
+) -> None:
+    server.status, server.body = status, ERROR.format(code)
+    with pytest.raises(OSError, match="store") as error:
+        store_of("s3://bucket/store").put("a", b"content", only_new=True)
+    assert (error.value.errno, error.value.strerror) == (number, words)
+    assert error.value.filename == "s3://bucket/store/a"
+    assert not any(secret in str(error.value) for secret in (KEY, SECRET))
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+
+
+def test_a_file_that_another_replaces_while_it_is_read_is_named(server: type[Answers]) -> None:
+    server.status, server.body = 412, ERROR.format("PreconditionFailed")
+    with pytest.raises(OSError, match="the object was replaced while it was read") as error:
+        Bucket("s3", "bucket").read("a", 0, 5, '"2"')
+    assert error.value.errno == errno.ESTALE
+
+
+def test_part_of_a_deletion_that_is_denied_is_an_error(server: type[Answers]) -> None:
+    server.body = (
+        f"<DeleteResult><Error><Key>b</Key><Code>AccessDenied</Code><Message>{KEY}</Message></Error>"
+    )
+    server.body += "</DeleteResult>"
+    with pytest.raises(PermissionError, match="access denied to these credentials"):
+        store_of("s3://bucket").delete(["a", "b"])
+    server.body = f"<DeleteResult><Error><Key>b</Key><Code>Other</Code><Message>{KEY}</Message></Error>"
+    server.body += "</DeleteResult>"
+    with pytest.raises(OSError, match="the store answers with an error"):
+        store_of("s3://bucket").delete(["a", "b"])
+
+
+def test_a_store_that_is_away_is_named(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match="the store cannot be reached") as error:
+        store_of("s3://bucket").get("a")
+    assert error.value.errno == errno.EHOSTUNREACH
+
+
+def test_markers_of_directories_are_no_objects(server: type[Answers]) -> None:
+    server.body = LIST.format("".join(ENTRY.format(*each) for each in [("a/", 0), ("a/d", 0), ("a/x", 3)]))
+    bucket = Bucket("s3", "bucket")
+    assert [each.key for each in bucket.list_all("a/")] == ["a/d", "a/x"]
+    assert [each[:2] for each in server.requests] == [
+        ("GET", "/bucket?list-type=2&prefix=a%2F"),
+        ("HEAD", "/bucket/a/d"),
+    ]
+    server.missing.add("/bucket/a/d")
+    server.body = server.body.replace("a/d<", "a/d/<")
+    assert [each.key for each in bucket.list_all("a/")] == ["a/x"]
+    assert [each.key for each in bucket.list_level("a/")] == ["a/x"]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("a//b", "two slashes in a row in the key"),
+        ("/a", "two slashes in a row in the key"),
+        ("a/../b", "or a control character"),
+        ("a/\nb", "or a control character"),
+    ],
+)
+def test_keys_that_cannot_be_read_are_named(key: str, words: str, server: type[Answers]) -> None:
+    bucket = Bucket("s3", "bucket")
+    for call in (lambda: bucket.head(key), lambda: bucket.read(key, 0, 1), lambda: bucket.put(key, b"")):
+        with pytest.raises(OSError, match=words) as error:
+            call()
+        assert error.value.errno == errno.EINVAL
+    assert server.requests == []
+
+
+def test_a_listing_with_two_slashes_in_a_row_is_named(server: type[Answers]) -> None:
+    server.body = LIST.format(ENTRY.format("a/b//c", 3))
+    with pytest.raises(OSError, match="two slashes in a row in the key, which obstore does not read"):
+        list(store_of("s3://bucket").list("a"))
+
+
+def test_keys_with_any_other_character_are_read_as_they_are(server: type[Answers]) -> None:
+    key = "a b#c%20d~e*f+gä?&=\\"
+    server.body = LIST.format(ENTRY.format(key.replace("&", "&amp;"), 3))
+    bucket = Bucket("s3", "bucket")
+    assert [each.key for each in bucket.list_all("")] == [key]
+    assert bucket.head(key).key == key
+    assert server.requests[-1][1] == "/bucket/a%20b%23c%2520d~e%2Af%2Bg%C3%A4%3F%26%3D%5C"
+
+
+def test_credentials_of_a_profile_sign_requests(
+    server: type[Answers], environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment.delenv("AWS_REGION")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment.delenv(name)
+    (tmp_path / ".aws").mkdir()
+    config, credentials = tmp_path / ".aws/config", tmp_path / ".aws/credentials"
+    printed = {"Version": 1, "AccessKeyId": "printed-id", "SecretAccessKey": "word", "SessionToken": "token"}
+    program = f"{sys.executable} -c 'print({json.dumps(json.dumps(printed))})'"
+    config.write_text(
+        "[default]\nregion = eu-north-1\n[profile work]\nregion = eu-central-1\n"
+        "s3 =\n  addressing_style = path\n"
+        f"[profile program]\ncredential_process = {program}\n"
+        "[profile broken]\ncredential_process = false\n"
+        "[profile sso]\nsso_start_url = https://a.example\n"
+        "[profile role]\nrole_arn = arn\nsource_profile = work\n"
+    )
+    credentials.write_text(
+        "[default]\naws_access_key_id = default-id\naws_secret_access_key = word%\n"
+        "[work]\naws_access_key_id = work-id\naws_secret_access_key = word\n"
+    )
+
+    def authorization() -> str:
+        Bucket("s3", "bucket").head("a")
+        return server.requests[-1][2]
+
+    assert "default-id" in authorization()
+    assert "/eu-north-1/" in authorization()
+    environment.setenv("AWS_PROFILE", "work")
+    assert "work-id" in authorization()
+    assert "/eu-central-1/" in authorization()
+    credentials.write_text(credentials.read_text().replace("work-id", "rotated-id"))
+    os.utime(credentials, (1, 1))
+    assert "rotated-id" in authorization()
+    environment.setenv("AWS_PROFILE", "program")
+    assert "printed-id" in authorization()
+    for profile, message in {
+        "broken": r"credential_process gave no credentials \(1\)",
+        "sso": "has sso_start_url, which is not read here; .* aws configure export-credentials",
+        "role": "has role_arn, which is not read here",
+        "missing": "AWS_PROFILE: no profile missing in",
+    }.items():
+        environment.setenv("AWS_PROFILE", profile)
+        with pytest.raises(SettingsError, match=message):
+            authorization()
+    environment.setenv("AWS_ACCESS_KEY_ID", "id-of-the-environment")
+    environment.setenv("AWS_PROFILE", "work")
+    with pytest.raises(SettingsError, match="AWS_SECRET_ACCESS_KEY: missing"):
+        authorization()
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "word")
+    assert "id-of-the-environment" in authorization()
+
+
+def test_without_credentials_requests_are_not_signed(
+    server: type[Answers], environment: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment.delenv(name)
+    Bucket("s3", "bucket").head("a")
+    assert server.requests[-1][2] == ""
+    server.status = 403
+    with pytest.raises(PermissionError, match="access denied, and no credentials were found"):
+        Bucket("s3", "bucket").head("a")
+
+
+@pytest.mark.parametrize("value", ["store.example.com", "ftp://store", "https://id:word@store", "http://"])
+def test_endpoints_that_name_no_server_are_refused(value: str, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("AWS_ENDPOINT_URL", value)
+    with pytest.raises(SettingsError, match=r"^AWS_ENDPOINT_URL: not such as https://store") as error:
+        store_of("s3://bucket").get("a")
+    assert "word" not in str(error.value)
+
+
+def test_settings_that_a_provider_cannot_use_are_named(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing"))
+    with pytest.raises(SettingsError, match=r"variables GOOGLE_\.\.\., or files that they name"):
+        store_of("gs://bucket").get("a")
+    with pytest.raises(SettingsError, match=r"variables AZURE_\.\.\., or files that they name"):
+        store_of("az://container").get("a")
+    environment.setenv("AWS_CA_BUNDLE", str(tmp_path / "missing"))
+    with pytest.raises(SettingsError, match=r"AWS_CA_BUNDLE .*missing: No such file"):
+        store_of("s3://bucket").get("a")
