@@ -18,6 +18,7 @@ KUBERNETES := .cache/kubernetes/cluster
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 ENGINES := .cache/engines
 S3 := .cache/s3
+GATEWAY := .cache/versitygw
 LOCKED_FOR_TESTS := $(wildcard tests/*/requirements*.in tests/*/*/requirements*.in)
 ARGS ?=
 
@@ -104,9 +105,18 @@ $(KUBERNETES): $(wildcard tests/kubernetes/server/*)
 	go build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$version" -o $(CURDIR)/$@ .
 
 .PHONY: engines
-engines: broker-tools compiled $(ENGINES)/.installed $(S3)/.installed ## rows on a real Spark and a real Ray, and in an S3 store (in environments of their own)
+engines: broker-tools compiled $(ENGINES)/.installed $(S3)/.installed $(GATEWAY) ## rows on a real Spark and a real Ray, and files in S3 stores (in environments of their own)
 	@$(call say,"pytest tests/engines: Spark needs Java 17")
 	PYTHONPATH=$(CURDIR) $(ENGINES)/bin/python -m pytest -W default tests/engines $(ARGS)
+
+# Without Go, its tests are left out, and say so.
+$(GATEWAY): tests/engines/s3/go.mod tests/engines/s3/go.sum
+	@export PATH=$$PATH:/usr/local/go/bin
+	command -v go >/dev/null || exit 0
+	$(call say,"go build versitygw$(comma) an S3 server: at first 3 minutes of processor time")
+	mkdir -p $(@D)
+	cd tests/engines/s3
+	go build -ldflags "-s -w" -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
 
 $(ENGINES)/.installed: tests/engines/requirements.lock
 $(S3)/.installed: tests/engines/requirements-s3.lock

@@ -33,6 +33,7 @@ _ILLEGAL: Final = (
     errno.EINVAL,
     "a part . or .. or a control character in the key, which obstore does not read",
 )
+_UPLOAD: Final = (errno.EIO, "the upload failed; the reason is told if s3:AbortMultipartUpload is allowed")
 _OTHER: Final = (errno.EIO, "the store answers with an error")
 
 _CODES: Final = {
@@ -133,6 +134,8 @@ def meaning(error: Exception) -> tuple[int, str]:
         return _BUSY if "ConditionalRequestConflict" in text else _EXISTS
     if kind == "UnauthenticatedError" and "External" in text:
         return _NO_CREDENTIALS
+    if "?uploadId=" in text and "Error performing DELETE" in text:
+        return _UPLOAD  # obstore tells why it could not abort the upload, not why it tried
     for code in _CODE.findall(text):
         if found := _CODES.get(code[0] or code[1]):
             return found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OBJECT_STORE_BYTES = 256 << 20
 S3_PYTHON = Path(__file__).parents[2] / ".cache" / "s3" / "bin" / "python"
+GATEWAY = Path(__file__).parents[2] / ".cache" / "versitygw"
 STARTS = 5
 """Ray gives its helpers 15 seconds to load Python, which no option changes: a busy machine needs another
 attempt."""
@@ -49,11 +50,15 @@ def _java() -> bool:
 
 _LEFT_OUT = {
     "test_spark_*.py": find_spec("pyspark") and not _java() and "NO JAVA 17: Spark is left out",
+    "test_s3_stores.py": find_spec("pyspark")
+    and not GATEWAY.exists()
+    and "NO GO: a real S3 server is left out",
 }
 collect_ignore_glob = [
     *(["test_spark_*.py", "test_ray_*.py"] if not find_spec("pyspark") else []),
     *(files for files, why in _LEFT_OUT.items() if why),
     *([] if S3_PYTHON.exists() else ["test_s3_*.py"]),
+    *([] if GATEWAY.exists() else ["test_s3_stores.py"]),
 ]
 
 
