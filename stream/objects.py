@@ -1,57 +1,26 @@
-"""Objects of an S3 store, named `s3://bucket/key`, which may stand where a file or directory is named.
+"""Objects of a cloud store, which may stand where a file or directory is named: `s3://bucket/key`,
+`gs://bucket/key` or `az://container/key`.
 
-Credentials, region and endpoint are those of every S3 client: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION,
-AWS_ENDPOINT_URL and so on, a profile in ~/.aws, or the machine's role. A URL has none of them, for names of
-sources stand in rows, logs and messages. Needs the extra `export` (pyarrow, which rows need as well).
-
-obstore 0.12 reads no profiles, takes markers of directories for objects, and fails to list a prefix below
-which one key has two slashes in a row.
+Credentials, region and endpoint are those of the provider's own clients: AWS_ACCESS_KEY_ID, AWS_PROFILE,
+AWS_REGION, AWS_ENDPOINT_URL and so on, a profile in ~/.aws, or the machine's role. A URL has none of them,
+for names of sources stand in rows, logs and messages.
 """
 
 from __future__ import annotations
 
 import errno
-import functools
 import io
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import BinaryIO, Final, NamedTuple, TypeAlias, cast
 
 from stream.errors import SettingsError
-from stream.extras import needs_export
+from stream.stores.bucket import CLOUDS, Bucket, ObjectInfo
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo
-
-PREFIX: Final = "s3://"
 BLOCK: Final = 4 << 20
-"""Bytes of a request. One whose connection breaks is repeated."""
-ATTEMPTS: Final = 4
-CONNECT_SECONDS: Final = 10.0
+"""Bytes of a request."""
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.DOTALL | re.IGNORECASE)
-_PLACE: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
-_DENIED: Final = "access denied to these credentials"
-_ERRORS: Final = {
-    "NO_SUCH_BUCKET": (errno.ENOENT, "no such bucket"),
-    "Bucket '": (errno.ENOENT, "no such bucket"),
-    "NO_SUCH_KEY": (errno.ENOENT, "no such object"),
-    "ACCESS_DENIED": (errno.EACCES, _DENIED),
-    "HTTP status 403": (errno.EACCES, _DENIED),
-    "INVALID_ACCESS_KEY_ID": (errno.EACCES, "the store does not know these credentials"),
-    "INVALID_CLIENT_TOKEN_ID": (errno.EACCES, "the store does not know these credentials"),
-    "UNRECOGNIZED_CLIENT": (errno.EACCES, "the store does not know these credentials"),
-    "SIGNATURE_DOES_NOT_MATCH": (errno.EACCES, "the secret key is wrong"),
-    "EXPIRED_TOKEN": (errno.EACCES, "the credentials have expired"),
-    "REQUEST_TIMEOUT": (errno.EIO, "the store does not answer"),
-    "NETWORK_CONNECTION": (errno.EIO, "the store cannot be reached, or closed the connection"),
-    "Empty path component": (errno.EINVAL, "two slashes in a row in the key, which pyarrow does not read"),
-}
-"""What an error of pyarrow or the AWS SDK has in it -> what is said instead: its own words may quote the id
-of a key."""
 
 
 def is_url(name: str) -> bool:
@@ -63,16 +32,19 @@ def is_url(name: str) -> bool:
     bucket = rest.partition("/")[0]
     if "@" in bucket:
         raise SettingsError(
-            f"{scheme}://...: has credentials in it; give them as AWS_ACCESS_KEY_ID and"
+            f"{scheme}://...: has credentials in it; give them as variables, such as AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY, or as a profile"
         )
-    if scheme != "s3" or not bucket:
-        raise SettingsError(f"{scheme}://...: the only URLs are such as s3://bucket/key")
+    if scheme not in CLOUDS or not bucket:
+        raise SettingsError(
+            f"{scheme}://...: the only URLs are such as s3://bucket/key, gs://bucket/key and"
+            " az://container/key"
+        )
     return True
 
 
 def path_of(name: str) -> AnyPath:
-    """The file, directory or object of that name. Raises SettingsError for a URL that is none of S3."""
+    """The file, directory or object of that name. Raises SettingsError for a URL that is no object's."""
     return ObjectPath(name) if is_url(name) else Path(name)
 
 
@@ -89,21 +61,24 @@ class ObjectPath:
     """
 
     def __init__(self, url: str) -> None:
-        self._path = url.removeprefix(PREFIX).rstrip("/")
+        self._url = url.rstrip("/")
+        scheme, _, path = self._url.partition("://")
+        name, _, self._key = path.partition("/")
+        self._bucket = Bucket(scheme, name)
 
     def __str__(self) -> str:
-        return PREFIX + self._path
+        return self._url
 
     def __truediv__(self, name: str) -> ObjectPath:
-        return ObjectPath(f"{self._path}/{name}")
+        return ObjectPath(f"{self._url}/{name}")
 
     def __lt__(self, other: ObjectPath) -> bool:
-        return self._path < other._path
+        return self._url < other._url
 
     @property
     def name(self) -> str:
-        """The last part of the key."""
-        return self._path.rpartition("/")[2]
+        """The last part of the key, or the name of the bucket."""
+        return self._url.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
@@ -112,38 +87,36 @@ class ObjectPath:
 
     def is_file(self) -> bool:
         """Whether there is such an object."""
-        return bool(self._info().is_file)
+        try:
+            return bool(self._key) and self._bucket.head(self._key) is not None
+        except FileNotFoundError:
+            return False
 
     def is_dir(self) -> bool:
-        """Whether there are objects below this prefix."""
-        return not self.is_file() and bool(self._info().type)
+        """Whether there are objects below this prefix, and none has its name."""
+        return not self.is_file() and self._has_any()
 
     def exists(self) -> bool:
         """Whether there is such an object or prefix."""
-        return self.is_file() or self.is_dir()
+        return self.is_file() or self._has_any()
 
     def stat(self) -> ObjectStat:
         """The size of the object."""
-        info = self._info()
-        if not info.is_file:
-            raise FileNotFoundError(errno.ENOENT, "no such object")
-        return ObjectStat(info.size)
+        return ObjectStat(self._bucket.head(self._key).size)
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """The objects one slash below this prefix."""
-        return (each for each in self._below(recursive=False))
+        return iter(self._paths(self._bucket.list_level(self._prefix)))
 
     def files(self) -> list[ObjectPath]:
         """All objects below this prefix, in order."""
-        return sorted(self._below(recursive=True))
+        return sorted(self._paths(self._bucket.list_all(self._prefix)))
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """The object, to be read from any place."""
         if mode != "rb":
             raise ValueError(mode)
-        with _translated_errors():
-            file = self._store().open_input_file(self._path)
-        return cast(BinaryIO, io.BufferedReader(_Object(file), BLOCK))
+        return cast(BinaryIO, io.BufferedReader(_Object(self._bucket, self._bucket.head(self._key)), BLOCK))
 
     def read_bytes(self) -> bytes:
         """The whole object."""
@@ -152,32 +125,25 @@ class ObjectPath:
 
     def write_bytes(self, content: bytes) -> None:
         """Make the object, which appears whole or not at all, or replace it."""
-        with _translated_errors(), self._store().open_output_stream(self._path, compression=None) as file:
-            file.write(content)
+        self._bucket.put(self._key, content)
 
     def unlink(self) -> None:
         """Remove the object."""
-        with _translated_errors():
-            self._store().delete_file(self._path)
+        self._bucket.delete([self._key])
 
-    def _info(self) -> FileInfo:
-        with _translated_errors():
-            return self._store().get_file_info(self._path)
+    @property
+    def _prefix(self) -> str:
+        return f"{self._key}/" if self._key else ""
 
-    def _below(self, *, recursive: bool) -> list[ObjectPath]:
-        from pyarrow.fs import FileSelector
+    def _has_any(self) -> bool:
+        """Whether there are objects below this prefix, and its bucket."""
+        try:
+            return next(self._bucket.list_all(self._prefix), None) is not None
+        except FileNotFoundError:
+            return False
 
-        with _translated_errors():
-            selector = FileSelector(self._path, recursive=recursive, allow_not_found=True)
-            entries = self._store().get_file_info(selector)
-            bucket = self._path.partition("/")[0]
-            if not entries and not self._store().get_file_info(bucket).type:
-                raise FileNotFoundError("NO_SUCH_BUCKET")
-        return [ObjectPath(each.path) for each in entries if each.is_file]
-
-    def _store(self) -> Any:
-        with needs_export(str(self)):
-            return _store_of(self._path.partition("/")[0], tuple(map(os.environ.get, _PLACE)))
+    def _paths(self, infos: Iterable[ObjectInfo]) -> list[ObjectPath]:
+        return [ObjectPath(f"{self._bucket.url}/{each.key}") for each in infos]
 
 
 AnyPath: TypeAlias = Path | ObjectPath
@@ -185,10 +151,12 @@ AnyPath: TypeAlias = Path | ObjectPath
 
 
 class _Object(io.RawIOBase):
-    """An object whose errors are explained."""
+    """The bytes of an object, read by position. Raises OSError if another one takes its place."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, bucket: Bucket, info: ObjectInfo) -> None:
+        self._bucket = bucket
+        self._info = info
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -197,45 +165,20 @@ class _Object(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with _translated_errors():
-            return cast(int, self._file.readinto(buffer))
+        end = min(self._position + len(buffer), self._info.size)
+        if end <= self._position:
+            return 0
+        found = self._bucket.read(self._info.key, self._position, end, self._info.etag)
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _translated_errors():
-            return cast(int, self._file.seek(offset, whence))
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._info.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "before the first byte")
+        self._position = start + offset
+        return self._position
 
     def tell(self) -> int:
-        return cast(int, self._file.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-@functools.lru_cache(maxsize=16)
-def _store_of(bucket: str, place: tuple[str | None, ...]) -> Any:
-    """The store of a bucket: where the environment says, or else in the bucket's own region."""
-    from pyarrow import fs
-
-    endpoint = urlsplit(place[0] or place[1] or "")
-    region = None if any(place) else fs.resolve_s3_region(bucket)
-    return fs.S3FileSystem(
-        region=region,
-        scheme=endpoint.scheme or None,
-        endpoint_override=endpoint.netloc or None,
-        connect_timeout=CONNECT_SECONDS,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-    )
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        text = str(error)
-        number, meaning = next((cause for sign, cause in _ERRORS.items() if sign in text), (errno.EIO, ""))
-        if isinstance(error, FileNotFoundError):
-            number, meaning = errno.ENOENT, meaning or "no such object"
-        raise OSError(number, meaning or "the store answers with an error") from None
+        return self._position

@@ -54,7 +54,7 @@ def open_source(
     columns: Columns = NO_COLUMNS,
 ) -> Source:
     """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, rows, one saved page, or `-`. All
-    but saved pages may be objects, `s3://bucket/key`.
+    but saved pages may be objects, such as `s3://bucket/key`.
 
     The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
     `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have

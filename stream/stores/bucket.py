@@ -107,10 +107,6 @@ class Bucket:
             found = obstore.list_with_delimiter(client, prefix)["objects"]
             return [_info(each) for each in found if self._is_object(client, each, prefix)]
 
-    def has_any(self, prefix: str) -> bool:
-        """Whether there are objects below a prefix."""
-        return next(self.list_all(prefix), None) is not None
-
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects. Those that are not there count as removed."""
         import obstore

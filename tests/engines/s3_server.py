@@ -1,4 +1,5 @@
-"""An S3 server on loopback, run by the Python of requirements-s3.lock beside it; it prints its port.
+"""A mock of S3 (moto) on loopback, with faults and keys that a real server does not have. The Python of
+requirements-s3.lock beside it runs it; it prints its port.
 
 Keys name faults: below `forbidden/` everything is denied, and reading one that contains `cut` ends in the
 middle of the second half of its bytes, each time.
