@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined, popcount
-from stream.judge.bucket_collisions import BatchProbes, Collisions, Filter, collisions
+from stream.judge.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
 from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer
@@ -90,7 +90,7 @@ class Buckets(NamedTuple):
 
 
 class CrowdedBuckets(NamedTuple):
-    """The buckets that may become full, by key; ascending, once all are there."""
+    """The buckets that may become full, and their keys."""
 
     keys: U64
     buckets: I64
@@ -101,8 +101,9 @@ class CrowdedBuckets(NamedTuple):
         `keys` are (m, T), of which the first `pairs` are not of triples; `skipped` are the masks of the
         anchors, as in `Buckets` (m,).
         """
-        place, table = np.searchsorted(self.keys, keys), np.arange(keys.shape[1], dtype=np.uint64)
-        inside = self.keys.take(place, mode="clip") == keys
+        order, table = np.argsort(self.keys), np.arange(keys.shape[1], dtype=np.uint64)
+        place = order.take(np.searchsorted(self.keys, keys, sorter=order), mode="clip")
+        inside = self.keys[place] == keys
         inside &= (skipped[:, None] >> table & np.uint64(1) != 0) == (table >= pairs)
         ends = np.append(0, np.cumsum(inside.sum(axis=1)))
         return self.buckets[place[inside]], ends
@@ -186,8 +187,7 @@ def shared_buckets(
         apart=np.empty(rows, np.int64),
         ranks=np.empty(rows, np.int64),
     )
-    order = np.argsort(kept.crowded.keys)
-    return buckets, CrowdedBuckets(kept.crowded.keys[order], kept.crowded.buckets[order])
+    return buckets, kept.crowded
 
 
 def _kept_in_tables(keys: U64, colliding: Collisions, before: I64, brink: NDArray[np.bool_]) -> _Kept:
@@ -217,13 +217,13 @@ def _with_triples(kept: _Kept, words: U64, brink: I64, stored: ProbedTriples) ->
     by row * PAIRS + pair, and below those that were full once. All of them are kept."""
     new = (A_PAIR * brink[:, None] + np.arange(A_PAIR)).ravel()
     old = stored.row * TRIPLES + stored.triple
-    places = distinct(np.concatenate([new, old]))
+    places = distinct(np.concatenate([new, old])) if len(old) else new
     row, triple = np.divmod(places, TRIPLES)
-    keys, of_keys = np.unique(keys_of_some(words, row, triple), return_inverse=True)
+    keys, of_keys = numbered(keys_of_some(words, row, triple))
     sizes, first = np.zeros(len(keys), np.int64), len(kept.room)
     sizes[of_keys[np.searchsorted(places, old)]] = stored.sizes
     counts = np.bincount(of_keys, minlength=len(keys))
-    bucket = (first + of_keys).astype(np.int32)
+    bucket = of_keys + np.int32(first)
     shared = np.flatnonzero(counts[of_keys] > 1)
     cells, entered = _merged(kept.cells, kept.entered, row * BUCKETS + PAIRS + triple, bucket)
     probing, probed = _merged(kept.probing, kept.probed, row[shared].astype(np.int32), bucket[shared])

@@ -10,6 +10,7 @@ import numpy as np
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch import Entry
+from stream.judge.bucket_collisions import numbered
 from stream.judge.judge import Judge
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
@@ -86,4 +87,4 @@ def _search_triples(state: State) -> None:
     for _ in range(2):  # in RAM, and in RocksDB
         state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
         state.tables.maintain(wait=True)
-    keys_of_triples(words)
+    numbered(keys_of_triples(words).ravel())
