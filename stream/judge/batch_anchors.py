@@ -20,7 +20,7 @@ from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.probing import Probing
-from stream.tables.search.rank import RANKS, rank_of
+from stream.tables.search.rank import RANKS, abridged_minima, least_rank, rank_of
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS, TRIPLES, keys_of_some
 
@@ -33,9 +33,11 @@ OVERFULL_TRIPLE: Final = 2
 """That multiple where full pairs open triples: a larger one finds no more copies, and costs hostile journals
 up to a third of their speed."""
 
-LOOKED_AT_ONCE: Final = 128
-"""Number of members whose distances are computed at once. They are more than are compared by default, so that
-the first ones may bound the rank of all others; with 72, hostile journals take up to 8 % longer."""
+LOOKED_AT_ONCE: Final = 64
+"""Number of members that are looked at together: the bits of a mask."""
+FURTHER: Final = 2
+"""How much further up in rank members are looked for if there are too few as near as expected; four times as
+much each time that there still are too few."""
 
 
 class Buckets(NamedTuple):
@@ -76,11 +78,19 @@ class Buckets(NamedTuple):
     members: I64
     """Rows in the buckets, with room for all that might enter (r,)."""
     prints: U64
-    """Fingerprints of `members`, so that they can be read in order (lanes, r)."""
+    """The first word of the fingerprint of each of `members`, so that they can be read in order, and
+    LOOKED_AT_ONCE more, as that many are read at any place (r + LOOKED_AT_ONCE,)."""
+    minima: U64
+    """The abridged minima of the same."""
+    abridged: U64
+    """The abridged minima of the rows (n,)."""
     skipped: U64
     """Bit mask of the tables whose bucket each row did not enter, and of the triples that it did (n,)."""
     seen_by: I64
     """The last row that came across each row as a member (n,), to count a member of several buckets once."""
+    expected: I64
+    """The rank at which the next row may have found as many members as it needs: about that of the last row
+    that found as many (1,). A bound that holds from the first member on spares most of the ranking."""
     nearby: I64
     """Scratch space for the members that are near a row (n,)."""
     apart: I64
@@ -163,6 +173,7 @@ def shared_buckets(
         kept = kept._replace(cells=kept.cells + kept.cells // PAIRS * (BUCKETS - PAIRS))
         if brink.any() or len(stored.triples.row):
             kept = _with_triples(kept, words, np.flatnonzero(brink[colliding.bucket_of]), stored.triples)
+    room = int(kept.room.sum())
     buckets = Buckets(
         tables=tables,
         pairs=design.tables,
@@ -179,10 +190,13 @@ def shared_buckets(
         crowded=len(kept.crowded.keys) > 0,
         first=np.cumsum(kept.room) - kept.room,
         size=np.zeros(len(kept.room), np.int64),
-        members=np.empty(int(kept.room.sum()), np.int64),
-        prints=np.empty((lanes, int(kept.room.sum())), np.uint64),
+        members=np.empty(room, np.int64),
+        prints=np.empty(room + LOOKED_AT_ONCE, np.uint64),
+        minima=np.empty(room + LOOKED_AT_ONCE, np.uint64),
+        abridged=abridged_minima(words),
         skipped=np.zeros(rows, np.uint64),
         seen_by=np.full(rows, -1, np.int64),
+        expected=np.full(1, RANKS - 1),
         nearby=np.empty(rows, np.int64),
         apart=np.empty(rows, np.int64),
         ranks=np.empty(rows, np.int64),
@@ -287,15 +301,13 @@ def enter(row: int, buckets: Buckets) -> None:
         skipped ^= one << np.uint64(cells[emptiest] % tables)
     buckets.skipped[row] = skipped
     firsts, sizes, members = buckets.first, buckets.size, buckets.members
-    prints, fingerprint = buckets.prints, buckets.fingerprints[row]
+    prints, minima, own, own_minima = buckets.prints, buckets.minima, buckets.fingerprints, buckets.abridged
     for i in range(len(cells)):
         if is_inside(skipped, cells[i] % tables, pairs):
             bucket = entered[i]
             crowd[bucket] += crowd[bucket] >= 0
             place = firsts[bucket] + sizes[bucket]
-            members[place] = row
-            for lane in range(len(prints)):
-                prints[lane, place] = fingerprint[lane]
+            members[place], prints[place], minima[place] = row, own[row, 0], own_minima[row]
             sizes[bucket] += 1
 
 
@@ -308,7 +320,7 @@ def is_inside(skipped: np.uint64, table: np.int64, pairs: int) -> bool:
 @compiled
 def leave(row: int, buckets: Buckets) -> None:
     """Remove the anchor `row` of this batch, which was superseded, from its buckets."""
-    members, prints = buckets.members, buckets.prints
+    members, prints, minima = buckets.members, buckets.prints, buckets.minima
     crowd, sizes, skipped = buckets.crowd, buckets.size, buckets.skipped[row]
     for i in range(buckets.entered_end[row], buckets.entered_end[row + 1]):
         if not is_inside(skipped, buckets.cells[i] % buckets.tables, buckets.pairs):
@@ -319,15 +331,15 @@ def leave(row: int, buckets: Buckets) -> None:
         start, end = buckets.first[bucket], buckets.first[bucket] + sizes[bucket]
         at = start + np.searchsorted(members[start : end + 1], row)
         members[at:end] = members[at + 1 : end + 1]
-        for lane in range(len(prints)):
-            prints[lane, at:end] = prints[lane, at + 1 : end + 1]
+        prints[at:end] = prints[at + 1 : end + 1]
+        minima[at:end] = minima[at + 1 : end + 1]
 
 
 @compiled
 def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
     """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes that are at most
     `within` bits from it and have at most the rank `reach`, and to `buckets.apart` and `buckets.ranks` their
-    distances and ranks. Returns their number, and the number of members looked at.
+    distances and ranks. Returns their number, and the number of members in those buckets.
 
     If there are more than `most`, some may be left out that are not among the `most` of the least rank; of
     those of equal rank, the oldest come first.
@@ -336,77 +348,81 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
     if first_probed == end_probed:  # as most rows
         return 0, 0
     members, nearby, apart, ranks = buckets.members, buckets.nearby, buckets.apart, buckets.ranks
-    words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
-    more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
-    bits_at, rank_at, near_at = np.empty((3, LOOKED_AT_ONCE), np.int64)
-    at_rank = np.zeros(RANKS, np.int64)
-    sizes, firsts, seen_by = buckets.size, buckets.first, buckets.seen_by
-    keys, most_apart = buckets.words, np.int64(within)
+    prints, minima, fingerprints, keys = buckets.prints, buckets.minima, buckets.fingerprints, buckets.words
+    own, own_minima, lanes = fingerprints[row, 0], buckets.abridged[row], fingerprints.shape[1]
+    sizes, firsts, seen_by, expected = buckets.size, buckets.first, buckets.seen_by, buckets.expected
+    at_rank, one = np.zeros(RANKS, np.int64), np.uint64(1)
     # Of `inside` members, whose rank is `reach` at most, the youngest is `youngest` or older.
-    count, looked, inside, reach, youngest = 0, 0, 0, np.int64(reach), np.int64(-1)
-    for bucket in buckets.probed[first_probed:end_probed]:
-        size, first = sizes[bucket], firsts[bucket]
-        looked += size
-        for start in range(first, first + size, LOOKED_AT_ONCE):
-            # Of equal rank, none counts after `most` older ones. Members are in order of age.
-            bound = reach - (inside >= most and members[start] > youngest)
-            end, nearest = min(first + size, start + LOOKED_AT_ONCE), min(most_apart, bound)
-            near = _distances(words, start, end, own, nearest, bits_at)
-            if wide:
-                near = _add_distances(more_words, start, end, more_own, nearest, bits_at)
-            if not near:
-                continue
-            near = 0
-            for i in range(end - start):  # without a branch, too
-                near_at[near] = i
-                near += bits_at[i] <= nearest
-            new = 0
-            for place in range(near):
-                i = near_at[place]
-                member = members[start + i]
-                near_at[new] = i
-                new += seen_by[member] != row
-                seen_by[member] = row
-            better = 0
-            for place in range(new):
-                i = near_at[place]
-                near_at[better] = i
-                rank_at[better] = rank_of(bits_at[i], keys, row, keys, members[start + i])
-                better += rank_at[better] <= bound
-            for place in range(better):
-                i, rank = near_at[place], rank_at[place]
-                member = members[start + i]
-                if rank > reach or (rank == reach and inside >= most and member > youngest):
-                    continue
-                nearby[count], apart[count], ranks[count] = member, bits_at[i], rank
-                count += 1
-                inside += 1
-                youngest = max(youngest, member)
-                at_rank[rank] += 1
-                while inside - at_rank[reach] >= most:  # of all, none of greater rank than those
-                    inside -= at_rank[reach]
-                    reach -= 1
-    return count, looked
+    count, inside, youngest = 0, 0, np.int64(-1)
+    within, farthest = np.int64(within), np.int64(reach)
+    reach, step = min(farthest, expected[0]), np.int64(FURTHER)
+    while True:
+        looked = 0
+        for bucket in buckets.probed[first_probed:end_probed]:
+            size, first = sizes[bucket], firsts[bucket]
+            looked += size
+            for start in range(first, first + size, LOOKED_AT_ONCE):
+                # Of equal rank, none counts after `most` older ones. Members are in order of age.
+                bound = reach - (inside >= most and members[start] > youngest)
+                near = _perhaps_near(prints, minima, start, own, own_minima, within, bound)
+                left = first + size - start
+                if left < LOOKED_AT_ONCE:
+                    near &= (one << np.uint64(left)) - one
+                while near:
+                    at = start + popcount(~near & (near - one))  # of the lowest bit that is set
+                    near &= near - one
+                    member = members[at]
+                    if seen_by[member] == row:
+                        continue
+                    bits = popcount(prints[at] ^ own)
+                    for lane in range(1, lanes):
+                        bits += popcount(fingerprints[row, lane] ^ fingerprints[member, lane])
+                    rank = rank_of(bits, keys, row, keys, member)
+                    if bits > within or rank > reach:
+                        continue
+                    seen_by[member] = row
+                    if rank == reach and inside >= most and member > youngest:
+                        continue
+                    nearby[count], apart[count], ranks[count] = member, bits, rank
+                    count += 1
+                    inside += 1
+                    youngest = max(youngest, member)
+                    at_rank[rank] += 1
+                    while inside - at_rank[reach] >= most:  # of all, none of greater rank than those
+                        inside -= at_rank[reach]
+                        reach -= 1
+        if inside >= most:
+            expected[0] = reach + 1
+            break
+        if reach == farthest:
+            break
+        reach, step = min(farthest, reach + step), 4 * step  # all up to `reach` are there
+    kept = 0
+    for i in range(count):
+        nearby[kept], apart[kept], ranks[kept] = nearby[i], apart[i], ranks[i]
+        kept += ranks[i] <= reach
+    return kept, looked
 
 
-@compiled
-def _distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer, bits: I64) -> int:
-    """Write to `bits` the distances of the words [start, end) from `word`. Returns how many are in `bound`.
+@inlined
+def _perhaps_near(
+    prints: U64,
+    minima: U64,
+    start: int,
+    own: np.uint64,
+    own_minima: np.uint64,
+    within: np.int64,
+    bound: Integer,
+) -> np.uint64:
+    """Return the bit mask of those of the LOOKED_AT_ONCE members from `start` on that may be at most `within`
+    bits away and have at most the rank `bound`, by what `Buckets` has of each in order.
 
     There are no branches, and indexes are unsigned, so that the compiler makes vector instructions of it.
     """
-    near = np.int64(0)
-    for i in range(end - start):
-        bits[i] = popcount(words[np.uint64(start + i)] ^ word)
-        near += bits[i] <= bound
-    return int(near)
-
-
-@compiled
-def _add_distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer, bits: I64) -> int:
-    """Add the distances of the second words to `bits`, like `_distances`."""
-    near = np.int64(0)
-    for i in range(end - start):
-        bits[i] += popcount(words[np.uint64(start + i)] ^ word)
-        near += bits[i] <= bound
-    return int(near)
+    mask = np.uint64(0)
+    for i in range(LOOKED_AT_ONCE):
+        at = np.uint64(start) + np.uint64(i)
+        bits = popcount(prints[at] ^ own)
+        near = (bits <= within) & (least_rank(bits, minima[at], own_minima) <= bound)
+        mask |= np.uint64(near) << np.uint64(i)
+    return mask

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from stream.fingerprint.minima import equal_minima
-from stream.tables.search.rank import add_ranks_of_minima, ranks_of
+from stream.tables.arrays import U64
+from stream.tables.search.rank import abridged_minima, add_ranks_of_minima, least_rank, ranks_of
+
+
+def lowest_bits(words: U64) -> NDArray[np.int64]:
+    """Six of each minimum (10,), the last one's in the first word."""
+    whole = [int(word) >> 19 * place & 63 for word in words for place in range(3)]
+    return np.array([*whole, int(words[0]) >> 57 & 63])
 
 
 @pytest.mark.parametrize("flips", [0, 1, 2, 5, 60])  # 1: each bit
@@ -32,6 +40,11 @@ def test_each_minimum_that_differs_counts_as_two_bits_of_distance(flips: int) ->
     lanes = np.ascontiguousarray(np.concatenate([words[-7:], words]).T)
     add_ranks_of_minima(added, own[None], 0, lanes, 7, len(words) + 7)
     assert added.tolist() == [*expected, -1]
+    (short,), others = abridged_minima(own[None]), abridged_minima(words)
+    least = [least_rank(*each) for each in zip(distance, np.full(500, short), others, strict=True)]
+    unequal = np.array([lowest_bits(own) != lowest_bits(other) for other in words])
+    assert least == (distance + 2 * unequal.sum(axis=1)).tolist()
+    assert (np.array(least) <= expected).all()
 
 
 def test_without_minima_the_rank_is_the_distance() -> None:
@@ -40,3 +53,4 @@ def test_without_minima_the_rank_is_the_distance() -> None:
     assert ranks_of(distance.astype(np.uint8), own, first, words, np.arange(2)).tolist() == [5, 9]
     add_ranks_of_minima(distance, own, 0, np.ascontiguousarray(words.T), 0, 2)
     assert distance.tolist() == [5, 9]
+    assert abridged_minima(words).tolist() == [0, 0]

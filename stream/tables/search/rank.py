@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled, inlined, popcount
 from stream.fingerprint.minima import A_WORD, LAST_PLACE
-from stream.fingerprint.scheme import MINIMA_WORDS, MINIMUM_BITS
+from stream.fingerprint.scheme import MINIMA, MINIMA_WORDS, MINIMUM_BITS
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.search.packed_pairs import Integer
 
@@ -26,11 +26,15 @@ _HIGHEST: Final = np.uint64(sum(1 << MINIMUM_BITS * place + MINIMUM_BITS - 1 for
 """The highest bit of each whole minimum in a word."""
 _LOWER: Final = np.uint64((1 << A_WORD * MINIMUM_BITS) - 1) ^ _HIGHEST
 _LAST_PLACE: Final = np.uint64(LAST_PLACE)
+_SHORT_BITS: Final = 64 // MINIMA
+"""Bits of a minimum in abridged minima."""
+_SHORT_HIGHEST: Final = np.uint64(sum(1 << _SHORT_BITS * place + _SHORT_BITS - 1 for place in range(MINIMA)))
+_SHORT_LOWER: Final = np.uint64((1 << MINIMA * _SHORT_BITS) - 1) ^ _SHORT_HIGHEST
 _ONE: Final = np.uint64(1)
 _TWO: Final = np.uint64(2)
 
 
-@compiled
+@inlined
 def rank_of(distance: Integer, words: U64, row: Integer, others: U64, other: Integer | np.uint64) -> np.int64:
     """The rank of two pages at this distance, whose keys are rows of `words` and of `others`. Both are (n, W)
     or have further columns."""
@@ -42,6 +46,30 @@ def rank_of(distance: Integer, words: U64, row: Integer, others: U64, other: Int
         unequal |= _unequal(apart) >> np.uint64(word)
         of_last |= apart
     return np.int64(distance) + _rank_of_minima(unequal, of_last)
+
+
+@compiled
+def abridged_minima(words: U64) -> U64:
+    """The lowest bits of all minima of keys (n, W), in a word each (n,); 0 where keys have no minima."""
+    short = np.zeros(len(words), np.uint64)
+    if words.shape[1] < MINIMA_WORDS:
+        return short
+    mask, bits = np.uint64((1 << _SHORT_BITS) - 1), np.uint64(_SHORT_BITS)
+    for row in range(len(words)):
+        short[row] = words[row, 0] >> _LAST_PLACE & mask
+        for word in range(MINIMA_WORDS):
+            for place in range(A_WORD):
+                minimum = words[row, word] >> np.uint64(MINIMUM_BITS * place)
+                short[row] = short[row] << bits | minimum & mask
+    return short
+
+
+@inlined
+def least_rank(distance: np.int64, short: np.uint64, other: np.uint64) -> np.int64:
+    """A bound below the rank of two pages at this distance, by their abridged minima. It is the rank, but for
+    unequal minima of which the lowest bits are equal."""
+    apart = short ^ other
+    return distance + A_MINIMUM * popcount(((apart & _SHORT_LOWER) + _SHORT_LOWER | apart) & _SHORT_HIGHEST)
 
 
 @compiled
