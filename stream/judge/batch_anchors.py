@@ -273,7 +273,7 @@ def any_full(some: I32, crowd: I64, cap: Integer) -> bool:
     return full
 
 
-@compiled
+@inlined
 def enter(row: int, buckets: Buckets) -> None:
     """Enter `row` as an anchor into its buckets (rule 16): into those that are not full and, in place of each
     full one, into its triples that are not full, if there are triples. Of what is full then, it also enters
@@ -335,7 +335,7 @@ def leave(row: int, buckets: Buckets) -> None:
         minima[at:end] = minima[at + 1 : end + 1]
 
 
-@compiled
+@inlined
 def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
     """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes that are at most
     `within` bits from it and have at most the rank `reach`, and to `buckets.apart` and `buckets.ranks` their

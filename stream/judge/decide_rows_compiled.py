@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled
+from stream.compiled import compiled, inlined
 from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import (
     Estimator,
@@ -231,7 +231,7 @@ def settle(
     return end, comparisons
 
 
-@compiled
+@inlined
 def _write_match(
     row: int, place: np.int64, verdicts: VerdictColumns, course: Course, other: BestMatch, cluster: np.int64
 ) -> None:
@@ -240,7 +240,7 @@ def _write_match(
     course.kind[row], course.which[row] = other.kind, other.which
 
 
-@compiled
+@inlined
 def _settle_recrawl(
     row: int,
     rows: FingerprintedRows,
@@ -284,7 +284,7 @@ def _settle_recrawl(
     return False
 
 
-@compiled
+@inlined
 def _best_anchor(
     row: int, rows: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
 ) -> tuple[BestMatch, np.bool_, int]:
@@ -343,7 +343,7 @@ def _best_anchor(
     return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
 
 
-@compiled
+@inlined
 def _similarities(row: int, others: I64, rows: FingerprintedRows, limits: Limits) -> I64:
     """Return the similarities of a row and others (m,): UNLIKE where they do not suffice."""
     if limits.strict:
