@@ -84,13 +84,23 @@ def _sketches(rng: np.random.Generator, rows: int, scheme: Scheme) -> U64:
 def _near(rng: np.random.Generator, rows: int) -> U64:
     """Fingerprints that are all near each other."""
     bits = np.argsort(rng.random((rows, 64)), axis=1)[:, :APART].astype(np.uint64)
-    return np.bitwise_or.reduce(np.left_shift(np.uint64(1), bits), axis=1)
+    prints: U64 = np.bitwise_or.reduce(np.left_shift(np.uint64(1), bits), axis=1)
+    return prints
 
 
 def same_buckets_near(rows: int) -> list[Entry]:
     """Pages that share all minima and have near fingerprints, but unlike text."""
     rng, scheme = np.random.default_rng(1), Scheme()
     return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme))
+
+
+def same_buckets_in_turns(rows: int) -> list[Entry]:
+    """The same, but for the fingerprint of every other page: it is always one. So pages have their nearest
+    anchors at another distance than the page before."""
+    rng, scheme = np.random.default_rng(13), Scheme()
+    prints = _near(rng, rows)
+    prints[::2] = 0
+    return HostileJournal(scheme).entries(prints, _sketches(rng, rows, scheme))
 
 
 def same_buckets_far(rows: int) -> list[Entry]:
@@ -208,6 +218,7 @@ CASES: Final[dict[str, Callable[[int], list[Entry]]]] = {
     each.__name__: each
     for each in (
         same_buckets_near,
+        same_buckets_in_turns,
         same_buckets_far,
         same_buckets_almost_alike,
         hub,
