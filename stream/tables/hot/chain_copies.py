@@ -129,7 +129,9 @@ def oldest_near(copies: Copies, first: int, end: int, wanted: Wanted, nearest: N
     """Like `all_near`, but limited to anchors that may be among the `nearest.most` of the least rank, of
     those of equal rank the oldest. Lowers the bounds of the query's page."""
     anchors, near, dies, bounds = copies.anchors, copies.near, nearest.dies, nearest.bounds
-    (ranks, near_at, at_rank), lanes, keys = copies.scratch, copies.lanes, wanted.words
+    # Indexed, a row is contiguous; unpacked, the compiler does not know it and makes no vector instructions.
+    scratch, lanes, keys = copies.scratch, copies.lanes, wanted.words
+    ranks, near_at, at_rank = scratch[0], scratch[1], scratch[2]
     row, page, most, farthest = wanted.row, nearest.page[wanted.row], nearest.most, nearest.within[wanted.row]
     greatest, youngest = bounds[page, 0], bounds[page, 1]
     bound = greatest
