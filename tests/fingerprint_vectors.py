@@ -21,7 +21,7 @@ from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key
+from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key, url_hasher
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import shingles
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
@@ -299,11 +299,15 @@ def content() -> dict[str, Any]:
         "seeds": [keys_of(seed) for seed in (PUBLIC_SEED, SECRET)],
         "vectors": vectors,
         "options": others,
-        "urls": [
-            {"url": url, "rules": rules, "key": url_key(url, url_rules(rules))}
-            for url, rules in product(URLS, ("", default["url_key"]))
-        ],
+        "urls": [url_vector(url, rules) for url, rules in product(URLS, ("", default["url_key"]))],
     }
+
+
+def url_vector(url: str, rules: str) -> dict[str, Any]:
+    """The key of a URL, and its digest under each seed."""
+    key = url_key(url, url_rules(rules))
+    digests = [url_hasher(seed)(key).hex() for seed in (PUBLIC_SEED, SECRET)]
+    return {"url": url, "rules": rules, "key": key, "digests": digests}
 
 
 def keys_of(seed: bytes) -> dict[str, Any]:

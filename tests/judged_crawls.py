@@ -24,6 +24,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
 from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
+from tests.url_digests import digest_of_url
 
 SCHEME = Scheme(sketch_bins=192)
 NAMES = {v.value: v.name.lower() for v in Verdict}
@@ -170,9 +171,9 @@ def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> l
         rows = [
             Row(
                 p.status,
-                p.url,
-                p.url,
+                p.url or "http://host/without-a-key",
                 None,
+                digest_of_url(p.url),
                 p.fingerprint % 2**64,
                 p.uncertain or bytes(32),
                 p.sketch,

@@ -28,6 +28,7 @@ from stream.roles.judge.verdict_batches import VerdictBatches
 from stream.text.url import MAX_URL
 from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
+from tests.url_digests import digests_of_urls
 
 TOPIC_ID = "cd" * 16
 ROLES: Final = ("judge", "follower", "recompute")
@@ -44,12 +45,6 @@ def long_urls(count: int, seed: int = 0) -> list[str]:
 
 def _emoji(rng: np.random.Generator, count: int) -> str:
     return rng.integers(*_EMOJI, count, dtype=np.uint32).astype("<u4").tobytes().decode("utf-32-le")
-
-
-def percent_encoded(url: str) -> str:
-    """Return the `url_key` of such a URL."""
-    host, slash, path = url.partition(".example/")
-    return f"{host}{slash}%" + path.encode().hex("%").upper()
 
 
 def records_of_long_urls(
@@ -76,11 +71,12 @@ def records_of_long_urls(
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[some],
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
+            url_digest=digests_of_urls(urls),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
             offset=np.arange(first, end),
             fetched_at=np.full(n, 1_790_000_000_000),
-            strings=Strings.of(urls, [percent_encoded(url) for url in urls], [url.encode() for url in urls]),
+            strings=Strings.of(urls, [url.encode() for url in urls]),
         )
 
 

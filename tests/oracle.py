@@ -296,7 +296,8 @@ class Oracle:
         if page.status == 1:
             return OracleVerdict(page.id, "insufficient")
         verdict = OracleVerdict(page.id, "unique", "new")
-        known = self.baselines.setdefault(page.url, [])  # newest first
+        # Newest first. Pages without a URL key have no baselines.
+        known = [] if page.url is None else self.baselines.setdefault(page.url, [])
         for baseline, cluster in known:
             same = self.similar(page, baseline)
             if same:
@@ -325,5 +326,6 @@ class Oracle:
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)
-        self.baselines[page.url] = [(page, verdict.cluster), *known][: self.kept]
+        if page.url is not None:
+            self.baselines[page.url] = [(page, verdict.cluster), *known][: self.kept]
         return verdict

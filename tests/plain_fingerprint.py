@@ -623,6 +623,11 @@ def url_key(url: str, rules: str) -> str:
     return f"{scheme}://{user}{at}{host}{path}{'?' if query else ''}{query}{route}"
 
 
+def url_digest(key: str, seed: bytes) -> bytes:
+    """Return the digest of a URL key."""
+    return hashlib.blake2b(key.encode(), key=seed, person=b"neardup.url", digest_size=16).digest()
+
+
 def percent_encode(part: str, also: str, protected: str = "", space: str = "%20") -> str:
     kept = EVERYWHERE | set(also)
 

@@ -1,6 +1,6 @@
 -- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest' or 'newest'. Needs the table
 -- `judged` of judged.sql, or another with a line for each verdict of one index or namespace and the columns
--- id, url, url_key, verdict, cluster, fingerprint, text_hash, length, fetched_at.
+-- id, url, url_digest, verdict, cluster, fingerprint, text_hash, length, fetched_at.
 -- Makes the tables `kept` and `dropped`. Each verdict is in one of them.
 
 SELECT error('keep: set this variable to ''first'', ''longest'' or ''newest''')
@@ -14,10 +14,10 @@ SELECT
     *,
     coalesce(cluster, text_hash) AS alike,
     split_part(id, '.', 2)::BIGINT * 100_000 + split_part(id, '.', 3)::BIGINT AS place,
-    min(place) OVER (PARTITION BY url_key, alike) AS first_place
+    min(place) OVER (PARTITION BY url_digest, alike) AS first_place
 FROM judged
 WHERE verdict <> 'rejected'
-QUALIFY row_number() OVER (PARTITION BY url_key ORDER BY place DESC) = 1;
+QUALIFY row_number() OVER (PARTITION BY url_digest ORDER BY place DESC) = 1;
 
 SELECT error('keep: `judged` has pages without a length, so the longest is not known')
 FROM newest_versions WHERE getvariable('keep') = 'longest' AND length IS NULL LIMIT 1;

@@ -311,7 +311,7 @@ class _Death:
     @property
     def row(self) -> Row:
         """The row of the page that caused it."""
-        return Row(Status.REJECTED, None, None, None, reason="crash", detail=self.how)
+        return Row(Status.REJECTED, None, None, reason="crash", detail=self.how)
 
 
 class _Unfinished:

@@ -93,7 +93,7 @@ def command(
             if pages is None:
                 own = settings.state_dir / settings.namespace
                 state = own if own.is_dir() else settings.state_dir
-                pages = opened.enter_context(StoredPages(index_directory or state, scheme, options))
+                pages = opened.enter_context(StoredPages(index_directory or state, fingerprinter, options))
             return pages
 
         def side(text: str) -> ExplainedPage:

@@ -41,7 +41,7 @@ _ORDER: Final = {
 }
 
 _NO_ROWS: Final = """
-CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::VARCHAR AS url_key,
+CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::BLOB AS url_digest,
     ''::VARCHAR AS source, 0::BIGINT AS position, 0::BIGINT AS length, 0::BIGINT AS fetched_at,
     ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail WHERE false;
 CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCHAR AS verdict,
@@ -50,8 +50,7 @@ CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCH
 """
 _ROWS: Final = """
 CREATE VIEW pages AS
-SELECT "order" AS number, url, coalesce(url_key, url) AS url_key, source, position, length, fetched_at,
-    fingerprint, reason, detail
+SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, fingerprint, reason, detail
 FROM read_parquet({rows});
 CREATE VIEW verdicts AS
 SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url,
@@ -61,7 +60,7 @@ FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 _JUDGED: Final = """
 CREATE TABLE judged AS
 SELECT
-    pages.number, url_key, length, fetched_at, verdict, text_hash,
+    pages.number, url_digest, length, fetched_at, verdict, text_hash,
     coalesce(cluster, text_hash, pages.number::VARCHAR) AS alike,
     cluster IS NULL AS short,
     cluster IS NOT NULL AND anchors.id IS NULL AS elsewhere
@@ -74,11 +73,11 @@ _NEWEST_VERSIONS: Final = """
 CREATE TABLE newest_versions AS
 SELECT
     *,
-    min(number) OVER (PARTITION BY url_key, alike) AS first_number,
+    min(number) OVER (PARTITION BY url_digest, alike) AS first_number,
     min(number) OVER (PARTITION BY coalesce(text_hash, number::VARCHAR)) AS twin
 FROM judged
 WHERE verdict <> 'rejected'
-QUALIFY row_number() OVER (PARTITION BY url_key ORDER BY number DESC) = 1
+QUALIFY row_number() OVER (PARTITION BY url_digest ORDER BY number DESC) = 1
 """
 _CLUSTERS: Final = """
 CREATE TABLE clusters AS
@@ -105,7 +104,7 @@ SELECT
     END AS why,
     kept.number AS kept_number
 FROM judged
-LEFT JOIN clusters ON clusters.url_key = judged.url_key AND judged.verdict <> 'rejected'
+LEFT JOIN clusters ON clusters.url_digest = judged.url_digest AND judged.verdict <> 'rejected'
 LEFT JOIN kept ON kept.cluster = clusters.cluster
 WHERE judged.number IS DISTINCT FROM kept.number
 ORDER BY judged.number

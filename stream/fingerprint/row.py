@@ -13,7 +13,8 @@ WORD: Final = 64
 """Bits of `Row.low`."""
 NO_HASH: Final = bytes(16)
 """`text_hash` of a row without text."""
-
+NO_DIGEST: Final = bytes(16)
+"""`url_digest` of a row without a URL key."""
 KEY_BYTES: Final = 64 << 10
 """Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
 MAX_DETAIL: Final = 500
@@ -39,10 +40,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     status: int
     url: str | None
     """The URL as the crawler sent it; None if the message has none."""
-    url_key: str | None
-    """The normalised URL, by which URLs are compared. None if `url` is None or malformed."""
     fetched_at: int | None
     """Milliseconds since the epoch."""
+    url_digest: bytes = NO_DIGEST
+    """Keyed digest of the URL key, by which URLs are compared. NO_DIGEST if `url` is None or malformed."""
     low: int = 0
     """The lowest 64 bits of the fingerprint; msgpack integers are at most 64 bits."""
     uncertain: bytes = bytes(UNCERTAIN_BITS)
@@ -82,10 +83,10 @@ def without_large_key(row: Row, key: bytes | None) -> Row:
     """Return the row of a page, which is rejected if its message key is too large."""
     if not has_large_key(key):
         return row
-    return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
+    return Row(Status.REJECTED, row.url, row.fetched_at, row.url_digest, reason="key_too_large")
 
 
 def failed_row(error: Exception) -> Row:
     """Return the row that rejects a page because of an exception."""
     detail = f"{type(error).__name__}: {error}"
-    return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])
+    return Row(Status.REJECTED, None, None, reason="failed", detail=detail[:MAX_DETAIL])

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,19 @@ def feature_key(seed: bytes) -> bytes | None:
     """Return the key under which features are hashed before a published hash function, or None for the public
     seed, under which these functions give their published values."""
     return None if seed == PUBLIC_SEED else _derive(seed, b"features", 32)
+
+
+def url_hasher(seed: bytes) -> Callable[[str], bytes]:
+    """Return a function that digests URL keys: 16 bytes, equal for equal keys and for no others that anybody
+    could find. Whoever does not know the seed cannot tell of which URL a digest is."""
+    keyed = hashlib.blake2b(key=seed, person=b"neardup.url", digest_size=16)
+
+    def digest_url(url_key: str) -> bytes:
+        hashing = keyed.copy()
+        hashing.update(url_key.encode())
+        return hashing.digest()
+
+    return digest_url
 
 
 def _derive(seed: bytes, purpose: bytes, size: int) -> bytes:

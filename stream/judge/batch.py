@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream.judge.ids import allot
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import Rows, SourceRange, columns_of
-from stream.messages.row_columns import MAPS, NUMBERS
+from stream.messages.row_columns import MAPS, NUMBERS, URL_DIGEST_BYTES
 
 BATCH_BYTES: Final = 32 << 20
 """Bound on the bytes of a batch, beside that on its rows: of its journal records, of the URLs that its
@@ -21,6 +21,7 @@ verdicts name, of verdicts that are exported or counted together. 32,768 ordinar
 takes about seven times its bytes of memory while it is judged, and the next one is decided meanwhile."""
 _NUMBERS: Final = [each.name for each, _ in NUMBERS if each.judged]
 _MAPS: Final = [each.name for each in MAPS if each.judged]
+_DIGEST: Final = np.dtype(("V", URL_DIGEST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Batch:
     offset: NDArray[np.int64]
     fetched_at: NDArray[np.int64]
     url: StringColumn
-    url_key: StringColumn
+    url_digest: NDArray[np.uint8]
+    """(n, 16): zeros for none."""
     key: StringColumn
     reason: dict[int, str]
     """Row -> why its page was rejected."""
@@ -72,6 +74,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.status)
+
+    def url_digests(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """Return the digest of each of these rows' URLs; NO_DIGEST for none."""
+        digests: list[bytes] = self.url_digest[rows].view(_DIGEST).ravel().tolist()
+        return digests
 
     @classmethod
     def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream.fingerprint.minima import equal_minima
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.recipe import Recipe
-from stream.fingerprint.row import Status
+from stream.fingerprint.row import NO_DIGEST, Status
 from stream.fingerprint.scheme import MINIMA_WORDS, TABLE_MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import SketchPairs
@@ -50,7 +50,7 @@ class ExplainedPage:
     name: str
     fingerprint: int
     url: str | None = None
-    url_key: str | None = None
+    url_digest: bytes = NO_DIGEST
     uncertain: bytes | None = None
     """Bit indexes, least certain first."""
     sketch: bytes | None = None
@@ -223,11 +223,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def side_of_page(name: str, page: Page, fingerprinter: PageFingerprinter) -> ExplainedPage:
     """Analyse a page. Raises PageError if its URL is malformed or it has no text."""
     url_key, content = fingerprinter.read_content(page)
-    return side_of_text(name, page.url, content.main_text(), fingerprinter, url_key)
+    digest = fingerprinter.url_digest(url_key)
+    return side_of_text(name, page.url, content.main_text(), fingerprinter, digest)
 
 
 def side_of_text(
-    name: str, url: str | None, text: str, fingerprinter: PageFingerprinter, url_key: str | None = None
+    name: str, url: str | None, text: str, fingerprinter: PageFingerprinter, url_digest: bytes = NO_DIGEST
 ) -> ExplainedPage:
     """Analyse a text."""
     scheme = fingerprinter.scheme
@@ -241,7 +242,7 @@ def side_of_text(
         name=name,
         fingerprint=fingerprint.fingerprint,
         url=url,
-        url_key=url_key,
+        url_digest=url_digest,
         uncertain=fingerprint.uncertain,
         sketch=fingerprint.sketch,
         text_hash=fingerprint.text_hash,
@@ -327,7 +328,7 @@ def verdict_on(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcom
 
 def is_same_url(anchor: ExplainedPage, page: ExplainedPage) -> bool:
     """Whether the judge takes both for pages of one URL."""
-    return anchor.url_key is not None and anchor.url_key == page.url_key
+    return anchor.url_digest == page.url_digest != NO_DIGEST
 
 
 def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:

@@ -11,7 +11,7 @@ from stream.messages.versions import version_of
 from stream.tables.store.rocks import DEFAULT, Store, version_error
 
 META: Final = b"meta"
-VERSION: Final = 6
+VERSION: Final = 7
 """Format version of state directories."""
 
 

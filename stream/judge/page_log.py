@@ -23,9 +23,11 @@ from stream.tables.store.rocks import DEFAULT, Store, Writes
 
 GROUP: Final = 8
 """Pages per key."""
-HEAD: Final = 2
-"""Words before a page's fingerprint: the page id; then the mask of tables that an anchor did not enter, or
-the cluster of a duplicate."""
+URL_DIGEST: Final = slice(2, 4)
+"""The words of a page that are the digest of its URL."""
+HEAD: Final = 4
+"""Words before a page's fingerprint: the page id; the mask of tables that an anchor did not enter, or the
+cluster of a duplicate; and the digest of its URL."""
 GROUPS_AT_ONCE: Final = 256
 PART_BYTES: Final = 8 << 20
 """Groups read at once, and bytes of groups from which pages are taken at once. A group has the whole URLs of

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import distances, from_integers
+from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
 from stream.judge.decide_rows_compiled import FingerprintedRows
@@ -40,17 +41,22 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     The first page that is like none of its URL's baselines supersedes the newest one. Older baselines are
     read only for pages that are not like newer ones.
     """
-    url_keys = [each or b"" for each in batch.url_key.take(ready).strings()]
     rows = len(ready)
     numbers: dict[bytes, int] = {}
-    url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
+    url = np.array([numbers.setdefault(each, len(numbers)) for each in batch.url_digests(ready)], np.int64)
+    urls = len(numbers)
+    if (none := numbers.pop(NO_DIGEST, None)) is not None:
+        # Two pages without a URL key never share a baseline: each counts as a URL of its own.
+        without = np.flatnonzero(url == none)
+        url[without] = urls + np.arange(len(without))
+        urls += len(without)
     references = {numbers[key]: each for key, each in state.references(numbers).items()}
     baselines: list[Baseline] = []
     of, newer = np.full(rows, -1), np.zeros(rows, np.int64)
     similar, distance, similarity = np.zeros(rows, np.bool_), *np.zeros((2, rows), np.int64)
     for age in range(rule.options.baselines):
         having = [number for number, each in references.items() if len(each) > age]
-        of_url = np.full(len(numbers), -1)
+        of_url = np.full(urls, -1)
         of_url[having] = np.arange(len(having))
         some = np.flatnonzero((of_url[url] >= 0) & ~similar)
         wanted = distinct(of_url[url[some]])
@@ -88,4 +94,4 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         distance=distance,
         similarity=similarity,
     )
-    return UrlBaselines(of_rows, len(numbers), baselines, alive, dying)
+    return UrlBaselines(of_rows, urls, baselines, alive, dying)

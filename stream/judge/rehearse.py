@@ -63,7 +63,14 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         # A sketch of zeros is empty, and two pages with empty sketches match.
         offsets = range(2 * number, 2 * number + 2)
         rows = [
-            Row(Status.READY, f"{offset}", f"{offset}", None, 1, sketch=bytes(scheme.sketch_bytes))
+            Row(
+                Status.READY,
+                f"{offset}",
+                None,
+                (offset + 1).to_bytes(16, "big"),
+                1,
+                sketch=bytes(scheme.sketch_bytes),
+            )
             for offset in offsets
         ]
         source = SourceRange(

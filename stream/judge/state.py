@@ -1,9 +1,9 @@
 """The judge's state: anchors, baselines of URLs and source offsets, in one RocksDB (rules 9 and 13).
 
-Column families: `anchors` and `duplicates` hold pages by number, `urls` maps URL keys to their baselines, and
-`default` holds the meta record, the progress of all sources and incomplete groups of pages. `log` and
-`table-*` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes are
-applied again from journal and decisions.
+Column families: `anchors` and `duplicates` hold pages by number, `urls` maps digests of URLs to their
+baselines, and `default` holds the meta record, the progress of all sources and incomplete groups of pages.
+`log` and `table-*` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes
+are applied again from journal and decisions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from stream.errors import NeardupError, StateError
 from stream.fingerprint.lanes import first_words, integers, words_of
+from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
 from stream.judge.meta import META, LoadedRecords, Meta, stored_meta
-from stream.judge.page_log import HEAD, Added, LoggedPages, PageLog, record_words
+from stream.judge.page_log import HEAD, URL_DIGEST, Added, LoggedPages, PageLog, record_words
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
@@ -69,6 +70,11 @@ class Baseline:
     def url(self) -> str:
         """The page's URL, which may be read for it."""
         return self._pages.url(self._place)
+
+    @property
+    def url_digest(self) -> bytes:
+        """The digest of its URL."""
+        return self._pages.words[self._place, URL_DIGEST].astype("<u8").tobytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +167,7 @@ class Prepared:
     anchors: Added
     duplicates: Added
     urls: dict[bytes, bytes]
-    """URL key -> references to its baselines."""
+    """Digest of a URL -> references to its baselines."""
     writes: Writes
     """Further writes, filled by `advance`."""
 
@@ -223,7 +229,7 @@ class StateReader:
         return pages.words[:, HEAD : HEAD + self._prints]
 
     def _duplicate(self, pages: LoggedPages, place: int) -> Baseline:
-        page, cluster = pages.words[place, :HEAD].tolist()
+        page, cluster = pages.words[place, :2].tolist()
         return Baseline(
             page=page,
             cluster=cluster,
@@ -235,16 +241,16 @@ class StateReader:
             _place=place,
         )
 
-    def baselines(self, url_key: bytes) -> list[Baseline]:
-        """Return the baselines of a URL, newest first."""
-        return self.resolved(self.references([url_key]).get(url_key, []))
+    def baselines(self, url: bytes) -> list[Baseline]:
+        """Return the baselines of a URL, given by its digest, newest first."""
+        return self.resolved(self.references([url]).get(url, []))
 
-    def references(self, url_keys: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-        """Return URL key -> references to its baselines, newest first, for the URLs that have any."""
+    def references(self, urls: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """Return digest of a URL -> references to its baselines, newest first, for the URLs that have any."""
         size = _REFERENCE.itemsize
         return {
             key: [value] if len(value) == size else [value[i : i + size] for i in range(0, len(value), size)]
-            for key, value in self._references(list(dict.fromkeys(url_keys))).items()
+            for key, value in self._references(list(dict.fromkeys(urls))).items()
         }
 
     def resolved(self, references: Sequence[bytes]) -> list[Baseline]:
@@ -265,12 +271,12 @@ class StateReader:
             for of_anchor, place in zip(is_anchor.tolist(), places.tolist(), strict=True)
         ]
 
-    def _references(self, url_keys: list[bytes]) -> dict[bytes, bytes]:
-        """Return URL key -> references to its baselines back to back, for the URLs that have any."""
-        values, ahead = self.store.get(URLS, url_keys), self._urls_ahead
-        if ahead and not ahead.keys().isdisjoint(url_keys):
-            values = [ahead.get(key, value) for key, value in zip(url_keys, values, strict=True)]
-        return {key: value for key, value in zip(url_keys, values, strict=True) if value is not None}
+    def _references(self, urls: list[bytes]) -> dict[bytes, bytes]:
+        """Return digest of a URL -> references to its baselines back to back, for the URLs that have any."""
+        values, ahead = self.store.get(URLS, urls), self._urls_ahead
+        if ahead and not ahead.keys().isdisjoint(urls):
+            values = [ahead.get(url, value) for url, value in zip(urls, values, strict=True)]
+        return {url: value for url, value in zip(urls, values, strict=True) if value is not None}
 
 
 class State(StateReader):
@@ -384,13 +390,13 @@ class State(StateReader):
         duplicate: NDArray[np.int64],
         change: NDArray[np.uint8],
     ) -> dict[bytes, bytes]:
-        """Return URL key -> references to its baselines, for the URLs that get a new one."""
+        """Return digest of a URL -> references to its baselines, for the URLs that get a new one."""
         references = np.zeros(len(batch), _REFERENCE)
         for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
             references["kind"][rows] = kind
             references["number"][rows] = np.arange(log.count, log.count + len(rows))
         kept = np.flatnonzero(references["kind"])
-        keys = [each or b"" for each in batch.url_key.take(kept).strings()]
+        keys = batch.url_digests(kept)
         made = references[kept].view(_BYTES).tolist()
         urls = dict(zip(keys, made, strict=True))
         changed = {keys[i] for i in np.flatnonzero(change[kept] == Change.CHANGED).tolist()}
@@ -399,6 +405,7 @@ class State(StateReader):
             for key, reference in zip(keys, made, strict=True):
                 if key in changed:
                     urls[key] = before[key] = (reference + before.get(key, b""))[: self._reference_bytes]
+        urls.pop(NO_DIGEST, None)
         return urls
 
     def apply(self, prepared: Prepared, decided: int) -> None:
@@ -484,5 +491,6 @@ def _pages(
     batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], StringColumn]:
     """Return words and URLs of some rows. `second` is the second word of each row of the batch."""
-    columns = (batch.page.astype(np.uint64), second, batch.fingerprint, batch.sketch)
+    digest = batch.url_digest.view("<u8").astype(np.uint64, copy=False)
+    columns = (batch.page.astype(np.uint64), second, digest, batch.fingerprint, batch.sketch)
     return np.column_stack([each[rows] for each in columns]), batch.url.take(rows)

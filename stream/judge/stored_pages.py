@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from stream.errors import PageError, SettingsError, StateError
-from stream.fingerprint.row import Status
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.row import NO_DIGEST, Status
 from stream.judge.explain import (
     Candidacy,
     ExplainedPage,
@@ -31,9 +30,9 @@ from stream.judge.rule import Rule
 from stream.judge.state import Baseline, StateReader
 from stream.judge.stored_candidates import Candidates, best_match, candidates_of
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.tables.store.anchors import DEAD
 from stream.tables.store.rocks import DEFAULT, Store, state_directory, tables_of, unflushed_error
-from stream.text.url import url_key
 
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
 
@@ -51,11 +50,13 @@ class _Verdict(NamedTuple):
 class StoredPages:
     """A state directory opened for reading, as a context manager.
 
-    Raises StateError, and SchemeMismatchError or SettingsError if its scheme or verdict options differ.
+    Raises StateError, and SchemeMismatchError or SettingsError if its scheme or verdict options are not those
+    of `fingerprinter` and `options`.
     """
 
-    def __init__(self, path: Path, scheme: Scheme, options: VerdictOptions) -> None:
-        self._scheme, self._options, self.path = scheme, options, path
+    def __init__(self, path: Path, fingerprinter: PageFingerprinter, options: VerdictOptions) -> None:
+        scheme = fingerprinter.scheme
+        self._fingerprinter, self._scheme, self._options, self.path = fingerprinter, scheme, options, path
         directory = state_directory(path)
         if directory is None:
             raise StateError(
@@ -87,12 +88,12 @@ class StoredPages:
                 raise SettingsError(f"id {name}: belongs to another journal than {self._journal[:8]}")
             stored = self._records.by_page(pack(int(match[2]), int(match[3])))
         else:
-            stored = next(iter(self._baselines(self._key(name))), None)
+            stored = next(iter(self._records.baselines(self._digest(name))), None)
         return self._side(name, stored) if stored is not None else None
 
     def locate(self, side: ExplainedPage) -> ExplainedPage:
         """Return a page that was read elsewhere as the stored one of its URL and content, if there is one."""
-        for stored in self._baselines(side.url_key):
+        for stored in self._baselines(side):
             if stored.fingerprint == side.fingerprint and _sketch(stored) == side.sketch:
                 return replace(side, skipped=stored.skipped, stored_id=stored.page)
         return side
@@ -133,7 +134,7 @@ class StoredPages:
             return _Verdict(stored.verdict, stored.duplicate_of, None, candidates)
         if page.status == Status.INSUFFICIENT:
             return _Verdict("insufficient")
-        baselines = self._baselines(page.url_key)
+        baselines = self._baselines(page)
         for baseline in baselines:
             earlier = self._side(baseline.url, baseline)
             if verdict_on(earlier, page, rule) == "recrawl":
@@ -181,21 +182,22 @@ class StoredPages:
             name=name,
             fingerprint=stored.fingerprint,
             url=stored.url,
-            url_key=self._key(stored.url),
+            url_digest=stored.url_digest,
             sketch=_sketch(stored),
             skipped=stored.skipped,
             stored_id=stored.page,
         )
 
-    def _baselines(self, key: str | None) -> list[Baseline]:
-        return self._records.baselines(key.encode()) if key is not None else []
+    def _baselines(self, page: ExplainedPage) -> list[Baseline]:
+        return self._records.baselines(page.url_digest) if page.url_digest != NO_DIGEST else []
 
-    def _key(self, name: str) -> str | None:
-        """Return the key of a URL; a name in an index that is no URL is its own key."""
+    def _digest(self, name: str) -> bytes:
+        """Return the digest of a URL; a name in an index that is no URL is its own key."""
         try:
-            return url_key(name, self._scheme.url_rules)
+            key = self._fingerprinter.url_key(name)
         except PageError:
-            return name
+            key = name
+        return self._fingerprinter.url_digest(key)
 
     def __enter__(self) -> Self:
         return self

@@ -170,8 +170,8 @@ def _next_batch(rows: Iterator[PlacedRow]) -> list[PlacedRow]:
 
 
 def _url_bytes(row: Row) -> int:
-    """Bytes of a row's URL and its key, which are nearly all bytes of a large row."""
-    return sum(len(each.encode()) for each in (row.url, row.url_key) if each)
+    """Bytes of a row's URL, which are nearly all bytes of a large row."""
+    return len(row.url.encode()) if row.url else 0
 
 
 async def _batches(chunks: AsyncGenerator[list[Row], None]) -> AsyncGenerator[list[Row], None]:

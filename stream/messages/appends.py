@@ -9,7 +9,7 @@ from stream.fingerprint.row import Row
 APPEND_ROWS: Final = 512
 APPEND_BYTES: Final = 256 << 10
 """Bounds of a journal record (rule 3). A single larger row has a record of its own."""
-ROW_OVERHEAD: Final = 96
+ROW_OVERHEAD: Final = 112
 """Bytes of a row in a journal record besides sketch and strings: fixed columns and msgpack lengths."""
 
 
@@ -18,8 +18,6 @@ def weight_of(row: Row, key: bytes | None) -> int:
     size = ROW_OVERHEAD + len(row.sketch)
     if row.url:
         size += len(row.url.encode())
-    if row.url_key:
-        size += len(row.url_key.encode())
     if row.reason:
         size += len(row.reason.encode())
     return size + len(key) if key else size

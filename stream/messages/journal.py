@@ -35,7 +35,7 @@ from stream.messages.row_columns import (
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 3
+VERSION: Final = 4
 AS_URL: Final = -2
 """Size, in a record, of a string that equals the URL of its row."""
 MAX_ROWS: Final = 65_535
@@ -139,7 +139,6 @@ class StringColumns(NamedTuple):
     """The strings of n rows."""
 
     url: StringColumn
-    url_key: StringColumn
     key: StringColumn
 
 
@@ -147,30 +146,26 @@ class Strings(NamedTuple):
     """The strings of the n rows of a record, as they are encoded, since few readers want all of them."""
 
     sizes: NDArray[np.int32]
-    """(3, n): sizes in bytes of URLs, URL keys and message keys; or NO_STRING, AS_URL."""
+    """(2, n): sizes in bytes of URLs and message keys; or NO_STRING, AS_URL."""
     data: bytes
     """The strings with a size, back to back."""
 
     @classmethod
-    def of(
-        cls, url: Sequence[str | None], url_key: Sequence[str | None], key: Sequence[bytes | None]
-    ) -> Self:
-        """Encode strings. What equals the URL of its row takes no bytes, as nearly all URL keys do, and the
-        message keys of most crawlers."""
+    def of(cls, url: Sequence[str | None], key: Sequence[bytes | None]) -> Self:
+        """Encode strings. A message key that equals the URL of its row takes no bytes, as those of most
+        crawlers do."""
         urls = [None if each is None else each.encode() for each in url]
-        keys = urls if url_key == url else [None if each is None else each.encode() for each in url_key]
         strings = [each for each in urls if each]
         sizes = [NO_STRING if each is None else len(each) for each in urls]
-        for column in (keys, key):
-            if column == urls:
-                sizes += [AS_URL] * len(urls)
-                continue
-            pairs = list(zip(column, urls, strict=True))
+        if key == urls:
+            sizes += [AS_URL] * len(urls)
+        else:
+            pairs = list(zip(key, urls, strict=True))
             strings += [own for own, of_row in pairs if own and own != of_row]
             sizes += [
                 AS_URL if own == of_row else NO_STRING if own is None else len(own) for own, of_row in pairs
             ]
-        return cls(np.array(sizes, "<i4").reshape(3, -1), b"".join(strings))
+        return cls(np.array(sizes, "<i4").reshape(2, -1), b"".join(strings))
 
     @classmethod
     def of_record(cls, fields: Mapping[str, Any], n: int) -> Self:
@@ -184,9 +179,9 @@ class Strings(NamedTuple):
         if int(own.sum(dtype=np.int64)) != len(data):
             raise ValueError("the sizes of the strings do not add up to their bytes")
         if not data.isascii():
-            text = data[: int(own[:2].sum(dtype=np.int64))]
+            text = data[: int(own[0].sum(dtype=np.int64))]
             text.decode()  # no string ends within a character, unless the next one begins there
-            begins = starts_of(own[:2].ravel())[own[:2].ravel() > 0]
+            begins = starts_of(own[0])[own[0] > 0]
             if ((np.frombuffer(text, np.uint8)[begins] & 0xC0) == 0x80).any():
                 raise ValueError("a URL that is not UTF-8")
         return cls(sizes, data)
@@ -203,17 +198,11 @@ def columns_of(records: Sequence[Strings]) -> StringColumns:
     starts = starts_of(sizes)
     counts = np.array([each.sizes.shape[1] for each in records], np.int64)
     rows = np.repeat(counts, counts)
-    # The URLs of a record come first, then its URL keys, then its message keys.
-    first = np.arange(len(rows)) + 2 * np.repeat(np.cumsum(counts) - counts, counts)
+    # The URLs of a record come first, then its message keys.
+    first = np.arange(len(rows)) + np.repeat(np.cumsum(counts) - counts, counts)
     url = StringColumn(data, starts[first], sizes[first])
-
-    def column(place: NDArray[np.int64]) -> StringColumn:
-        shared = sizes[place] == AS_URL
-        return StringColumn(
-            data, np.where(shared, url.starts, starts[place]), np.where(shared, url.sizes, sizes[place])
-        )
-
-    return StringColumns(url, column(first + rows), column(first + 2 * rows))
+    place = np.where(sizes[first + rows] == AS_URL, first, first + rows)
+    return StringColumns(url, StringColumn(data, starts[place], sizes[place]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +219,8 @@ class Rows:
     """(n, UNCERTAIN_BITS): bit indexes, least certain first; (n, 0) if the verdict options flip no bits."""
     sketch: NDArray[np.uint64]
     """(n, sketch_bytes / 8)."""
+    url_digest: NDArray[np.uint8]
+    """(n, 16): keyed digests of URL keys; zeros for none."""
     text_hash: NDArray[np.uint8]
     """(n, 16)."""
     length: NDArray[np.uint32]
@@ -241,7 +232,7 @@ class Rows:
     fetched_at: NDArray[np.int64]
     """(n,): milliseconds since the epoch, or NO_TIME."""
     strings: Strings
-    """URLs, URL keys, and the keys of the page messages, which become the keys of the verdicts."""
+    """URLs, and the keys of the page messages, which become the keys of the verdicts."""
     reason: dict[int, str] = field(default_factory=dict)
     """Row -> why the page was rejected."""
     traceparent: dict[int, str] = field(default_factory=dict)
@@ -289,7 +280,7 @@ class Rows:
         return cls(
             scheme=scheme.id,
             ranges=ranges,
-            strings=Strings.of([r.url for r in rows], [r.url_key for r in rows], keys),
+            strings=Strings.of([r.url for r in rows], keys),
             reason={row: r.reason for row, r in enumerate(rows) if r.reason is not None},
             traceparent=dict(traceparent or {}),
             **numbers,

@@ -20,8 +20,7 @@ from stream.text.url import MAX_URL
 NO_TIME: Final = -(2**63)
 """`fetched_at` of a page without one."""
 LANGUAGE_BYTES: Final = 3
-MAX_URL_KEY: Final = 12 * MAX_URL
-"""Longest URL key: a character of four bytes takes twelve in percent-encoding."""
+URL_DIGEST_BYTES: Final = 16
 
 U8, U32, U64, I64 = (np.dtype(kind) for kind in ("<u1", "<u4", "<u8", "<i8"))
 LETTERS: Final = np.dtype(f"S{LANGUAGE_BYTES}")
@@ -65,9 +64,6 @@ COLUMNS: Final = (
     Column("source", None, "string", "the file or table that the page comes from", nullable=False),
     Column("position", None, "int64", "number of the page in `source`", nullable=False),
     Column("url", STRING, "string", "URL as the crawler sent it", judged=True, most=MAX_URL),
-    Column("url_key", STRING, "string",
-           "the normalised URL; null in Arrow where it equals `url`, as it does of nearly all pages, and of "
-           "a rejected page without a key", judged=True, most=MAX_URL_KEY),
     Column("key", STRING, "binary", "key of the page message, which the verdict gets", judged=True),
     Column("status", U8, "int8", "value of `Status`",
            nullable=False, judged=True, most=max(Status)),
@@ -78,13 +74,16 @@ COLUMNS: Final = (
            judged=True, widths=(0, UNCERTAIN_BITS)),
     Column("sketch", U64, "binary", "of the shingles, of the scheme's size", judged=True, widths=ANY),
     Column("text_hash", U8, "binary", "keyed hash of the normalised text", judged=True, widths=(16,)),
+    Column("url_digest", U8, "binary",
+           "keyed digest of the URL key, by which URLs are compared; zeros for none, which are null in Arrow",
+           judged=True, widths=(URL_DIGEST_BYTES,)),
     Column("length", U32, "int64", "characters of the normalised text; 0 if rejected", nullable=False),
     Column("language", LETTERS, "string", "declared language (`Row.language`); empty if unknown",
            nullable=False, none=b"", omitted="numbers"),
     Column("offset", I64, None, "offset of the page message in its source partition", judged=True),
     Column("fetched_at", I64, "int64", "milliseconds since the epoch",
            judged=True, least=EARLIEST, most=LATEST, none=NO_TIME),
-    Column("reason", MAP, "string", "why the page was rejected, as a code", judged=True, most=MAX_URL_KEY),
+    Column("reason", MAP, "string", "why the page was rejected, as a code", judged=True, most=MAX_URL),
     Column("traceparent", MAP, None, "W3C Trace Context of the page message, which the verdict gets",
            judged=True, omitted="column"),
     Column("detail", None, "string", "why the page was rejected, for people"),

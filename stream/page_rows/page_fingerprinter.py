@@ -10,8 +10,9 @@ import msgspec
 
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
-from stream.fingerprint.row import MAX_DETAIL, WORD, Row, Status
+from stream.fingerprint.row import MAX_DETAIL, NO_DIGEST, WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import url_hasher
 from stream.pages.columns import Columns
 from stream.pages.content import Content, declared_language, page_content
 from stream.pages.fields import fields_of_page
@@ -39,6 +40,8 @@ class PageFingerprinter(Fingerprinter):
     def __init__(self, scheme: Scheme | None = None, seed: bytes | None = None) -> None:
         super().__init__(scheme, seed)
         self._url_rules = self.scheme.url_rules
+        self.url_digest = url_hasher(self.seed)
+        """Returns the digest of a URL key."""
 
     def warm(self) -> None:
         """Load what texts need, and what extraction from HTML needs, so that no page has to wait for it."""
@@ -130,8 +133,8 @@ class PageFingerprinter(Fingerprinter):
         return Row(
             status,
             page.url,
-            page.url_key,
             page.fetched_at,
+            self.url_digest(page.url_key),
             text_hash=result.text_hash,
             length=result.length,
             language=page.language,
@@ -139,16 +142,16 @@ class PageFingerprinter(Fingerprinter):
         )
 
     def _reject(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
-        """Return the row of a page that cannot be fingerprinted, with the key of its own URL if that has one.
-        A URL longer than MAX_URL is dropped, since rows must stay small."""
-        key = None
+        """Return the row of a page that cannot be fingerprinted, with the digest of its own URL if that has
+        one. A URL longer than MAX_URL is dropped, since rows must stay small."""
+        digest = NO_DIGEST
         if url is not None:
             url = None if len(url) > MAX_URL else replace_surrogates(url)
         if url is not None and error.reason != "bad_url":
             with suppress(PageError):
-                key = self.url_key(url)
+                digest = self.url_digest(self.url_key(url))
         reason, detail = error.reason, error.detail[:MAX_DETAIL] or None
-        return Row(Status.REJECTED, url, key, fetched_at, reason=reason, detail=detail)
+        return Row(Status.REJECTED, url, fetched_at, digest, reason=reason, detail=detail)
 
 
 def with_columns_named(row: Row, columns: Columns) -> Row:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyarrow import compute
 
 from stream.fingerprint.parity import LARGEST_SET, SIZE_BYTES
-from stream.fingerprint.row import NO_HASH, WORD, Row, Status, has_large_key, without_large_key
+from stream.fingerprint.row import NO_DIGEST, NO_HASH, WORD, Row, Status, has_large_key, without_large_key
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
-VERSION: Final = 2
+VERSION: Final = 3
 TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
@@ -96,7 +96,7 @@ def batch_of(
         "order": [each.order for each in places],
         "source": [each.source for each in places],
         "position": [each.position for each in places],
-        "url_key": [None if row.url_key == row.url and row.reason is None else row.url_key for row in rows],
+        "url_digest": [row.url_digest if any(row.url_digest) else None for row in rows],
         "key": [None if has_large_key(key) else key for key in keys],
         "fingerprint": [row.fingerprint.to_bytes(size, "big") if row.ready else None for row in rows],
         "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
@@ -149,11 +149,10 @@ def refuse_nulls(columns: pa.RecordBatch | pa.Table) -> None:
 def _rows(cells: dict[str, list[Any]]) -> Iterable[Row]:
     """The rows of cells. A column that is not mentioned has the values of the field of its name."""
     numbers = [int.from_bytes(each or b"", "big") for each in cells["fingerprint"]]
-    keys = zip(cells["url_key"], cells["url"], cells["status"], strict=True)
     values = cells | {
         "low": [number & (1 << WORD) - 1 for number in numbers],
         "high": [number >> WORD for number in numbers],
-        "url_key": [url if key is None and status != Status.REJECTED else key for key, url, status in keys],
+        "url_digest": [each or NO_DIGEST for each in cells["url_digest"]],
         "uncertain": [each or _NO_UNCERTAIN for each in cells["uncertain"]],
         "sketch": [each or b"" for each in cells["sketch"]],
         "text_hash": [each or NO_HASH for each in cells["text_hash"]],
@@ -173,7 +172,7 @@ def _wrong(row: Row, fingerprint: bytes | None, scheme: Scheme) -> str | None:
         return f"a sketch of {size} shingles"
     if not row.ready and (fingerprint or row.sketch):
         return "a fingerprint of a page that has none"
-    if row.status != Status.REJECTED and row.url_key is None:
+    if row.status != Status.REJECTED and (row.url is None or row.url_digest == NO_DIGEST):
         return "no URL"
     if row.uncertain is not _NO_UNCERTAIN and max(row.uncertain) >= max(scheme.width, WORD):
         return f"uncertain bit {max(row.uncertain)}"

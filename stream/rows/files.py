@@ -33,12 +33,12 @@ _ENCODINGS: Final = {
     "order": "DELTA_BINARY_PACKED",
     "position": "DELTA_BINARY_PACKED",
     "url": "DELTA_BYTE_ARRAY",
-    "url_key": "DELTA_BYTE_ARRAY",
     "key": "DELTA_BYTE_ARRAY",
     "fingerprint": "DELTA_LENGTH_BYTE_ARRAY",
     "uncertain": "DELTA_LENGTH_BYTE_ARRAY",
     "sketch": "DELTA_LENGTH_BYTE_ARRAY",
     "text_hash": "DELTA_LENGTH_BYTE_ARRAY",
+    "url_digest": "DELTA_LENGTH_BYTE_ARRAY",
     "length": "DELTA_BINARY_PACKED",
     "fetched_at": "DELTA_BINARY_PACKED",
 }

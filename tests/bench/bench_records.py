@@ -29,6 +29,7 @@ from stream.messages.decision import encode_decisions
 from stream.messages.journal import Rows, SourceRange, decode_journal
 from tests.bench.journal import PARTITIONS, ROWS, journal
 from tests.genesis import genesis_of
+from tests.url_digests import digest_of_url
 
 BATCH: Final = 64
 """Records a transaction of the judge."""
@@ -115,7 +116,7 @@ def _size(records: list[bytes], rows: int) -> dict[str, float]:
 def _worker_us() -> float:
     urls = [f"https://host-{i % 97}.example/articles/2026/{i}.html" for i in range(ROWS)]
     rows = [
-        Row(Status.READY, url, url, 1_790_000_000_000, i, sketch=bytes(SCHEME.sketch_bytes))
+        Row(Status.READY, url, 1_790_000_000_000, digest_of_url(url), i, sketch=bytes(SCHEME.sketch_bytes))
         for i, url in enumerate(urls)
     ]
     source = [SourceRange("c", "pages", "0" * 32, 0, 0, ROWS, ROWS)]

@@ -13,6 +13,7 @@ from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.judge.batch import Entry
 from stream.messages.journal import Rows, SourceRange, Strings, decode_journal
 from tests.bench.journal import ROWS, journal
+from tests.url_digests import digests_of_urls
 
 U64 = NDArray[np.uint64]
 BINS: Final = Scheme().sketch_bins // 64
@@ -52,11 +53,12 @@ class HostileJournal:
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=np.zeros((n, 16), np.uint8),
+            url_digest=digests_of_urls(names),
             offset=np.arange(first, first + n),
             fetched_at=np.full(n, 1_790_000_000_000),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
-            strings=Strings.of(names, names, [None] * n),
+            strings=Strings.of(names, [None] * n),
         )
         return _entry(rows, first // ROWS + 1)
 

@@ -9,6 +9,7 @@ import numpy as np
 from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.judge.rule import MINIMA_PLACES
 from stream.messages.journal import Rows, SourceRange, Strings
+from tests.url_digests import digests_of_urls
 
 ROWS = 512
 """Rows a record."""
@@ -61,9 +62,10 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[at : at + n].copy(),
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
+            url_digest=digests_of_urls(urls),
             offset=np.arange(start, start + n),
             fetched_at=np.full(n, 1_790_000_000_000),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
-            strings=Strings.of(urls, urls, [url.encode() for url in urls]),
+            strings=Strings.of(urls, [url.encode() for url in urls]),
         )

@@ -15,6 +15,7 @@ from stream.fingerprint.minima import A_WORD
 from stream.fingerprint.scheme import MINIMA, MINIMA_WORDS, MINIMUM_BITS, Scheme
 from stream.messages.journal import Rows, SourceRange, Strings
 from tests.bench.journal import PARTITIONS, REMEMBERED, ROWS
+from tests.url_digests import digests_of_urls
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -108,11 +109,12 @@ class MadeRows:
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=hashes(rows, 2, self.seed + len(host)).view(np.uint8).reshape(n, 16),
+            url_digest=digests_of_urls(urls),
             offset=np.arange(start, start + n),
             fetched_at=np.full(n, 1_790_000_000_000),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
-            strings=Strings.of(urls, urls, [url.encode() for url in urls]),
+            strings=Strings.of(urls, [url.encode() for url in urls]),
         )
 
 

@@ -22,7 +22,7 @@ def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool 
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
-            "version": 3,
+            "version": 4,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
@@ -30,7 +30,7 @@ def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool 
             "sketch": b"".join(bytes(240) + bytes([offset + 1] * 32) for offset in offsets),
             "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
             "url": b"".join(len(url).to_bytes(4, "little") for url in urls),
-            "url_key": (-2).to_bytes(4, "little", signed=True) * count,
+            "url_digest": b"".join((offset + 1).to_bytes(16, "little") for offset in offsets),
             "key": (-1).to_bytes(4, "little", signed=True) * count,
             "strings": b"".join(urls),
         }

@@ -120,7 +120,6 @@ def _rows_in_order(journal, records):
         row = 0
         count = len(content["status"])
         size = len(content["sketch"]) // max(1, count)
-        url_keys = _url_keys(content, count)
         for cluster, topic, topic_id, partition, start, end, rows, *flags in content["ranges"]:
             key = cluster, topic_id, partition
             admitted = start <= expected.get(key, -1) or bool(flags and flags[0])
@@ -132,7 +131,7 @@ def _rows_in_order(journal, records):
                         (topic, topic_id, partition, offset),
                         OraclePage(
                             f"{journal[:8]}.{record.offset}.{i}",
-                            url_keys[i],
+                            _url(content, i),
                             int.from_bytes(content["fingerprint"][8 * i : 8 * i + 8], "little"),
                             content["uncertain"][32 * i : 32 * i + 32],
                             content["sketch"][size * i : size * i + size],
@@ -144,20 +143,7 @@ def _rows_in_order(journal, records):
                 expected[key] = max(since, end)
 
 
-def _url_keys(content, count):
-    """Return the URL keys, which are the second column of strings: sizes are int32, -1 for none, -2 for one
-    that equals the URL."""
-    sizes = [
-        [int.from_bytes(content[name][4 * i : 4 * i + 4], "little", signed=True) for i in range(count)]
-        for name in ("url", "url_key")
-    ]
-    at, found = 0, []
-    for column in sizes:
-        texts = []
-        for i, size in enumerate(column):
-            texts.append(
-                found[0][i] if size == -2 else None if size == -1 else content["strings"][at : at + size]
-            )
-            at += max(0, size)
-        found.append(texts)
-    return [each and each.decode() for each in found[1]]
+def _url(content, row):
+    """Return the digest of a row's URL, by which URLs are compared; None for one that has none."""
+    digest = content["url_digest"][16 * row : 16 * row + 16]
+    return digest if any(digest) else None

@@ -61,19 +61,19 @@ class Scripted:
         _spend_time(order, argument)
         _end(order, argument)
         row = self._answer(order, argument)
-        return row or Row(Status.READY, text, text, None, low=len(text), sketch=self._blank)
+        return row or Row(Status.READY, text, None, low=len(text), sketch=self._blank)
 
     def _answer(self, order: str, argument: str) -> Row | None:
         """The row of an order for another one than that of the page."""
         match order:
             case "timers":
-                return Row(Status.READY, timers(), None, None, sketch=self._blank)
+                return Row(Status.READY, timers(), None, sketch=self._blank)
             case "look":
-                return Row(Status.READY, _what_is_reachable(), None, None, sketch=self._blank)
+                return Row(Status.READY, _what_is_reachable(), None, sketch=self._blank)
             case "bad":
-                return Row(Status.REJECTED, None, None, None, reason="malformed_json", detail="asked for")
+                return Row(Status.REJECTED, None, None, reason="malformed_json", detail="asked for")
             case "bad-until" if not os.path.exists(argument):
-                return Row(Status.REJECTED, None, None, None, reason="unknown_schema", detail="asked for")
+                return Row(Status.REJECTED, None, None, reason="unknown_schema", detail="asked for")
         return None
 
 
@@ -190,7 +190,7 @@ class Treacherous(PageFingerprinter):
         seconds."""
         text = page.text or ""
         if text == "TIMERS":
-            return Row(Status.READY, timers(), None, None, sketch=bytes(self.scheme.sketch_bytes))
+            return Row(Status.READY, timers(), None, sketch=bytes(self.scheme.sketch_bytes))
         if "ALARM" in text:
             signal.raise_signal(signal.SIGALRM)
         if "HANG" in text:

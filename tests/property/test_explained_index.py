@@ -17,8 +17,10 @@ from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.stored_pages import StoredPages
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of
 from tests.oracle import Oracle, OraclePage
+from tests.url_digests import digest_of_url
 
 
 def side(page: OraclePage) -> ExplainedPage:
@@ -27,7 +29,7 @@ def side(page: OraclePage) -> ExplainedPage:
         str(page.id),
         page.fingerprint,
         page.url,
-        page.url,
+        digest_of_url(page.url),
         page.uncertain,
         page.sketch,
         status=Status(page.status),
@@ -76,7 +78,7 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
     expected(oracle, stored)
     urls = {page.id: page.url for page in stored}
     places = 0
-    with StoredPages(tmp_path / "state", scheme, options) as index:
+    with StoredPages(tmp_path / "state", PageFingerprinter(scheme), options) as index:
         for page in coming:
             before, then = copy.deepcopy(oracle), copy.deepcopy(oracle)
             want = then.judge(page)
@@ -124,7 +126,7 @@ def test_a_stored_duplicate_has_its_anchor_among_its_candidates_or_too_little_is
     finally:
         state.close()
     explained = 0
-    with StoredPages(tmp_path / "state", scheme, options) as index:
+    with StoredPages(tmp_path / "state", PageFingerprinter(scheme), options) as index:
         for number, verdict, _, cluster, *_ in found:
             if verdict != "duplicate":
                 continue

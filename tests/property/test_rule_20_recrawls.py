@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,23 @@ def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
     changed = sum(change == "changed" for _, _, change, *_ in want)
     fewer = expected(oracle_of(structs.replace(options, baselines=baselines + 1)), pages)
     assert sum(change == "changed" for _, _, change, *_ in fewer) < changed
+
+
+def test_rule_20_pages_without_a_url_key_share_no_baselines(tmp_path: Path) -> None:
+    pages = flips(7, 300, 2)
+    some = set(sorted({page.url for page in pages})[:8])
+    pages = [dataclasses.replace(page, url=None) if page.url in some else page for page in pages]
+    entries = entries_of(pages, 7)
+    want = expected(oracle_of(VerdictOptions()), pages)
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        found = judge_all(Judge(state, genesis), entries, 7)
+    finally:
+        state.close()
+    assert found == want
+    changes = [change for page, (_, _, change, *_) in zip(pages, found, strict=True) if page.url is None]
+    assert len(changes) > 50
+    assert set(changes) == {"new"}
 
 
 def test_rule_20_a_url_that_flips_between_two_pages_adds_no_anchor(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColum
         return np.array([row[name] for row in rows], kind)
 
     urls = [row["url"] for row in rows]
-    strings = Strings.of(urls, urls, [None] * n).columns()
+    strings = Strings.of(urls, [None] * n).columns()
     words = np.frombuffer(b"".join(row["fingerprint"] for row in rows), ">u8").astype(np.uint64)
     batch = Batch(
         place=np.arange(n),
@@ -81,6 +81,7 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColum
         text_hash=np.frombuffer(b"".join(row["text_hash"] for row in rows), np.uint8).reshape(n, 16),
         offset=column("offset", np.int64),
         fetched_at=column("fetched_at", np.int64),
+        url_digest=np.zeros((n, 16), np.uint8),
         **strings._asdict(),
         reason={i: row["reason"] for i, row in enumerate(rows) if row["reason"] is not None},
         traceparent={},

@@ -103,6 +103,6 @@ def test_groups_and_headers_are_the_codes() -> None:
     messages = API["components"]["messages"]
     verdict = API["components"]["schemas"]["verdictHeaders"]["properties"]["verdict"]["enum"]
     assert verdict == [each.name.lower() for each in Verdict]
-    row = Row(Status.REJECTED, None, None, None, reason="failed")
+    row = Row(Status.REJECTED, None, None, reason="failed")
     written = dict(_headers(PagesTopic("cluster", "pages", "0" * 32), Rejected(0, 5, None, b"", row)))
     assert messages["deadLetter"]["headers"]["required"] == list(written)

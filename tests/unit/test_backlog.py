@@ -38,7 +38,7 @@ def records(*offsets: int) -> list[Record]:
 
 
 def row(status: Status = Status.READY) -> Row:
-    return Row(status, "http://a/", "http://a/", None)
+    return Row(status, "http://a/", None)
 
 
 def added(backlog: Backlog, partition: int, pages: list[Record]) -> list[Chunk]:

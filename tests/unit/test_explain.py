@@ -33,6 +33,7 @@ from tests.commands import neardup
 from tests.genesis import genesis_of
 from tests.judged_crawls import packed_minima
 from tests.probed_keys import probe_keys
+from tests.url_digests import digest_of_url
 
 FINGERPRINTER = PageFingerprinter()
 
@@ -161,7 +162,7 @@ def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path
     def row(number: int, word: int, content: bytes) -> Row:
         url = f"http://h.example/{number}"
         sketch = content + (900).to_bytes(8, "little") + word.to_bytes(24, "little")
-        return Row(Status.READY, url, url, None, 7, sketch=sketch)
+        return Row(Status.READY, url, None, digest_of_url(url), 7, sketch=sketch)
 
     texts = [rng.bytes(scheme.sketch_bins // 8) for _ in range(full + 1)]
     rows = [row(number, minima, text) for number, text in enumerate(texts)]
@@ -172,7 +173,7 @@ def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path
     skipped = decided.verdicts.skipped.get(full, 0)
     judge.apply([entry], decided.record())
     judge.state.close()
-    with StoredPages(tmp_path / "s", scheme, options) as pages:
+    with StoredPages(tmp_path / "s", FINGERPRINTER, options) as pages:
         sides = [pages.side(f"abababab.1.{number}") for number in (full, full + 1)]
     found = explain(*sides, scheme, options)  # type: ignore[arg-type]
     assert found.verdict == verdict

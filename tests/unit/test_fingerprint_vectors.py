@@ -71,8 +71,11 @@ def test_the_specification_gives_the_vectors_of_other_options(vector: dict[str, 
 
 
 @pytest.mark.parametrize("vector", FILE["urls"], ids=lambda vector: f"{vector['url']!r}-{vector['rules']}")
-def test_the_specification_gives_the_keys_of_urls(vector: dict[str, str]) -> None:
-    assert plain_fingerprint.url_key(vector["url"], vector["rules"]) == vector["key"]
+def test_the_specification_gives_the_keys_of_urls(vector: dict[str, Any]) -> None:
+    key = plain_fingerprint.url_key(vector["url"], vector["rules"])
+    seeds = [bytes.fromhex(each["seed"]) for each in FILE["seeds"]]
+    digests = [plain_fingerprint.url_digest(key, seed).hex() for seed in seeds]
+    assert (key, digests) == (vector["key"], vector["digests"])
 
 
 @pytest.mark.parametrize("keys", FILE["seeds"], ids=lambda keys: keys["seed"])

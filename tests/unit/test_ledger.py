@@ -13,7 +13,7 @@ from stream.messages.journal import Rows, SourceRange
 def part(start: int, end: int, *, opening: bool = False, lost: bool = False) -> Rows:
     offsets = [] if lost else list(range(start, end))
     source = SourceRange("c", "pages", "0" * 32, 0, start, end, len(offsets), opening, lost)
-    rows = [Row(Status.REJECTED, None, None, None, reason="test") for _ in offsets]
+    rows = [Row(Status.REJECTED, None, None, reason="test") for _ in offsets]
     return Rows.of(Scheme(), [source], rows, offsets, [None] * len(offsets))
 
 

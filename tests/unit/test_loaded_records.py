@@ -26,7 +26,7 @@ from stream.rows.arrow import Place, PlacedRow
 
 SOURCE = LoadedSource("cd" * 16, Corpus("rows/", 10**10))
 SCHEME = Scheme()
-REJECTED = Row(Status.REJECTED, None, None, None, reason="test")
+REJECTED = Row(Status.REJECTED, None, None, reason="test")
 
 
 def placed(first: int, end: int, row: Row = REJECTED, key: bytes | None = None) -> Iterator[PlacedRow]:
@@ -134,6 +134,6 @@ def test_a_record_names_what_it_was_loaded_from_and_older_readers_pass_over_it()
 
 
 def test_a_row_that_fits_no_record_stops_the_load() -> None:
-    vast = Row(Status.REJECTED, "u" * LARGEST, None, None, reason="test")
+    vast = Row(Status.REJECTED, "u" * LARGEST, None, reason="test")
     with pytest.raises(RowsError, match=r"order=7.*takes 524,\d+ bytes"):
         made(placed(7, 8, row=vast), 7)

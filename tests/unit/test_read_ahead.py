@@ -24,7 +24,7 @@ GENESIS = genesis_of()
 
 
 def record(offset: int) -> bytes:
-    row = Row(Status.REJECTED, "http://a/", None, None)
+    row = Row(Status.REJECTED, "http://a/", None)
     source = SourceRange("here", "pages", "0" * 32, 0, offset, offset + 1, 1)
     return Rows.of(GENESIS.scheme, [source], [row], [offset], [None]).encode()
 

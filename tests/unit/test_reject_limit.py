@@ -17,7 +17,7 @@ FAULT = "malformed_json"
 
 def batch(partition: int, reasons: Iterable[str | None]) -> JournalBatch:
     rows = [
-        Row(Status.READY if reason is None else Status.REJECTED, None, None, None, reason=reason)
+        Row(Status.READY if reason is None else Status.REJECTED, None, None, reason=reason)
         for reason in reasons
     ]
     ranges = [SourceRange("c", "pages", "id", partition, 0, len(rows), len(rows))]

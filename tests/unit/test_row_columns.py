@@ -21,7 +21,6 @@ from stream.messages.row_columns import (
     COLUMNS,
     MAP,
     MAPS,
-    MAX_URL_KEY,
     NO_TIME,
     NUMBERS,
     STRINGS,
@@ -36,7 +35,7 @@ DTYPES = {each.name: dtype for each, dtype in NUMBERS}
 
 
 def record() -> bytes:
-    row = Row(Status.READY, "https://a.example/", None, 5, 7, sketch=bytes(Scheme().sketch_bytes))
+    row = Row(Status.READY, "https://a.example/", 5, b"d" * 16, 7, sketch=bytes(Scheme().sketch_bytes))
     ranges = [SourceRange("c", "pages", "0" * 32, 0, 0, 2, 2)]
     return Rows.of(Scheme(), ranges, [row, row], [0, 1], [None, b"key"], uncertain=True).encode()
 
@@ -115,14 +114,16 @@ def test_columns_in_arrow_are_documented_as_declared() -> None:
         ("status", 4, "status 4"),
         ("status", -1, "status -1"),
         ("url", "u" * (MAX_URL + 1), "a string longer than a page can have"),
-        ("url_key", "u" * (MAX_URL_KEY + 1), "a string longer than a page can have"),
+        ("url_digest", None, "no URL"),
+        ("url_digest", bytes(16), "no URL"),
+        ("url_digest", b"d" * 15, "url_digest of 15 bytes"),
         ("text_hash", bytes(15) + b"x" * 2, "text_hash of 17 bytes"),
         ("uncertain", bytes(31), "uncertain of 31 bytes"),
         ("language", "zh-TW", "language 'zh-TW'"),
     ],
 )
 def test_values_beyond_the_declared_bounds_are_refused_in_arrow(name: str, wrong: Any, said: str) -> None:
-    row = Row(Status.READY, "https://a.example/", "a", 5, 7, sketch=bytes(Scheme().sketch_bytes))
+    row = Row(Status.READY, "https://a.example/", 5, b"d" * 16, 7, sketch=bytes(Scheme().sketch_bytes))
     batch = batch_of(Scheme(), [row], [Place(0, "a", 1)], [None])
     columns = {each: [wrong] if each == name else batch.column(each).to_pylist() for each in TYPES}
     with pytest.raises(ValueError, match=f".*{said}"):

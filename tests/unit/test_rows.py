@@ -104,11 +104,11 @@ def test_rows_of_a_batch_are_those_of_the_fingerprinter() -> None:
 
 def test_rows_of_an_older_version_are_refused_by_name(tmp_path: Path) -> None:
     rows = directory(tmp_path / "rows", fingerprint_batch(table(3)))
-    described = fingerprint_batch(table(3)).schema.with_metadata({b"neardup.rows": b"1"})
-    assert foreign(described, SCHEME.id) == "has format version 1, this program reads 2"
+    described = fingerprint_batch(table(3)).schema.with_metadata({b"neardup.rows": b"2"})
+    assert foreign(described, SCHEME.id) == "has format version 2, this program reads 3"
     manifest = json.loads((rows / NAME).read_text())
-    (rows / NAME).write_text(json.dumps(manifest | {"version": 1}))
-    with pytest.raises(RowsError, match=rf"{NAME}: format version 1, this program reads 2"):
+    (rows / NAME).write_text(json.dumps(manifest | {"version": 2}))
+    with pytest.raises(RowsError, match=rf"{NAME}: format version 2, this program reads 3"):
         read(rows)
 
 

@@ -196,7 +196,7 @@ def test_a_wide_scheme_is_scanned_as_its_pages(tmp_path: Path) -> None:
 def test_batches_of_long_urls_end_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a batch ends follows from where it begins, so ids do not depend on where a scan was killed."""
     monkeypatch.setattr("stream.local.scan.BATCH_BYTES", 100)
-    rows = [Row(Status.REJECTED, "u" * size, None, None) for size in (10, 99, 1, 200, 40, 40, 30, 5)]
+    rows = [Row(Status.REJECTED, "u" * size, None) for size in (10, 99, 1, 200, 40, 40, 30, 5)]
     coming, sizes = (PlacedRow(Place(0, "", place), row, None) for place, row in enumerate(rows)), []
     while batch := scan_module._next_batch(coming):
         sizes.append([len(each.row.url or "") for each in batch])

@@ -249,7 +249,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         plain = msgspec.msgpack.decode(rows.encode())
         rare = {"corpus", *(each.name for each in COLUMNS if each.omitted == "column")}
         assert list(plain) == [each for each in kinds if each not in rare], "no row has a value of these"
-        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 3, SCHEME.id)
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 4, SCHEME.id)
         sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 3}
         strings = strings_of(plain, sizes["n"])
         buffers = {name: kinds[name] for name in plain if kinds[name].startswith("bin, ")}
@@ -267,7 +267,7 @@ def strings_of(plain: dict[str, Any], n: int) -> dict[str, list[bytes | None]]:
     """The columns of strings, as `journal.md` has them."""
     found: dict[str, list[bytes | None]] = {}
     at = 0
-    for name in ("url", "url_key", "key"):
+    for name in ("url", "key"):
         sizes = np.frombuffer(plain[name], "<i4").tolist()
         assert len(sizes) == n
         found[name] = []
@@ -297,12 +297,13 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     assert times == [1_767_319_445_678, -(2**63), -(2**63), 0, -(2**63), -(2**63)]
     strings = strings_of(plain, 6)
     assert strings["url"][2] == (NEWS + "#top").encode()
-    assert strings["url_key"][2] == strings["url_key"][0] == NEWS.encode()
+    digests = [plain["url_digest"][16 * row : 16 * row + 16] for row in range(6)]
+    digest = blake2b(NEWS.encode(), key=bytes(16), person=b"neardup.url", digest_size=16).digest()
+    assert digests[2] == digests[0] == digest, "of the URL key, without the fragment"
     assert strings["key"] == [None, b"\x00key", b"key", None, None, None]
     assert plain["reason"] == {4: "bad_base64", 5: "malformed_json"}
     assert plain["ranges"] == [[CLUSTER, "pages", TOPIC_ID, 3, 0, 6, 6, True, False, 0]]
-    sizes = np.frombuffer(plain["url_key"], "<i4").tolist()
-    assert sizes == [-2, -2, len(NEWS), -2, -2, -2], "what equals the URL takes no bytes"
+    assert np.frombuffer(plain["url"], "<i4")[2] == len(NEWS + "#top")
 
 
 def test_uncertain_bits_and_languages_take_no_bytes_where_there_are_none() -> None:
@@ -375,11 +376,11 @@ def test_urls_that_are_not_text_are_refused(cut: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["genesis", "rows"])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_journal_record_of_another_version_is_refused_by_name(kind: str, version: int) -> None:
     old = {"kind": kind, "version": version, "scheme": SCHEME.id, "url": [None], "reason": [None]}
     with pytest.raises(
-        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 3 only; create"
+        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 4 only; create"
     ):
         decode_journal(msgspec.msgpack.encode(old), 5)
 

@@ -462,12 +462,11 @@ def test_a_large_key_rejects_a_row_in_every_way(tmp_path: Path) -> None:
     assert [reason for _, reason in scanned(rows, tmp_path)] == expected
 
 
-@pytest.mark.parametrize("change", [{"url": "u" * (MAX_URL + 1)}, {"url_key": "u" * (12 * MAX_URL + 1)}])
-def test_a_row_with_a_string_that_no_page_has_is_damage(change: dict[str, str]) -> None:
+def test_a_row_with_a_string_that_no_page_has_is_damage() -> None:
     made = fingerprint_batch(pa.record_batch({"url": [URL], "text": [text(1)], "order": [1]}))
     (row,) = made.to_pylist()
     with pytest.raises(ValueError, match="a string longer than a page can have"):
-        rows_of(pa.RecordBatch.from_pylist([row | change], schema=made.schema), SCHEME)
+        rows_of(pa.RecordBatch.from_pylist([row | {"url": "u" * (MAX_URL + 1)}], schema=made.schema), SCHEME)
 
 
 def test_a_saved_page_with_a_time_after_the_last_is_rejected(

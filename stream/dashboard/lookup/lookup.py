@@ -32,7 +32,7 @@ from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.lookup.member_pages import compare_members, page_message
 from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import NO_DIGEST, Row, Status
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.candidates_compared import FingerprintedPages, compare
 from stream.judge.ids import show
@@ -283,10 +283,8 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     ]
     if len(near) < NEAREST:
         near += _far(judge, row, {each.id for each in near})[: NEAREST - len(near)]
-    key = row.url_key.encode() if url and row.url_key else None
-    own_baselines = [
-        _near_baseline(judge, each, row, sketch) for each in (state.baselines(key) if key else [])
-    ]
+    baselines = state.baselines(row.url_digest) if url and row.url_digest != NO_DIGEST else []
+    own_baselines = [_near_baseline(judge, each, row, sketch) for each in baselines]
     return near, next(
         (each for each in own_baselines if each.alike), own_baselines[0] if own_baselines else None
     )

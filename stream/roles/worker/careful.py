@@ -55,7 +55,7 @@ async def _try_alone(
     positions, commits, source = assignment.positions, assignment.commits, assignment.backlog.source
     if positions.exhausted(partition, page):
         log.error("page_given_up", topic=source.topic, partition=partition, offset=page, attempts=MOST)
-        return Row(Status.REJECTED, None, None, None, reason="crash", detail=GIVEN_UP)
+        return Row(Status.REJECTED, None, None, reason="crash", detail=GIVEN_UP)
 
     async def before() -> bool:
         positions.try_alone(partition, page)

@@ -28,8 +28,8 @@ class JournalContent:
     def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
         """Place, page and URL of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
-        assert content["version"] == 3
-        url, url_key, _ = columns(content)
+        assert content["version"] == 4
+        url, _ = columns(content)
         first = 0
         for source in content["ranges"]:
             rows = source[6]
@@ -38,7 +38,7 @@ class JournalContent:
                 page_offset = int.from_bytes(content["offset"][8 * row : 8 * row + 8], "little")
                 if since is not None and page_offset >= since:
                     place = (source[2], source[3], page_offset)
-                    yield place, self._page(content, offset, row, url_key[row]), url[row]
+                    yield place, self._page(content, offset, row), url[row]
                 elif since is not None:
                     self.redelivered += 1
             first += rows
@@ -60,11 +60,12 @@ class JournalContent:
         self.expected[key] = max(expected, end)
         return int(expected)
 
-    def _page(self, content: dict[str, Any], offset: int, row: int, url_key: str | None) -> OraclePage:
+    def _page(self, content: dict[str, Any], offset: int, row: int) -> OraclePage:
         size = len(content["sketch"]) // max(1, len(content["status"]))
+        digest = content["url_digest"][16 * row : 16 * row + 16]
         return OraclePage(
             f"{self.uuid[:8]}.{offset}.{row}",
-            url_key,
+            digest.hex() if any(digest) else None,
             int.from_bytes(content["fingerprint"][8 * row : 8 * row + 8], "little"),
             content["uncertain"][32 * row : 32 * row + 32],
             content["sketch"][size * row : size * row + size],
@@ -72,10 +73,10 @@ class JournalContent:
         )
 
 
-def columns(content: dict[str, Any]) -> tuple[list[str | None], list[str | None], list[bytes | None]]:
-    """URLs, URL keys and message keys of a record of rows."""
+def columns(content: dict[str, Any]) -> tuple[list[str | None], list[bytes | None]]:
+    """URLs and message keys of a record of rows."""
     at, found = 0, []
-    for name in ("url", "url_key", "key"):
+    for name in ("url", "key"):
         column = []
         for row in range(len(content["status"])):
             size = int.from_bytes(content[name][4 * row : 4 * row + 4], "little", signed=True)
@@ -88,5 +89,5 @@ def columns(content: dict[str, Any]) -> tuple[list[str | None], list[str | None]
                 at += size
         found.append(column)
     assert at == len(content["strings"])
-    url, url_key, key = found
-    return [each and each.decode() for each in url], [each and each.decode() for each in url_key], key
+    url, key = found
+    return [each and each.decode() for each in url], key
