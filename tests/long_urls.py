@@ -76,6 +76,7 @@ def records_of_long_urls(
             language=np.zeros(n, "S3"),
             offset=np.arange(first, end),
             fetched_at=np.full(n, 1_790_000_000_000),
+            quality=np.full(n, np.nan),
             strings=Strings.of(urls, [url.encode() for url in urls]),
         )
 

@@ -39,7 +39,6 @@ class Choice(NamedTuple):
     """Which page of which cluster is kept."""
 
     keep: Any
-    quality_column: str | None
     chains: bool
 
 
@@ -58,8 +57,7 @@ _STEP: Final = 1000
               " NAME.csv, or else as JSON Lines, compressed like the output; - for stdout.")  # fmt: skip
 @click.option("--keep", type=click.Choice(["first", "longest", "newest", "quality"]), default="first",
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
-              " fetched_at or --fetched-at-column, quality by the number in --quality-column.")  # fmt: skip
-@click.option("--quality-column", metavar="NAME", help="Column with the number for --keep quality.")
+              " fetched_at or --fetched-at-column, quality by quality or --quality-column.")  # fmt: skip
 @click.option("--clusters", type=click.Choice(["stars", "chains"]), default="stars", show_default=True,
               help="stars: pages like the first one of a cluster, as verdicts say; chains: also those"
               " that are alike through others. Chains take 0.3 kB of memory for each page.")  # fmt: skip
@@ -75,7 +73,6 @@ def command(
     output: str,
     dropped: Path | None,
     keep: Any,
-    quality_column: str | None,
     clusters: str,
     index_directory: Path | None,
     options: Any,
@@ -92,23 +89,15 @@ def command(
     """
     with needs_export("dedup"):
         from stream.dedup.outputs import Outputs, refuse_report
-        from stream.dedup.quality import refuse_missing
         from stream.dedup.run import Request, open_run
 
     logging.configure(settings.log_format, "dedup")
-    if (keep == "quality") != (quality_column is not None):
-        raise SettingsError(
-            "keep, quality-column: --keep quality needs --quality-column, and it alone has one"
-        )
     if clusters == "chains" and (options.strict or options.keys != "minima"):
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
     outputs = Outputs(output, opened, index_directory)
-    if quality_column is not None:
-        for source in opened:
-            refuse_missing(source, quality_column)
     if dropped:
         refuse_report(dropped, outputs.output, opened, index_directory)
-    choice = Choice(keep, quality_column, clusters == "chains")
+    choice = Choice(keep, clusters == "chains")
     started = time.monotonic()
     request = Request(settings, scheme, options, opened)
     with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
@@ -130,8 +119,9 @@ async def _dedup(
     from stream.local.corpus import CorpusCounts
 
     sources = request.sources
+    counts = CorpusCounts()
     with reading(sources) as reader:
-        rows = await run.fingerprint(CorpusCounts(), reader.advance)
+        rows = await run.fingerprint(counts, reader.advance)
     crowding = Counter(full_buckets=0, cut_lists=0)
     with counting("judged", rows.count) as progress:
         await run.judge(rows, progress, crowding)
@@ -142,7 +132,7 @@ async def _dedup(
             size = _write(election, run, sources, outputs, progress)
         if dropped:
             _report(election, dropped)
-        return _summary(election, sources, size) | crowding
+        return _summary(election, sources, size) | crowding | {"quality_ignored": counts.quality_ignored}
 
 
 def _report(election: Election, dropped: Path) -> None:
@@ -157,8 +147,6 @@ def _report(election: Election, dropped: Path) -> None:
 
 def _elect(election: Election, run: Run, request: Request, rows: RowsSource, choice: Choice) -> None:
     """Decide which pages are kept."""
-    from stream.dedup.quality import quality_of
-
     election.read(run.rows, run.verdicts, rows.digest)
     if choice.chains:
         from stream.dedup.chains import find_chains
@@ -167,12 +155,6 @@ def _elect(election: Election, run: Run, request: Request, rows: RowsSource, cho
         rule = Rule(request.options, request.scheme)
         threads = request.settings.worker_processes
         election.add_chains(*find_chains(rows, request.scheme, rule, election.links(), threads))
-    if choice.quality_column is not None:
-        parts = election.parts()
-        for source in request.sources:
-            if part := parts.get(source.name):
-                values = quality_of(source, choice.quality_column, part.pages)
-                election.add_qualities(part.first, values)
     election.elect(choice.keep, chains=choice.chains)
 
 
@@ -237,6 +219,7 @@ def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_j
         show_crowding,
         show_damages,
         show_passed_over,
+        show_quality_ignored,
         show_repeated_ids,
     )
 
@@ -266,6 +249,7 @@ def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_j
                 click.echo(f"  {reason}: {printable(example)}", err=True)
         show_passed_over(Counter(summary["passed_over"]))
         show_crowding(summary)
+        show_quality_ignored(summary["quality_ignored"])
     show_repeated_ids(sources)
     show_damages(sources)
 

@@ -97,6 +97,7 @@ def command(
         "resumed": counts.resumed,
         "statuses": dict(counts.statuses),
         "reasons": dict(counts.rejections.counts),
+        "quality_ignored": counts.quality_ignored,
         "examples": counts.rejections.examples,
         "files": len(manifest.files),
         "bytes": size,
@@ -119,7 +120,7 @@ def command(
 
 def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str) -> None:
     """Print the counts for people."""
-    from stream.cli.progress import show_rejections
+    from stream.cli.progress import show_quality_ignored, show_rejections
 
     size = sum(each.bytes for each in manifest.files)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
@@ -130,6 +131,7 @@ def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str)
         err=True,
     )
     show_rejections(counts.rejections)
+    show_quality_ignored(counts.quality_ignored)
 
 
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:

@@ -15,8 +15,8 @@ _LIMITS: Final = "Limits of time and memory"
 _SECTIONS: Final = {
     _FIRST: (),
     _SOURCES: (
-        *("url_column", "id_column", "text_column", "html_column", "fetched_at_column", "id_prefix"),
-        *("source_format", "base_url", "base_urls", "strict_sources"),
+        *("url_column", "id_column", "text_column", "html_column", "fetched_at_column", "quality_column"),
+        *("id_prefix", "source_format", "base_url", "base_urls", "strict_sources"),
     ),
     _ALIKE: ("mode", "distance", "similarity", "given", "scheme"),
     _LIMITS: (

@@ -123,6 +123,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         text_column: str | None,
         html_column: str | None,
         fetched_at_column: str | None,
+        quality_column: str | None,
         id_prefix: str,
         **kwargs: Any,
     ) -> Any:
@@ -134,6 +135,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
             text=text_column,
             html=html_column,
             fetched_at=fetched_at_column,
+            quality=quality_column,
             id_prefix=id_prefix,
         )
         return function(*args, columns=columns, **kwargs)
@@ -145,6 +147,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Put before each id, for ids that other data sets have as well.",
     )(command)
     for field, what in (
+        ("quality", "a number, higher is better to keep, if it is not `quality`."),
         ("fetched-at", "the time of the fetch, if it is not `fetched_at`."),
         ("html", "the HTML, if it is not `html`."),
         ("text", "the text, if it is not `text`."),

@@ -66,6 +66,14 @@ def show_crowding(crowding: Mapping[str, int]) -> None:
         )
 
 
+def show_quality_ignored(pages: int) -> None:
+    """Print how many pages have a quality that is no finite number, if any have."""
+    if pages:
+        click.echo(
+            f"{quantity(pages, 'page')} with a quality that is no finite number: it counts as none", err=True
+        )
+
+
 def list_counts(counted: Counter[str]) -> str:
     """Return names with their counts, the most frequent first."""
     return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())

@@ -63,6 +63,7 @@ def command(
         show_crowding,
         show_damages,
         show_passed_over,
+        show_quality_ignored,
         show_rejections,
         show_repeated_ids,
     )
@@ -92,6 +93,7 @@ def command(
         )
         show_rejections(seen.rejections)
         show_crowding(seen.crowding)
+        show_quality_ignored(seen.quality_ignored)
         show_passed_over(passed_over)
     show_repeated_ids(opened)
     damaged = show_damages(opened)
@@ -114,6 +116,8 @@ class ScanCounts:
         self.described_rate = ""
         self.verdicts: Counter[str] = Counter()
         self.rejections = Rejections()
+        self.quality_ignored = 0
+        """Pages whose quality is no finite number."""
         self.crowding = Counter(full_buckets=0, cut_lists=0)
         self._distinct = 0
         self._next: dict[str, int] = {}
@@ -134,9 +138,10 @@ class ScanCounts:
             self._distinct += 1
             self._next[source.topic_id] = source.offset + 1
 
-    def count_rejections(self, scanned: ScannedBatch) -> None:
-        """Count the rejected pages of a batch."""
+    def count_rows(self, scanned: ScannedBatch) -> None:
+        """Count the pages of a batch that are rejected, or have a quality that is no number."""
         for row, origin in zip(scanned.rows, scanned.origins, strict=True):
+            self.quality_ignored += row.quality_ignored
             if row.reason is not None:
                 self.rejections.count(row.reason, str(origin), row.detail)
 
@@ -150,6 +155,7 @@ class ScanCounts:
             "missing": self.pages - self._distinct,
             "repeated": self.verdicts.total() - self._distinct,
             **self.crowding,
+            "quality_ignored": self.quality_ignored,
             "seconds": round(seconds, 3),
             "pages_per_second": round(self.pages / seconds, 1),
         }
@@ -202,7 +208,7 @@ async def _scan(
 
             def before(scanned: ScannedBatch) -> None:
                 values[:] = verdicts.log(scanned)
-                seen.count_rejections(scanned)
+                seen.count_rows(scanned)
 
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened

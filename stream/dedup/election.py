@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.pages.columns import option_of
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
 
@@ -39,10 +40,13 @@ _ORDER: Final = {
     "newest": "fetched_at",
     "quality": "quality",
 }
+_LACKED: Final = ("fetched_at", "quality")
+"""Of these, fields that pages may lack."""
 
 _NO_ROWS: Final = """
 CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::BLOB AS url_digest,
     ''::VARCHAR AS source, 0::BIGINT AS position, 0::BIGINT AS length, 0::BIGINT AS fetched_at,
+    0.0::DOUBLE AS quality,
     ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail WHERE false;
 CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCHAR AS verdict,
     ''::VARCHAR AS cluster, ''::VARCHAR AS text_hash, 0.0::DOUBLE AS similarity,
@@ -50,7 +54,8 @@ CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCH
 """
 _ROWS: Final = """
 CREATE VIEW pages AS
-SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, fingerprint, reason, detail
+SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, quality, fingerprint,
+    reason, detail
 FROM read_parquet({rows});
 CREATE VIEW verdicts AS
 SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url,
@@ -60,7 +65,7 @@ FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 _JUDGED: Final = """
 CREATE TABLE judged AS
 SELECT
-    pages.number, url_digest, length, fetched_at, verdict, text_hash,
+    pages.number, url_digest, length, fetched_at, quality, verdict, text_hash,
     coalesce(cluster, text_hash, pages.number::VARCHAR) AS alike,
     cluster IS NULL AS short,
     cluster IS NOT NULL AND anchors.id IS NULL AS elsewhere
@@ -86,7 +91,7 @@ FROM (SELECT newest_versions.*, {cluster} AS cluster FROM newest_versions {joine
 """
 _KEPT: Final = """
 CREATE TABLE kept AS
-SELECT number, cluster FROM clusters {joined}
+SELECT number, cluster FROM clusters
 WHERE NOT outside
 QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {order} DESC NULLS LAST, first_number) = 1
 ORDER BY number
@@ -184,29 +189,21 @@ class Election:
             self._database.execute("CREATE TABLE chains (twin BIGINT, root BIGINT)")
             self._insert("chains", {"twin": pages, "root": roots})
 
-    def add_qualities(self, first: int, values: Iterator[float | None]) -> None:
-        """Store the values of the column for the rule `quality`, of pages from number `first` on."""
-        with self._translated_errors():
-            self._database.execute("CREATE TABLE IF NOT EXISTS qualities (number BIGINT, quality DOUBLE)")
-            while part := [value for value, _ in zip(values, range(CHUNK), strict=False)]:
-                numbers = np.arange(first, first + len(part))
-                self._insert("qualities", {"number": numbers, "quality": pa.array(part, pa.float64())})
-                first += len(part)
-
     def elect(self, keep: Keep, *, chains: bool) -> None:
-        """Decide which pages are kept. Raises SettingsError for the newest of pages that have no time."""
-        times = "SELECT count(fetched_at) > 0 OR count(*) = 0 FROM judged WHERE verdict <> 'rejected'"
-        if keep == "newest" and not self._one(times):
+        """Decide which pages are kept. Raises SettingsError for the newest of pages that have no time, and
+        for the best of pages that have no quality."""
+        field = _ORDER[keep]
+        having = f"SELECT count({field}) > 0 OR count(*) = 0 FROM judged WHERE verdict <> 'rejected'"  # noqa: S608 (constants)
+        if field in _LACKED and not self._one(having):
             raise SettingsError(
-                "keep: no page has a `fetched_at`, so none is the newest; name the column of their times with"
-                " --fetched-at-column"
+                f"keep: no page has a `{field}`, so none is kept by it; name the column with"
+                f" --{option_of(field)}"
             )
         cluster = "root::VARCHAR" if chains else "alike"
         joined = "JOIN chains USING (twin)" if chains else ""
-        quality = "LEFT JOIN qualities USING (number)" if keep == "quality" else ""
         with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
-            self._database.execute(_KEPT.format(order=_ORDER[keep], joined=quality))
+            self._database.execute(_KEPT.format(order=field))
             self._database.execute(_DROPPED)
 
     def parts(self) -> dict[str, Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from math import isnan
 from typing import Final
 
 import msgspec
@@ -62,11 +63,19 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     language: str = ""
     """The language that an HTML page declares, without script and region (`zh` of `zh-Hant-TW`): two or three
     letters from a to z; empty if unknown."""
+    quality: float | None = None
+    """A number that the crawler gives: higher is better to keep. NaN if it gave what is no finite number,
+    which counts as none."""
 
     @property
     def fingerprint(self) -> int:
         """The SimHash, of the scheme's width."""
         return self.high << WORD | self.low
+
+    @property
+    def quality_ignored(self) -> bool:
+        """Whether the page has a quality that is no finite number."""
+        return self.quality is not None and isnan(self.quality)
 
     @property
     def ready(self) -> bool:

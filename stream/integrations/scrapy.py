@@ -8,8 +8,8 @@
     NEARDUP_DROP = ["duplicate", "recrawl"]    # drops items with these verdicts
 
 An item is published as a page if it has `url` and one of `html`, `text` and `body` (bytes). It may also have
-`content_type`, `charset`, `redirected_from`, `canonical_url` and `fetched_at`: RFC 3339, milliseconds since
-the epoch or a datetime; the present time if absent. Other items pass unchanged.
+`content_type`, `charset`, `redirected_from`, `canonical_url`, `quality` (a number) and `fetched_at`: RFC
+3339, milliseconds since the epoch or a datetime; the present time if absent. Other items pass unchanged.
 Dropped items are counted in the stats `neardup/duplicate` and so on, and logged at level DEBUG. All settings
 of neardup can be given as `NEARDUP_*`.
 """
@@ -36,7 +36,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.topic_subscription import TopicSubscription
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
-from stream.pages.page import Page, page_time
+from stream.pages.page import Page, page_time, quality_of
 from stream.roles.publisher import key_of, page_producer
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page
@@ -116,6 +116,7 @@ class NeardupPipeline:
         return Page(
             url=url,
             fetched_at=int(time.time() * 1000) if fetched_at is None else fetched_at,
+            quality=quality_of(fields.get("quality")),
             **{present[0]: content[present[0]]},
             **headers,
         )

@@ -26,7 +26,13 @@ from stream.rows.files import seal
 from stream.rows.fingerprint import columns_read, fingerprint_batch, refuse_misfits
 from stream.rows.manifest import Manifest
 
-_TYPES: Final = {pa.int8(): "TINYINT", pa.int64(): "BIGINT", pa.string(): "STRING", pa.binary(): "BINARY"}
+_TYPES: Final = {
+    pa.int8(): "TINYINT",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+}
 SCHEMA: Final = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in TYPES.items())
 """The columns of rows in Spark's words."""
 

@@ -78,11 +78,14 @@ class CorpusCounts:
         """Pages fingerprinted by this run."""
         self.statuses: Counter[str] = Counter()
         self.rejections = Rejections()
+        self.quality_ignored = 0
+        """Pages whose quality is no finite number."""
 
     def count(self, row: Row, origin: str) -> None:
         """Count a row of this run."""
         self.pages += 1
         self.statuses[Status(row.status).name.lower()] += 1
+        self.quality_ignored += row.quality_ignored
         if row.reason is not None:
             self.rejections.count(row.reason, origin, row.detail)
 

@@ -231,6 +231,8 @@ class Rows:
     """(n,): offsets in the source partition of the row's range."""
     fetched_at: NDArray[np.int64]
     """(n,): milliseconds since the epoch, or NO_TIME."""
+    quality: NDArray[np.float64]
+    """(n,): a number that the crawler gives, NaN for none. No verdict depends on it."""
     strings: Strings
     """URLs, and the keys of the page messages, which become the keys of the verdicts."""
     reason: dict[int, str] = field(default_factory=dict)

@@ -6,7 +6,9 @@ A column is added by a line in `COLUMNS`, and by the field of `Row`, `Rows` or `
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import nan
 from operator import attrgetter
+from sys import float_info
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ NO_TIME: Final = -(2**63)
 LANGUAGE_BYTES: Final = 3
 URL_DIGEST_BYTES: Final = 16
 
-U8, U32, U64, I64 = (np.dtype(kind) for kind in ("<u1", "<u4", "<u8", "<i8"))
+U8, U32, U64, I64, F64 = (np.dtype(kind) for kind in ("<u1", "<u4", "<u8", "<i8", "<f8"))
 LETTERS: Final = np.dtype(f"S{LANGUAGE_BYTES}")
 STRING: Final = "string"
 """The record has the strings' sizes; their bytes stand in `strings`."""
@@ -47,10 +49,10 @@ class Column(NamedTuple):
     """Whether a batch to judge has it."""
     widths: tuple[int, ...] = (1,)
     """Numbers of each row, the same in all rows of a record; which of them depends on scheme and options."""
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
     """Bounds of a number, besides those of its type; or the maximum characters of a string."""
-    none: int | bytes | None = None
+    none: float | bytes | None = None
     """The number of a row without a value, which may be out of bounds."""
     omitted: Literal["never", "numbers", "column"] = "never"
     """What a record omits in which no row has a value: the numbers, so that the column is empty; or the
@@ -83,6 +85,8 @@ COLUMNS: Final = (
     Column("offset", I64, None, "offset of the page message in its source partition", judged=True),
     Column("fetched_at", I64, "int64", "milliseconds since the epoch",
            judged=True, least=EARLIEST, most=LATEST, none=NO_TIME),
+    Column("quality", F64, "float64", "a number that the crawler gives: higher is better to keep",
+           least=-float_info.max, most=float_info.max, none=nan, omitted="column"),
     Column("reason", MAP, "string", "why the page was rejected, as a code", judged=True, most=MAX_URL),
     Column("traceparent", MAP, None, "W3C Trace Context of the page message, which the verdict gets",
            judged=True, omitted="column"),
@@ -97,11 +101,13 @@ STRINGS: Final = tuple(each for each in COLUMNS if each.journal == STRING)
 MAPS: Final = tuple(each for each in COLUMNS if each.journal == MAP)
 
 
-def bounds_of(column: Column, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the least and the largest number of a column of integers."""
-    limits = np.iinfo(dtype)
+def bounds_of(column: Column, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the least and the largest number of a column."""
     least, most = column.least, column.most
-    return int(limits.min) if least is None else least, int(limits.max) if most is None else most
+    if least is None or most is None:
+        limits = np.iinfo(dtype)
+        least, most = int(limits.min) if least is None else least, int(limits.max) if most is None else most
+    return least, most
 
 
 def numbers_of_rows(column: Column, dtype: np.dtype[Any], rows: Sequence[Row]) -> NDArray[Any]:
@@ -141,7 +147,7 @@ def bytes_of(column: Column, dtype: np.dtype[Any], numbers: NDArray[Any]) -> byt
     return data
 
 
-def refuse_unbounded(column: Column, most: int, numbers: NDArray[Any]) -> None:
+def refuse_unbounded(column: Column, most: float, numbers: NDArray[Any]) -> None:
     """Raise ValueError if a number of a column is out of its bounds."""
     beyond = numbers > most
     if column.least is not None:

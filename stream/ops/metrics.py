@@ -80,6 +80,10 @@ class WorkerMetrics(Metrics):
         )
         for status in ("ready", "short", "insufficient", "rejected"):
             self.pages.labels(status)
+        self.quality_ignored = self._counter(
+            "neardup_worker_quality_ignored_total",
+            "Pages appended to the journal whose quality is no finite number, and counts as none.",
+        )
         self.lost = self._counter(
             "neardup_worker_lost_pages_total", "Offsets that retention deleted before they were read."
         )

@@ -32,6 +32,8 @@ class ReadPage(NamedTuple):
     text: str
     language: str = ""
     """See `Row.language`."""
+    quality: float | None = None
+    """See `Row.quality`."""
 
 
 class PageFingerprinter(Fingerprinter):
@@ -90,7 +92,8 @@ class PageFingerprinter(Fingerprinter):
             return page
         try:
             key, content = self.read_content(page)
-            return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
+            text, language = content.main_text(), declared_language(page)
+            return ReadPage(page.url, key, page.fetched_at, text, language, page.quality)
         except PageError as error:
             return self._reject(error, page.url, page.fetched_at)
 
@@ -138,6 +141,7 @@ class PageFingerprinter(Fingerprinter):
             text_hash=result.text_hash,
             length=result.length,
             language=page.language,
+            quality=page.quality,
             **fingerprint,
         )
 

@@ -11,7 +11,7 @@ from pyarrow import compute, types
 
 from stream.errors import SettingsError
 from stream.pages.columns import NO_COLUMNS, Columns, Path, as_options, url_of_id
-from stream.pages.fields import message_fields, time_field, unreadable
+from stream.pages.fields import message_fields, quality_field, time_field, unreadable
 from stream.pages.page import CONTENT
 
 MESSAGE: Final = "message"
@@ -25,6 +25,8 @@ MAX_TYPE: Final = 200
 _STRINGS: Final = (types.is_string, types.is_large_string, types.is_string_view)
 _BYTES: Final = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
 _TIMES: Final = (types.is_timestamp, types.is_date, types.is_integer, types.is_floating)
+
+_NUMBERS: Final = (types.is_integer, types.is_floating, types.is_decimal)
 
 
 def locate(
@@ -42,6 +44,8 @@ def locate(
         spelt=spelt,
     )
     for field, path in places.items():
+        if field == "quality" and columns.quality is None:
+            continue  # a column of that name may mean something else, which costs no page
         refuse_unfit(field, ".".join(path), _type_at(schema, path))
     return places
 
@@ -55,6 +59,8 @@ def refuse_unfit(field: str, name: str, kind: pa.DataType) -> None:
         fits, due = (*_STRINGS, *_BYTES), "a string or bytes"
     elif field == "fetched_at":
         fits, due = (*_STRINGS, *_TIMES), "a time, a date, a string or an integer"
+    elif field == "quality":
+        fits, due = _NUMBERS, "a number"
     elif field == "id":
         fits, due = (*_STRINGS, types.is_integer, types.is_floating), "a string or an integer"
     if not types.is_null(values) and not any(each(values) for each in fits):
@@ -131,6 +137,8 @@ def _cells(name: str, column: pa.Array, id_prefix: str) -> list[Any]:
     column = _plain(column)
     if name == "id":
         return _each(lambda value: _url_of_id(value, id_prefix), _read(column))
+    if name == "quality":
+        return _each(quality_field, _read(column))
     if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
         return _read(column)
     kind = column.type

@@ -23,6 +23,7 @@ USUAL: Final = {
         *("fetched_at", "timestamp", "fetch_time", "crawled_at", "scraped_at", "crawl_date", "date_download"),
         *("warc_date", "fetched", "date", "time", "datetime", "created_at", "updated_at"),
     ),
+    "quality": ("quality", "quality_score", "page_quality", "score", "rating", "rank"),
 }
 """Usual names of what a page has, the likeliest first."""
 MOST: Final = 10_000

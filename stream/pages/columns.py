@@ -35,8 +35,8 @@ _DECODE_STRING: Final = msgspec.json.Decoder(str).decode
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns that a data set has for the URL, the content and the time of its pages, where they have
-    other names.
+    """The columns that a data set has for the URL, the content, the time and the quality of its pages, where
+    they have other names.
 
     `link.href` is the field `href` of the column `link`, unless there is a column of that very name. The
     content is the named column alone. Of a data set without URLs, ids stand in for them: see `url_of_id`.
@@ -50,6 +50,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     html: str | None = None
     fetched_at: str | None = None
+    quality: str | None = None
     id_prefix: str = ""
     """Put before each id: other data sets may have the same ids."""
 
@@ -81,7 +82,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> list[str]:
         """The fields of messages that are read by their own names."""
         named = self.names
-        hidden = {"fetched_at"} & named.keys()
+        hidden = {"fetched_at", "quality"} & named.keys()
         if "text" in named or "html" in named:
             hidden.update(CONTENT)
         if "url" in named or "id" in named:

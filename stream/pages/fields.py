@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final
 
-from stream.pages.page import CONTENT, Page
+from stream.pages.page import CONTENT, Page, quality_of
 from stream.text.surrogates import replace_surrogates
 
 FIELDS: Final = (
     *("url", "html", "text", "body", "content_type", "charset", "fetched_at"),
-    *("redirected_from", "canonical_url"),
+    *("redirected_from", "canonical_url", "quality"),
 )
 """Columns that are read; others are ignored."""
 
@@ -45,8 +46,16 @@ def time_field(milliseconds: int) -> Any:
     return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
 
 
+def quality_field(value: Any) -> Any:
+    """Return `quality` of a message. What is no finite number becomes what a message says so by, as JSON has
+    no such floats."""
+    number = quality_of(value)
+    return number if number is not None and isfinite(number) else unreadable(type(value).__name__)
+
+
 def unreadable(why: str) -> dict[str, str]:
-    """Return what a message has in place of a value that it cannot have. It is rejected as `wrong_type`."""
+    """Return what a message has in place of a value that it cannot have. The page is rejected as
+    `wrong_type`, or has no quality."""
     return {"unreadable": why}
 
 
@@ -57,6 +66,8 @@ def _field(name: str, value: Any) -> Any:
     elif name == "fetched_at":
         if hasattr(value, "__index__") and not isinstance(value, bool):
             return time_field(operator.index(value))
+    elif name == "quality":
+        return quality_field(value)
     elif isinstance(value, str):
         return replace_surrogates(value)
     return unreadable(type(value).__name__)

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from decimal import Decimal
+from math import isfinite, nan
+from numbers import Real
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +60,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The URL that was asked for, if redirects led from there to `url`."""
     canonical_url: str | None = None
     """The canonical URL that the response names. Absent, an HTML page is searched for it."""
+    quality: float | None = None
+    """A number of your own: higher is better to keep. No verdict depends on it. NaN, as of a message that has
+    what is no finite number, counts as none."""
+
+
+_ABSENT: Final = msgspec.Raw()
+_NO_NUMBER: Final = re.compile(rb'("quality"\s*:\s*)(?:NaN|-?Infinity)(?=\s*[,}])')
 
 
 class PageMessageError(PageError):
@@ -74,6 +86,17 @@ class _Message(CrawlRecord, kw_only=True):
     warc_filename: str | None = None
     warc_offset: int | None = None
     canonical_url: str | None = None
+    quality: msgspec.Raw = _ABSENT
+    """As it is written: a value of another type, or a number out of range, costs no page."""
+
+
+class _Parsed(NamedTuple):
+    """A message as it is parsed."""
+
+    message: _Message
+    body: bytes | None
+    """The body if it came as bytes."""
+    quality: object
 
 
 class _ReadableFields(msgspec.Struct):
@@ -115,10 +138,12 @@ def page_of_fields(fields: dict[str, Any], page_bytes: int) -> Page:
 
 
 def _is_as_in_json(fields: dict[str, Any]) -> bool:
-    """Return whether JSON leaves the fields as they are: of bytes it makes strings, and None of some
-    floats."""
+    """Return whether JSON leaves the fields as they are: of bytes it makes strings, and None of floats that
+    are not finite."""
     return all(
-        isinstance(value, str | int) or (name == "body" and isinstance(value, bytes))
+        isinstance(value, str | int)
+        or (name == "body" and isinstance(value, bytes))
+        or (name == "quality" and isinstance(value, float) and isfinite(value))
         for name, value in fields.items()
     )
 
@@ -131,12 +156,12 @@ def _page_of(fields: bytes | dict[str, Any], page_bytes: int, outside: Outside |
     readable = _ReadableFields()
     try:
         try:
-            message, raw = _parse(fields)
+            parsed = _parse(fields)
         except msgspec.ValidationError as error:
             readable = _readable_fields(fields)
             raise PageError("wrong_type", str(error)) from None
-        readable = _ReadableFields(message.url, message.fetched_at)
-        return _page(message, raw, page_bytes, outside)
+        readable = _ReadableFields(parsed.message.url, parsed.message.fetched_at)
+        return _page(parsed, page_bytes, outside)
     except PageError as error:
         url = readable.url if isinstance(readable.url, str) else None
         detail = error.detail
@@ -155,7 +180,8 @@ def _decode_framed(document: bytes, outside: Outside | None) -> bytes | dict[str
     return outside.schema(number).fields(document[FRAME:])
 
 
-def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outside | None) -> Page:
+def _page(parsed: _Parsed, page_bytes: int, outside: Outside | None) -> Page:
+    message, raw, quality = parsed
     if is_crawl_record(message):
         message.translate()
     if message.url is None:
@@ -179,6 +205,7 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
         fetched_at=page_time(message.fetched_at),
         redirected_from=message.redirected_from,
         canonical_url=message.canonical_url,
+        quality=quality_of(quality),
     )
     return page if message.warc_filename is None else _fill_from_archive(page, message, page_bytes, outside)
 
@@ -199,12 +226,13 @@ def _fill_from_archive(page: Page, message: _Message, page_bytes: int, outside: 
     )
 
 
-def _parse(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
-    """Return the message, and its body if it came as bytes. Raises msgspec.ValidationError or PageError."""
+def _parse(fields: bytes | dict[str, Any]) -> _Parsed:
+    """Parse a message. Raises msgspec.ValidationError or PageError."""
     if isinstance(fields, dict):
-        return _of_avro(fields)
+        return _of_fields(fields)
     try:
-        return _MESSAGE.decode(fields), None
+        message = _MESSAGE.decode(fields)
+        return _Parsed(message, None, _json_value(message.quality))
     except msgspec.ValidationError:
         raise
     except UnicodeDecodeError as error:
@@ -214,19 +242,43 @@ def _parse(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
     except RecursionError:
         raise PageError("malformed_json", "nested too deeply") from None
     try:
-        lenient = msgspec.json.decode(replace_escaped_surrogates(fields))
+        lenient = _decode_leniently(fields)
     except (ValueError, msgspec.DecodeError, RecursionError):
         raise PageError("malformed_json", detail) from None
-    return msgspec.convert(lenient, _Message), None
+    if isinstance(lenient, dict):
+        return _of_fields(lenient)
+    return _Parsed(msgspec.convert(lenient, _Message), None, None)
 
 
-def _of_avro(fields: dict[str, Any]) -> tuple[_Message, bytes | None]:
-    raw, fetched_at = fields.get("body"), fields.get("fetched_at")
+def _decode_leniently(document: bytes) -> Any:
+    """Decode JSON with escaped lone surrogates, or with a `quality` that is NaN or infinite, as Python and
+    others write it. Raises ValueError, msgspec.DecodeError and RecursionError."""
+    if _NO_NUMBER.search(document):
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(_NO_NUMBER.sub(rb"\1{}", document))
+    return msgspec.json.decode(_NO_NUMBER.sub(rb"\1{}", replace_escaped_surrogates(document)))
+
+
+def _of_fields(fields: dict[str, Any]) -> _Parsed:
+    raw, fetched_at, quality = map(fields.get, ("body", "fetched_at", "quality"))
     if isinstance(raw, bytes):
         fields = {**fields, "body": None}
     if isinstance(fetched_at, datetime):
         fields = {**fields, "fetched_at": _milliseconds(fetched_at)}
-    return msgspec.convert(fields, _Message), raw if isinstance(raw, bytes) else None
+    if "quality" in fields:
+        fields = {**fields, "quality": _ABSENT}
+    message = msgspec.convert(fields, _Message)
+    return _Parsed(message, raw if isinstance(raw, bytes) else None, quality)
+
+
+def _json_value(raw: msgspec.Raw) -> object:
+    """Return a value as JSON has it; of a number out of range, its text."""
+    if raw == _ABSENT:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(raw)
 
 
 def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
@@ -299,6 +351,19 @@ def page_time(moment: object) -> int | None:
             f"fetched_at: {moment!r:.60} is neither RFC 3339 nor milliseconds of the years 1 to 9999",
         )
     return parsed
+
+
+def quality_of(value: object) -> float | None:
+    """Return the quality of a page: None if there is none, and NaN for what is no finite number."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return nan
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return nan
+    return number if isfinite(number) else nan
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -25,7 +25,9 @@ TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if 
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
 _BOUNDS: Final = [
-    (each.name, *bounds_of(each, dtype)) for each, dtype in NUMBERS if each.arrow in ("int8", "int64")
+    (each.name, *bounds_of(each, dtype))
+    for each, dtype in NUMBERS
+    if each.arrow in ("int8", "int64", "float64")
 ]
 """Name of a column of numbers, its least and its largest."""
 _LONGEST: Final = [
@@ -102,6 +104,7 @@ def batch_of(
         "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
         "sketch": [row.sketch or None for row in rows],
         "text_hash": [row.text_hash if any(row.text_hash) else None for row in rows],
+        "quality": [None if row.quality_ignored else row.quality for row in rows],
         "scheme": [scheme.id] * len(rows),
     }
     for name in TYPES.keys() - columns.keys():

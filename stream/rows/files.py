@@ -41,6 +41,7 @@ _ENCODINGS: Final = {
     "url_digest": "DELTA_LENGTH_BYTE_ARRAY",
     "length": "DELTA_BINARY_PACKED",
     "fetched_at": "DELTA_BINARY_PACKED",
+    "quality": "PLAIN",
 }
 """Without these, lengths of byte strings, which are all the same, take 4 bytes each. Other columns repeat few
 values and get a dictionary."""

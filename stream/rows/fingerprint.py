@@ -34,8 +34,8 @@ def fingerprint_batch(
     """The rows of a batch of pages, in the same order; equal pages give equal rows, wherever they are made.
 
     `pages` has the columns of page messages (`url` and one of `html`, `text`, `body`; perhaps
-    `content_type`, `charset`, `fetched_at`), or the column `message` with whole messages. `columns` names
-    those that have other names; `message` is then not read. Beside them stands
+    `content_type`, `charset`, `fetched_at`, `quality`), or the column `message` with whole messages.
+    `columns` names those that have other names; `message` is then not read. Beside them stands
     `order` (an integer or timestamp) and, where several pages share one, `source` and `position`; they are
     copied, and so is `key`, the message key. The result has the columns `stream.rows.arrow.TYPES`.
 

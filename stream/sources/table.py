@@ -12,7 +12,7 @@ from stream.errors import PageError, attributed_to
 from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
-from stream.pages.fields import message_fields
+from stream.pages.fields import message_fields, quality_field
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.encode import encode_fields
 from stream.sources.encoding import decoded
@@ -46,13 +46,25 @@ class CsvSource(FileSource):
                 columns = [(field, names.index(path[0])) for field, path in places.items()]
                 for cells in rows:
                     line, count = rows.line_num, len(cells)
-                    fields = {field: cells[at] for field, at in columns if at < count and cells[at]}
+                    fields: dict[str, Any] = {
+                        field: cells[at] for field, at in columns if at < count and cells[at]
+                    }
+                    if "quality" in fields:
+                        fields["quality"] = quality_field(_number(fields["quality"]))
                     if "id" in fields:
                         fields["url"] = url_of_id(fields.pop("id"), self.columns.id_prefix)
                     if any(cells):
                         yield _message(message_fields(fields), self, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
+
+
+def _number(cell: str) -> float | str:
+    """The number in a cell, or its text."""
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
 
 
 def delimiter_of(path: str) -> str:

@@ -56,6 +56,7 @@ class HostileJournal:
             url_digest=digests_of_urls(names),
             offset=np.arange(first, first + n),
             fetched_at=np.full(n, 1_790_000_000_000),
+            quality=np.full(n, np.nan),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
             strings=Strings.of(names, [None] * n),

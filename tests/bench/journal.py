@@ -65,6 +65,7 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
             url_digest=digests_of_urls(urls),
             offset=np.arange(start, start + n),
             fetched_at=np.full(n, 1_790_000_000_000),
+            quality=np.full(n, np.nan),
             length=np.full(n, 6_000, np.uint32),
             language=np.zeros(n, "S3"),
             strings=Strings.of(urls, [url.encode() for url in urls]),

@@ -141,7 +141,7 @@ def test_the_page_of_the_highest_quality_is_kept(crawl: Path, tmp_path: Path) ->
                 compared += one != kept
     assert compared > 5
     with pytest.raises(
-        SettingsError, match=r"no number in 'qualities' in the first 1,000 pages of .*one\.jsonl"
+        SettingsError, match=r"one\.jsonl: --quality-column qualities: no such column; did you mean quality\?"
     ):
         dedup(file, "-o", out, "--keep", "quality", "--quality-column", "qualities")
 

@@ -67,9 +67,6 @@ def test_chains_need_the_similarity_of_pages(tmp_path: Path) -> None:
     source = write(tmp_path / "pages.jsonl", pages(3))
     with pytest.raises(SettingsError, match="clusters: chains join pages by similarity"):
         dedup(source, "-o", tmp_path / "out.jsonl", "--clusters", "chains", "--mode", "strict")
-    for options in (("--keep", "quality"), ("--quality-column", "x")):
-        with pytest.raises(SettingsError, match="keep, quality-column: --keep quality needs"):
-            dedup(source, "-o", tmp_path / "out.jsonl", *options)
 
 
 def test_an_election_keeps_to_its_memory(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from math import nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -13,9 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from docs.site.metrics_page import ROLES, page
 from stream.dashboard.deployment import system
 from stream.errors import PortTakenError
+from stream.fingerprint.row import Row, Status
 from stream.ops.health import LIVE_SECONDS, Health
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics
 from stream.ops.server import ops_server
+from stream.roles.worker.backlog import JournalBatch
+from stream.roles.worker.watch import WorkerWatch
 from stream.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +39,14 @@ def test_metrics_are_named_by_convention() -> None:
             assert each.name.endswith("_total") == (each.kind == "counter"), each.name
             assert each.meaning.endswith("."), each.name
             assert each.name.startswith((f"neardup_{kind.role}_", "neardup_build_info"))
+
+
+def test_a_worker_counts_pages_whose_quality_is_no_number() -> None:
+    worker: Any = None
+    watch = WorkerWatch(worker)
+    rows = [Row(Status.READY, "http://a/", None, quality=each) for each in (None, 0.5, nan, nan)]
+    watch.note_append(JournalBatch(rows=rows))
+    assert watch.metrics.quality_ignored._value.get() == 2
 
 
 async def test_a_loop_that_hangs_is_not_alive() -> None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import tracemalloc
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,36 @@ GOOD = [
         Page(url=URL, text="x", redirected_from="http://a/", canonical_url="/b"),
     ),
 ]
+
+QUALITIES = [
+    ("0.5", 0.5),
+    ("-3", -3.0),
+    ("1.7976931348623157e308", 1.7976931348623157e308),
+    ("12345678901234567890123", 1.2345678901234568e22),
+    ("0", 0.0),
+    ("null", None),
+    *((each, nan) for each in ("true", '"0.5"', '"\\ud800"', "[1]", "{}", "1e999", "-1e999")),
+    *((each, nan) for each in ("1" + "0" * 400, "NaN", "Infinity", "-Infinity", " NaN ")),
+]
+
+
+@pytest.mark.parametrize(("written", "quality"), QUALITIES)
+@pytest.mark.parametrize("text", ["a", '\\"quality\\": NaN, ', "\\ud800"])
+def test_what_is_no_finite_number_is_no_quality_and_costs_no_page(
+    written: str, quality: float | None, text: str
+) -> None:
+    page = decode_page(f'{{"quality":{written},"text":"{text}","url":"{URL}"}}'.encode(), LIMIT)
+    assert page.text == json.loads(f'"{text}"').replace("\ud800", "\ufffd")
+    assert str(page.quality) == str(quality), "NaN is unlike itself"
+
+
+def test_a_quality_does_not_mend_other_faults() -> None:
+    for written in ('"quality":NaN,"x":NaN', '"quality":NaNs', '"quality":', '"quality":nan'):
+        with pytest.raises(PageMessageError, match="malformed_json"):
+            decode_page(f'{{"text":"a","url":"{URL}",{written}}}'.encode(), LIMIT)
+    with pytest.raises(PageMessageError, match="wrong_type"):
+        decode_page(f'{{"text":5,"url":"{URL}","quality":NaN}}'.encode(), LIMIT)
+
 
 BAD = [
     ({}, "missing_field"),

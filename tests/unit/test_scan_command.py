@@ -66,6 +66,23 @@ def test_pages_of_one_template_that_crowd_buckets_are_counted(tmp_path: Path, co
     assert "full bucket" not in neardup(*run, "--similarity", "0.9").stderr
 
 
+@pytest.mark.parametrize("command", ["scan", "dedup", "fingerprint"])
+def test_pages_whose_quality_is_no_number_are_counted(tmp_path: Path, command: str) -> None:
+    with (tmp_path / "pages.jsonl").open("w") as file:
+        for page, quality in enumerate([0.5, "good", True, None]):
+            written = {"url": f"http://h.example/{page}", "text": f"{TEXT} {page}", "quality": quality}
+            file.write(json.dumps(written) + "\n")
+    for options, count in ((("--json",), 2), ((), 2), (("--json", "--quality-column", "url"), 4)):
+        out = tmp_path / f"out{len(options)}"
+        run = [command, tmp_path / "pages.jsonl", "-o", out, "--worker-processes", "1", *options]
+        outcome = neardup(*run)
+        assert outcome.exit_code == 0
+        if options:
+            assert json.loads(outcome.stdout)["quality_ignored"] == count
+        else:
+            assert f"{count} pages with a quality that is no finite number" in outcome.stderr
+
+
 def test_pages_that_are_all_rejected_are_an_error_with_reasons(tmp_path: Path) -> None:
     path, out = tmp_path / "pages.jsonl", tmp_path / "verdicts"
     path.write_text('{"link": "http://a.example/"}\n{"url": "http://a.example/"}\nno JSON\n')

@@ -385,6 +385,30 @@ def test_a_journal_record_of_another_version_is_refused_by_name(kind: str, versi
         decode_journal(msgspec.msgpack.encode(old), 5)
 
 
+def test_qualities_take_no_bytes_where_there_are_none() -> None:
+    fingerprinter = PageFingerprinter(SCHEME)
+    qualities = [None, 0.1, float("nan"), -1e308]
+    rows = [fingerprinter.page(Page(url=NEWS, text=HARBOUR, quality=each)) for each in qualities]
+    assert [row.quality_ignored for row in rows] == [False, False, True, False]
+    ranges = [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, 0, 4, 4)]
+    value = Rows.of(SCHEME, ranges, rows, range(4), [None] * 4).encode()
+    plain = msgspec.msgpack.decode(value)
+    expected = np.array([np.nan, 0.1, np.nan, -1e308])
+    np.testing.assert_array_equal(np.frombuffer(plain["quality"], "<f8"), expected)
+    read = decode_journal(value, 2)
+    assert isinstance(read, Rows)
+    np.testing.assert_array_equal(read.quality, expected)
+    ranges = [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, 0, 2, 2)]
+    value = Rows.of(SCHEME, ranges, [rows[0], rows[2]], range(2), [None] * 2).encode()
+    assert "quality" not in msgspec.msgpack.decode(value)
+    read = decode_journal(value, 2)
+    assert isinstance(read, Rows)
+    assert np.isnan(read.quality).all()
+    plain["quality"] = np.array([1, 2, 3, -np.inf], "<f8").tobytes()
+    with pytest.raises(RecordError, match="quality -inf, not in"):
+        decode_journal(msgspec.msgpack.encode(plain), 2)
+
+
 def test_traces_travel_with_their_rows_and_cost_nothing_where_there_are_none() -> None:
     rows = dataclasses.replace(entries()[0].rows, traceparent={1: TRACE, 3: TRACE[:-1] + "0"})
     plain = msgspec.msgpack.decode(rows.encode())

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from math import inf, isnan, nan
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream.errors import PageError
+from stream.pages.page import decode_page
+from stream.sources.encode import encode_page
 
 scrapy = pytest.importorskip("scrapy", reason="Scrapy is not installed")
 
@@ -71,6 +76,18 @@ def test_a_field_of_a_wrong_type_is_an_error_that_names_it(field: str, value: ob
     item = {"url": "http://a/", field: value} if field in ("html", "body") else {**ITEM, field: value}
     with pytest.raises(PageError, match=rf"^wrong_type: {field}: "):
         page_of(item)
+
+
+@pytest.mark.parametrize("quality", [None, 0.5, -3, np.float32(0.5), np.int8(7), Decimal("0.1")])
+def test_a_quality_is_a_number(quality: Any) -> None:
+    assert page_of({**ITEM, "quality": quality}).quality == (None if quality is None else float(quality))
+
+
+@pytest.mark.parametrize("quality", [True, "0.5", b"1", [1], nan, inf, np.float64("nan"), np.True_, 10**400])
+def test_what_is_no_finite_number_is_no_quality_of_the_message(quality: Any) -> None:
+    """Whoever reads the message is told."""
+    page = page_of({**ITEM, "quality": quality})
+    assert isnan(decode_page(encode_page(page), 1 << 20).quality or 0)
 
 
 def test_a_content_type_may_be_the_bytes_of_a_header() -> None:

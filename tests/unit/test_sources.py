@@ -510,6 +510,7 @@ def test_fields_that_are_none_are_left_out() -> None:
         Page(url="u", body=bytes(range(256)), content_type="text/html; charset=big5", charset="big5"),
         Page(url="u", text="", fetched_at=-1),
         Page(url="u", text="", redirected_from="v", canonical_url="w"),
+        Page(url="u", text="", quality=-0.1),
     ],
 )
 def test_an_encoded_page_decodes_to_itself(page: Page) -> None:

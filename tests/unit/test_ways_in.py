@@ -10,6 +10,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Sequence
+from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from stream.fingerprint.row import KEY_BYTES, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Corpus, Rows, decode_journal
 from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.pages.columns import Columns
 from stream.roles.loader.records import LoadedSource, records
 from stream.roles.publisher import key_of
 from stream.roles.worker.backlog import Backlog, PagesTopic
@@ -424,6 +426,97 @@ def test_raw_bytes_beside_another_content_are_ambiguous(
     (row,) = streamed(list(open_source(str(tmp_path / "pages.parquet"))))
     assert row.reason == "ambiguous_content"
     assert [each.row for each in engine(pages)] == [row]
+
+
+QUALITIES: list[Any] = [0.5, 3, -1e308, None, True, "high", nan, -inf, 10**400]
+DUE = ["0.5", "3.0", "-1e+308", "None", *["nan"] * 5]
+
+
+def qualities(rows: Iterable[Row]) -> list[str]:
+    """The qualities of rows, none of which is rejected."""
+    found = list(rows)
+    assert [row.reason for row in found] == [None] * len(found)
+    return [str(row.quality) for row in found]
+
+
+def with_quality(column: pa.Array, name: str = "quality") -> pa.Table:
+    count = len(column)
+    urls, texts = [f"{URL}{number}" for number in range(count)], list(map(text, range(count)))
+    return pa.table({"url": urls, "text": texts, name: column})
+
+
+def test_a_quality_is_the_same_whichever_way_it_comes(tmp_path: Path) -> None:
+    urls = [f"{URL}{number}" for number in range(len(QUALITIES))]
+    pages = [
+        Page(url=url, text=text(number), quality=quality)
+        for number, (url, quality) in enumerate(zip(urls, QUALITIES, strict=True))
+    ]
+    fingerprinter = PageFingerprinter()
+    rows = streamed([Message(encode_page(page), page.url, "here") for page in pages])
+    assert qualities(rows) == DUE
+    assert qualities(fingerprinter.page(page) for page in pages) == DUE
+    fields = [
+        {"url": page.url, "text": page.text, "quality": quality}
+        for page, quality in zip(pages, QUALITIES, strict=True)
+    ]
+    source = tmp_path / "pages.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in fields))
+    assert qualities(streamed(list(open_source(str(source))))) == DUE
+    made = read(fingerprinted(source, tmp_path))
+    assert qualities(each.row for each in made) == [*DUE[:4], *["None"] * 5]
+    (record,) = records(LoadedSource("ab" * 16, Corpus("rows", 9)), SCHEME, made, 0, uncertain=False)
+    columns = decode_journal(record.value, 0)
+    assert isinstance(columns, Rows)
+    assert columns.quality.astype(str).tolist() == [*DUE[:3], *["nan"] * 6]
+
+
+@pytest.mark.parametrize(
+    ("column", "due"),
+    [
+        (pa.array([0.5, None, nan, inf]), ["0.5", "None", "nan", "nan"]),
+        (pa.array([0.5], pa.float32()), ["0.5"]),
+        (pa.array([3, None]), ["3.0", "None"]),
+        (pa.array([2**64 - 1], pa.uint64()), ["1.8446744073709552e+19"]),
+        (pa.array([5]).cast(pa.decimal128(21, 2)), ["5.0"]),
+        (pa.array([3, 3]).dictionary_encode(), ["3.0", "3.0"]),
+        (pa.array([None]), ["None"]),
+        (pa.array(["0.5", None]), ["nan", "None"]),
+        (pa.array([b"caf\xe9"]).view(pa.string()), ["nan"]),
+        (pa.array([True]), ["nan"]),
+        (pa.array([[1.0]]), ["nan"]),
+        (pa.array([{"score": 1.0}]), ["nan"]),
+        (pa.array([0]).view(pa.timestamp("ms")), ["nan"]),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_qualities_of_every_type(tmp_path: Path, column: pa.Array, due: list[str]) -> None:
+    """A column of that name that was not named costs no page, whatever it has."""
+    pages = with_quality(column)
+    parquet.write_table(pages, tmp_path / "pages.parquet")
+    assert qualities(streamed(list(open_source(str(tmp_path / "pages.parquet"))))) == due
+    assert qualities(each.row for each in engine(pages)) == [each.replace("nan", "None") for each in due]
+
+
+def test_the_column_of_qualities_may_have_another_name(tmp_path: Path) -> None:
+    columns = Columns(quality="score")
+    rows = [("url", "text", "quality", "score")]
+    rows += [(f"{URL}{cell}", "a", "9", cell) for cell in ("0.5", "", "x")]
+    with (tmp_path / "pages.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    named = list(open_source(str(tmp_path / "pages.csv"), columns=columns))
+    assert qualities(streamed(named)) == ["0.5", "None", "nan"]
+    assert qualities(streamed(list(open_source(str(tmp_path / "pages.csv"))))) == ["9.0"] * 3
+    lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    named = list(open_source(str(tmp_path / "pages.jsonl"), columns=columns))
+    assert qualities(streamed(named)) == ["nan"] * 3, "in JSON, a string is none"
+    parquet.write_table(with_quality(pa.array([0.5]), "score"), tmp_path / "pages.parquet")
+    named = list(open_source(str(tmp_path / "pages.parquet"), columns=columns))
+    assert qualities(streamed(named)) == ["0.5"]
+    for odd in (pa.array(["0.5"]), pa.array([True]), pa.array([[0.5]])):
+        parquet.write_table(with_quality(odd, "score"), tmp_path / "odd.parquet")
+        with pytest.raises(SettingsError, match=r"odd\.parquet: column `score` is .*, not a number"):
+            list(open_source(str(tmp_path / "odd.parquet"), columns=columns))
 
 
 def test_cells_of_csv(tmp_path: Path) -> None:

@@ -131,4 +131,5 @@ class WorkerWatch:
         """Count a batch that is in the journal."""
         for status, count in Counter(row.status for row in batch.rows).items():
             self.metrics.pages.labels(STATUS[status]).inc(count)
+        self.metrics.quality_ignored.inc(sum(row.quality_ignored for row in batch.rows))
         self.metrics.lost.inc(sum(each.end - each.start for each in batch.ranges if each.lost))

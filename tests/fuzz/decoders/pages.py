@@ -8,6 +8,7 @@ import json
 import random
 from typing import Any, ClassVar
 
+import numpy as np
 import zstandard
 
 from stream.errors import PageError
@@ -108,6 +109,8 @@ class PageMessages(Decoder):
         again = decode_journal(rows.encode(), 1)
         assert isinstance(again, journal.Rows)
         assert (again.strings.columns().url.texts(), again.reason.get(0)) == ([row.url], row.reason)
+        given = None if row.quality_ignored else row.quality
+        assert (None if np.isnan(again.quality[0]) else again.quality[0]) == given
         return row.reason or row.status.name.lower()
 
 
@@ -157,6 +160,8 @@ def _message(rng: random.Random) -> Any:
         message["fetched_at"] = rng.choice(
             ("2026-01-02T03:04:05Z", "9999-12-31T23:59:59Z", *NUMBERS, *STRINGS)
         )
+    if rng.random() < 0.3:
+        message["quality"] = rng.choice((0.5, -3, True, float("nan"), 1e308, *NUMBERS, *STRINGS))
     return message
 
 
