@@ -31,7 +31,7 @@ def command(pages: str, distance: int, memory: str, width: int, tables_memory: s
 
     from stream.offline.judge_planner import plan_judge
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
-    from stream.tables.search.pair_collector import LAST_ANCHOR
+    from stream.tables.search.pair_collector import MOST_ANCHORS
 
     plans = plan(parse_pages(pages), distance, parse_memory(memory), width)
     judge = plan_judge(plans.pages, parse_memory(tables_memory))
@@ -71,8 +71,8 @@ def command(pages: str, distance: int, memory: str, width: int, tables_memory: s
         console.print(f"  - {escape(reason)}")
     console.print(f"  - {escape(plans.batch)}")
     best = next(design for design in plans.designs if design.layout == plans.recommended)
-    if plans.pages > LAST_ANCHOR:
-        console.print(f"  - The judge numbers at most {LAST_ANCHOR + 1:,} unique pages a journal.")
+    if plans.pages > MOST_ANCHORS:
+        console.print(f"  - The judge numbers at most {MOST_ANCHORS:,} unique pages a journal.")
     elif best.judge_bytes is not None:
         blocks, choose = plans.recommended.split(" choose ")
         options = f"--option distance={distance} --option blocks={blocks} --option choose={choose}"

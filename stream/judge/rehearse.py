@@ -49,8 +49,8 @@ def rehearse(genesis: Genesis) -> None:
     heads.clean()
     heads.sweep(0, 0, 8)
     row = np.zeros((1, design.words + 1), np.uint64)
-    heads.unlink(row[:0, :-1], Ring(row, 0, 0), np.zeros(1, np.uint8))
-    in_order(np.zeros(1, np.uint64))
+    heads.unlink(row[:0, :-1], Ring(row, 0, 0, -1), np.zeros(1, np.uint8))
+    in_order(np.zeros(1, np.uint64), 0)
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     nearest_alive(none, none, near, near, ALL)
 

@@ -20,7 +20,7 @@ from stream.tables.cold.presence import BITS_SET
 from stream.tables.cold.runs import LEVELS, MERGED
 from stream.tables.cold.tier import MOST_BITS
 from stream.tables.memory_shares import MemoryShares
-from stream.tables.search.pair_collector import LAST_ANCHOR
+from stream.tables.search.pair_collector import MOST_ANCHORS
 from stream.tables.warm.tier import anchors_in
 
 GENERATION: Final = 1_000_000
@@ -74,7 +74,7 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
     """Compute what judges take that remember a number of unique pages."""
-    judges = ceil(pages / LAST_ANCHOR)
+    judges = ceil(pages / MOST_ANCHORS)
     anchors = ceil(pages / judges)
     design = Rule(VerdictOptions(), Scheme()).design()
     frozen = (anchors - LATE) // GENERATION * GENERATION

@@ -17,7 +17,7 @@ from typing import Final
 
 from stream.failpoints import reach
 from stream.tables.cold.freeze import Freezing
-from stream.tables.cold.runs import LEVELS, MERGED, Run, run_of
+from stream.tables.cold.runs import LEVELS, MERGED, Run, generation_after, merged_run, stored_run
 from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
 from stream.tables.store.anchors import IndexedAnchors, with_prefix
@@ -54,7 +54,7 @@ class _Reclaiming:
         for family in self._design.families:
             if not self._closed:
                 reach("freeze.reclaim")
-                self._store.reclaim(table_family(family), *_bounds_of_parts(merged))
+                self._store.reclaim(table_family(family), *merged.bounds_of_parts)
 
     def check(self, *, wait: bool) -> None:
         """Raise what reclaiming has raised. With `wait`, waits until it is done."""
@@ -100,8 +100,8 @@ class Compaction:
 
     @property
     def frozen(self) -> int:
-        """Number of anchors that are in runs."""
-        return self._runs[-1].end if self._runs else 0
+        """The number after the last anchor that is in a run."""
+        return self._runs[-1].end if self._runs else self._anchors.log.first
 
     def recover(self) -> None:
         """Repeat the reclaims that the last process may not have completed. Called once."""
@@ -127,7 +127,8 @@ class Compaction:
         self._reclaiming.check(wait=wait)
 
     def _freeze(self) -> Freezing:
-        return self._build(run_of(0, self.frozen // self._generation, self._generation))
+        last = self._runs[-1] if self._runs else None
+        return self._build(generation_after(last, self._anchors.log.first, self._generation))
 
     def _install_generation(self, built: Freezing) -> None:
         built.finish()
@@ -135,7 +136,7 @@ class Compaction:
         self._runs.append(built.run)
         self._cold.add(built.run)
         batch = self._store.batch()
-        batch.put(DEFAULT, self._key(built.run), b"")
+        batch.put(DEFAULT, self._key(built.run), built.run.record)
         self._store.write(batch)
 
     def _mergeable(self) -> Run | None:
@@ -143,7 +144,7 @@ class Compaction:
         for place, run in enumerate(self._runs[: -MERGED + 1]):
             whole = run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level
             if whole and run.level < LEVELS:
-                return run.merged
+                return merged_run(self._runs[place : place + MERGED], self._anchors.log.first)
         return None
 
     def _merge(self, run: Run) -> _Merging:
@@ -157,13 +158,14 @@ class Compaction:
         if not self._cold.replace(run, wait=wait):
             return
         self._merging = None
-        place = self._runs.index(run.parts[0])
-        self._runs[place : place + MERGED] = [run]
-        batch.put(DEFAULT, self._key(run), b"")
-        for part in run.parts:
+        parts = [part for part in self._runs if part.is_part_of(run)]
+        place = self._runs.index(parts[0])
+        self._runs[place : place + len(parts)] = [run]
+        batch.put(DEFAULT, self._key(run), run.record)
+        for part in parts:
             batch.delete(DEFAULT, self._key(part))
         for family in self._design.families:
-            batch.delete_range(table_family(family), *_bounds_of_parts(run))
+            batch.delete_range(table_family(family), *run.bounds_of_parts)
         self._store.write(batch)
         self._reclaiming.begin(run)
 
@@ -186,25 +188,25 @@ class Compaction:
         self._reclaiming.close()
 
 
-def stored_runs(store: Store, design: Design, generation: int, count: int) -> list[Run]:
-    """The runs of a design in a store of `count` anchors, ordered by anchors. Raises StateError unless they
-    are contiguous from anchor 0."""
-    keys = (key for key, _ in with_prefix(store, _keys(design)))
-    runs = [run_of(key[0], int.from_bytes(key[1:], "big"), generation) for key in keys]
+def stored_runs(store: Store, design: Design, first: int, count: int) -> list[Run]:
+    """The runs of a design in a store that has the anchors [first, count), in order. Raises StateError unless
+    they follow each other from the first anchor on, or an earlier one that is gone."""
+    runs: list[Run] = []
+    for key, record in with_prefix(store, _keys(design)):
+        try:
+            runs.append(stored_run(key, record))
+        except ValueError:
+            raise damage_error(store.path, f"run record {key.hex()} is {record.hex() or 'empty'}") from None
     runs.sort(key=lambda run: run.first)
-    for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
+    end = min(first, runs[0].first) if runs else first
+    for run in runs:
         if run.first != end:
             raise damage_error(store.path, f"runs hold anchors up to {end}, and from {run.first} on")
-    if runs and runs[-1].end > count:
-        raise damage_error(store.path, f"runs hold anchors up to {runs[-1].end}, but {count} are counted")
+        end = run.end
+    if end > count:
+        raise damage_error(store.path, f"runs hold anchors up to {end}, but {count} are counted")
     return runs
 
 
 def _keys(design: Design) -> bytes:
     return RUN + design.families.start.to_bytes(1, "big")
-
-
-def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:
-    """The range of keys of the parts of `merged` and of all earlier runs of their level, which are merged,
-    too."""
-    return run_of(merged.level - 1, 0, 1).bounds[0], merged.parts[-1].bounds[1]

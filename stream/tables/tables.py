@@ -23,7 +23,7 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.cold import freeze
 from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
-from stream.tables.search.pair_collector import LAST_ANCHOR
+from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
@@ -80,7 +80,7 @@ class TablesStats:
 
 
 class Tables:
-    """The index of live anchors, which are numbered 0, 1, 2, ... in order of insertion.
+    """The index of live anchors, which are numbered in order of insertion, from `first` on.
 
     Opening recovers everything from the store. Raises StateError if the store was made with another design or
     another `generation`. `memory` is the size in bytes of all three tiers, apart from anchors in the hot tier
@@ -140,6 +140,11 @@ class Tables:
                 )
 
     @property
+    def first(self) -> int:
+        """Number of the first anchor; those before it are gone."""
+        return self._log.first
+
+    @property
     def count(self) -> int:
         """Number of anchors ever inserted, which is the number of the next one."""
         return self._log.count
@@ -153,11 +158,11 @@ class Tables:
             hot_probes=sum(tiers.hot.probes for tiers in every),
             rocks_probes=sum(tiers.cold.probes for tiers in every),
             rocks_hits=sum(tiers.cold.hits for tiers in every),
-            generations=self._tiers.compaction.frozen // self._size,
+            generations=(self._tiers.compaction.frozen - self.first) // self._size,
             runs=self._tiers.compaction.runs,
             hot_anchors=self.count - hot.floor,
             warm_anchors=warm.end - warm.floor,
-            cold_anchors=cold.anchors,
+            cold_anchors=cold.end - self.first,
             dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
             digest=union(self._dead.digest, self._skipped.digest),
@@ -222,8 +227,9 @@ class Tables:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         if wanted.most != ALL.most:
-            wanted = wanted.begun(len(words))
-        probing = Probing(self._design, words, fingerprints, uncertain, self._options, most, wanted)
+            wanted = wanted.begun(len(words), self.first)
+        collector = PairCollector(most, self.first)
+        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, wanted)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
         if self._triples is not None and not probing.collector.is_full:
@@ -246,7 +252,7 @@ class Tables:
         This reads the log from the store, one anchor after the other, and needs no bucket.
         """
         anchors, distances = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        for first, rows in self._log.slices(max(0, self.count - newest), self.count):
+        for first, rows in self._log.slices(max(self.first, self.count - newest), self.count):
             numbers = np.arange(first, first + len(rows), dtype=np.int64)
             some = self.is_alive(numbers)
             anchors = np.concatenate([anchors, numbers[some]])
@@ -278,11 +284,11 @@ class Tables:
         full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
         caller writes `batch`; searches find the anchors at once.
         """
-        if self.count + len(fingerprints) > LAST_ANCHOR:
-            raise StateError(f"state directory {self._store.path}: the index is full: {self.count} anchors")
+        if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
+            raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
         if self._triples is not None:
             entries = self._triples.entries
-            if entries + self._triples.entries_of(skipped) > LAST_ANCHOR:
+            if entries + self._triples.entries_of(skipped) > MOST_ANCHORS:
                 raise StateError(
                     f"state directory {self._store.path}: the index is full: {entries} entries in triples"
                 )
@@ -295,8 +301,8 @@ class Tables:
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark superseded or expired anchors as dead: no longer candidates, nor counted in buckets."""
-        if len(anchors) and (anchors.min() < 0 or anchors.max() >= self.count):
-            raise ValueError(f"anchors to kill must be below {self.count}")
+        if len(anchors) and (anchors.min() < self.first or anchors.max() >= self.count):
+            raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
         self._tiers.forget(anchors)
         if self._triples is not None:

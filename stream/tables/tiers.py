@@ -44,7 +44,7 @@ class Tiers:
     ) -> None:
         self._log = anchors.log
         self._generation = sizes.generation
-        runs = stored_runs(store, design, sizes.generation, self._log.count)
+        runs = stored_runs(store, design, self._log.first, self._log.count)
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._design, self._memory = design, sizes.memory
         shares = self._shares()
@@ -114,15 +114,15 @@ class Tiers:
         """Move anchors below `evicted` from the hot tier to the warm one, and those beyond its budget to the
         cold one."""
         if self._due_shares is None:
-            self.cold.extend(max(0, evicted - self.warm.budget), self._generation, wait=wait)
-            self.warm.drop(self.cold.anchors)
+            self.cold.extend(evicted - self.warm.budget, self._generation, wait=wait)
+            self.warm.drop(self.cold.end)
             self.warm.extend(evicted, wait=wait)
             shares = self._shares()
             if shares.presence > self.cold.memory:
                 self._due_shares, self.cold.memory = shares, shares.presence
         else:  # pack no more, and empty the warm tier
             self.cold.extend(evicted, self._generation, wait=wait)
-            self.warm.drop(self.cold.anchors)
+            self.warm.drop(self.cold.end)
             self.warm.extend(self.warm.end, wait=wait)
             if self.warm.is_idle and self.warm.floor == self.warm.end:
                 self.warm.shrink(self._due_shares.packed)
@@ -133,7 +133,7 @@ class Tiers:
         choices = MemoryShares.choices(self._memory)
         packed = anchors_in(self._design, choices[0].packed, self._generation)
         for shares in choices:  # for all but the first, the warm tier is emptied
-            cold = self._log.count - (packed if shares == choices[0] else 0)
+            cold = self._log.count - self._log.first - (packed if shares == choices[0] else 0)
             if cold * self._design.tables <= shares.presence:  # 8 bits an anchor and table
                 return shares
         return choices[-1]

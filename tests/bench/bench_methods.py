@@ -188,7 +188,7 @@ def compression(stored: U64) -> dict[str, Any]:
     rows = np.column_stack([stored, stored])  # the key of an anchor is its fingerprint
     with tempfile.TemporaryDirectory() as folder:
         build_tables(
-            sst_writer, Design(5, 2), RunAnchors(Run(0, 0, len(stored)), rows, NO_SKIPS), Path(folder)
+            sst_writer, Design(5, 2), RunAnchors(Run(0, 0, 0, len(stored)), rows, NO_SKIPS), Path(folder)
         )
         rocks = sum(table_file(Path(folder), table).stat().st_size for table in range(10)) / 10
     zstd = zstandard.ZstdCompressor(level=3)

@@ -19,8 +19,10 @@ from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
+from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import Tables
+from tests.first_numbers import LATE, LATE_ENTRY, begin_at
 
 pytestmark = pytest.mark.chaos
 
@@ -45,12 +47,16 @@ class Setting:
     generation: int = GENERATION
     triples: bool = False
     """Whether keys are of minima, and most anchors are in triples."""
+    first: int = 0
+    """Number of the first anchor."""
 
     @property
     def families(self) -> int:
         return 10 + self.triples
 
     def open(self, store: Store) -> Tables:
+        if self.first and store.get(DEFAULT, [FIRST]) == [None]:
+            begin_at(store, self.first, LATE_ENTRY)
         if not self.triples:
             return open_tables(store, self.memory, self.generation)
         design = Rule(VerdictOptions(), Scheme()).design()
@@ -99,7 +105,7 @@ def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = Fal
         rows = setting.rows(number)
         tables.insert(batch, rows, setting.skipped(number), setting.words(number))
         if number:
-            tables.kill(batch, np.array([number * len(rows) // 2, number * len(rows) - 1]))
+            tables.kill(batch, setting.first + np.array([number * len(rows) // 2, number * len(rows) - 1]))
         batch.put(DEFAULT, APPLIED, (number + 1).to_bytes(4, "big"))
         store.write(batch)
         tables.maintain(wait=number % 3 == 0)
@@ -129,9 +135,14 @@ def triples(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+@pytest.fixture(scope="module", params=[0, LATE], ids=["", "late"])
+def first(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def undisturbed(triples: bool, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    setting = Setting(1 << 30, triples=triples)
+def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    setting = Setting(1 << 30, triples=triples, first=first)
     with Store(tmp_path_factory.mktemp("undisturbed"), setting.families, 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
@@ -146,7 +157,7 @@ def undisturbed(triples: bool, tmp_path_factory: pytest.TempPathFactory) -> Outc
 def child(path: Path, setting: Setting, failpoint: str) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(root)}
-    numbers = (setting.memory, setting.generation, int(setting.triples))
+    numbers = (setting.memory, setting.generation, int(setting.triples), setting.first)
     return subprocess.Popen(
         [sys.executable, __file__, str(path), *map(str, numbers)], env=environment, stdout=subprocess.PIPE
     )
@@ -180,6 +191,7 @@ OF_TRIPLES = [
     [(False, each) for each in FAILPOINTS] + [(True, each) for each in OF_TRIPLES],
     indirect=["triples"],
 )
+@pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_a_failpoint_and_replayed_is_the_same(
     failpoint: str, memory: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
@@ -191,6 +203,7 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_any_moment_and_replayed_is_the_same(
     seed: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
@@ -206,8 +219,10 @@ def test_killed_at_any_moment_and_replayed_is_the_same(
     check_after_crash(tmp_path, setting, undisturbed)
 
 
-def test_killed_again_and_again_is_the_same(triples: bool, tmp_path: Path, undisturbed: Outcome) -> None:
-    setting = Setting(0, triples=triples)
+def test_killed_again_and_again_is_the_same(
+    triples: bool, first: int, tmp_path: Path, undisturbed: Outcome
+) -> None:
+    setting = Setting(0, triples=triples, first=first)
     for failpoint in ("flush:2", "freeze.ingest:13", "freeze.meta:2", "freeze.ingest:5", "flush:4"):
         with child(tmp_path, setting, failpoint) as process:
             process.communicate()
@@ -237,7 +252,7 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
 
 
 if __name__ == "__main__":
-    memory, generation, of_triples = map(int, sys.argv[2:])
-    chosen = Setting(memory, generation, bool(of_triples))
+    memory, generation, of_triples, from_number = map(int, sys.argv[2:])
+    chosen = Setting(memory, generation, bool(of_triples), from_number)
     opened = Store(Path(sys.argv[1]), chosen.families, 8 << 20)
     replay(opened, chosen.open(opened), chosen, report=True)

@@ -6,7 +6,7 @@ import math
 import shutil
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,21 @@ from stream.errors import StateError
 from stream.tables import memory_shares
 from stream.tables import tables as all_tables
 from stream.tables.cold.presence import Presence
+from stream.tables.cold.runs import stored_run
 from stream.tables.cold.tier import ColdTier
+from stream.tables.compaction import RUN, stored_runs
 from stream.tables.design import Block, Design
 from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.search.pair_collector import MANY, PairCollector
 from stream.tables.search.probing import Nearest, Probing, SearchOptions
-from stream.tables.store.rocks import Store
+from stream.tables.store.anchors import CHUNK, DEAD, FIRST, SKIPPED, with_prefix
+from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import Tables
 from stream.tables.warm import tier as warm
 from stream.tables.warm.packed import HITS_AT_ONCE, Packed, Packing
+from tests.first_numbers import LATE, begin_at
 from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20
@@ -74,6 +78,8 @@ class Case:
     growth: HeadGrowth = HEAD_GROWTH
     spread: bool = False
     """Whether the blocks are spread over a key of several words; then only exact buckets are probed."""
+    first: int = 0
+    """Number of the first anchor."""
 
     @property
     def design(self) -> Design:
@@ -84,6 +90,8 @@ class Case:
         return spread(rows) if self.spread else None
 
     def open(self, store: Store) -> Tables:
+        if self.first and store.get(DEFAULT, [FIRST]) == [None]:
+            begin_at(store, self.first)
         return Tables(
             store,
             SPREAD if self.spread else self.design,
@@ -96,7 +104,8 @@ class Case:
 
 @dataclass
 class TablesOracle:
-    """All anchors in plain lists: what entered which bucket, and who is alive."""
+    """All anchors in plain lists: what entered which bucket, and who is alive. Their numbers are indexes of
+    the lists and the first number."""
 
     case: Case
     fingerprints: list[int] = field(default_factory=list)
@@ -110,8 +119,8 @@ class TablesOracle:
         keys = design.keys(rows)
         probes = probe_keys(design, keys, uncertain, self.case.flip_bits, self.case.flips)
         found, sizes = [], []
-        live = [(n, f, b) for n, (f, b) in enumerate(zip(self.fingerprints, self.entered, strict=True))
-                if n not in self.dead]  # fmt: skip
+        anchors = zip(self.fingerprints, self.entered, strict=True)
+        live = [(n, f, b) for n, (f, b) in enumerate(anchors, self.case.first) if n not in self.dead]
         for row, fingerprint in enumerate(rows.tolist()):
             probed = set(probes[row].ravel().tolist())
             for number, other, buckets in live:
@@ -174,11 +183,12 @@ def add(
     for row, (fingerprint, keys) in enumerate(zip(rows.tolist(), design.keys(rows).tolist(), strict=True)):
         oracle.fingerprints.append(fingerprint)
         oracle.entered.append({key for t, key in enumerate(keys) if not skipped.get(row, 0) >> t & 1})
-    kills = rng.integers(0, len(oracle.fingerprints), 3 if skips else 0)
+    held = len(oracle.fingerprints)
+    kills = rng.integers(0, max(held, 1), 3 if skips and held else 0) + oracle.case.first
     tables.kill(batch, kills)
     oracle.dead.update(kills.tolist())
     store.write(batch)
-    assert tables.count == len(oracle.fingerprints)
+    assert tables.count == oracle.case.first + len(oracle.fingerprints)
     assert tables.is_alive(kills).tolist() == [False] * len(kills)
 
 
@@ -227,6 +237,22 @@ CASES = {
     ),
     "several words, growing heads": Case(5, 2, spread=True, growth=SLOW),
 }
+CASES |= {
+    f"{name}, late": replace(CASES[name], first=LATE)
+    for name in (
+        "5 choose 2, exact",
+        "default",
+        "all in RocksDB",
+        "merged again and again",
+        "merged, packed while small",
+        "merged, 20 tables",
+        "all packed, prefixes longer than entries",
+        "frozen, but in RAM",
+        "growing heads, window of 80 packed",
+        "several words, merged again and again",
+        "several words, window of 80 anchors packed",
+    )
+}
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.2])
@@ -265,7 +291,9 @@ def copy_live(source: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 80 anchors packed"])
+@pytest.mark.parametrize(
+    "name", ["default", "all in RocksDB", "all in RocksDB, late", "window of 80 anchors packed"]
+)
 def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     rng = np.random.default_rng(5)
@@ -290,10 +318,11 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
         check(case.open(store), later, rows, uncertain)
 
 
+@pytest.mark.parametrize("first", [0, LATE])
 @pytest.mark.parametrize("memory", [0, room(120, 30), PLENTY])
-def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=room(60, 30), generation=30)
-    again = Case(5, 2, 4, 2, memory=memory, generation=30)
+def test_reopened_tables_answer_the_same_with_any_memory(memory: int, first: int, tmp_path: Path) -> None:
+    case = Case(5, 2, 4, 2, memory=room(60, 30), generation=30, first=first)
+    again = replace(case, memory=memory)
     rng = np.random.default_rng(6)
     oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -311,6 +340,86 @@ def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: 
             add(rng, store, tables, oracle, rows, 0.2)
             tables.maintain(wait=True)
         tables.close()
+
+
+def forget_all_before(store: Store, first: int) -> None:
+    """Remove dead anchors from a store whose tables are closed, and let these begin at `first`."""
+    batch = store.batch()
+    for key in (key for key, _ in store.scan(LOG)):
+        if int.from_bytes(key, "big") < first:
+            batch.delete(LOG, key)
+    for prefix in (DEAD, SKIPPED):
+        for key, _ in with_prefix(store, prefix):
+            if int.from_bytes(key, "big") < first:
+                batch.delete(DEFAULT, prefix + key)
+    for key, record in with_prefix(store, RUN + b"\0"):
+        if stored_run(key, record).end <= first:
+            batch.delete(DEFAULT, RUN + b"\0" + key)
+    store.write(batch)
+    begin_at(store, first)
+
+
+@pytest.mark.parametrize("memory", [0, room(520, 260), PLENTY])
+def test_the_first_anchors_may_go(memory: int, tmp_path: Path) -> None:
+    """Runs may begin before the first anchor that is left, and are merged without those that are gone."""
+    first, case = CHUNK, Case(5, 2, 4, 2, memory=memory, generation=260)
+    rng, oracle = np.random.default_rng(19), TablesOracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        add(rng, store, tables, oracle, make_rows(rng, 700, np.zeros(0, np.uint64), 0.1), 0.2)
+        batch = store.batch()
+        tables.kill(batch, np.arange(first))
+        oracle.dead.update(range(first))
+        store.write(batch)
+        tables.maintain(wait=True)
+        tables.close()
+        forget_all_before(store, first)
+        for turn in range(4):
+            tables = case.open(store)
+            assert (tables.first, tables.count) == (first, len(oracle.fingerprints))
+            rows = make_rows(rng, 40, np.array(oracle.fingerprints, np.uint64), 0.1)
+            check(tables, oracle, rows, make_uncertain(rng, 40))
+            with pytest.raises(ValueError, match=f"from {first} on"):
+                tables.kill(store.batch(), np.array([first - 1]))
+            assert not tables.is_alive(np.arange(first)).any()
+            rows = make_rows(rng, 500, np.array(oracle.fingerprints, np.uint64), 0.1)
+            batch = store.batch()
+            tables.insert(batch, rows, {})
+            store.write(batch)
+            oracle.fingerprints += rows.tolist()
+            oracle.entered += [set(keys) for keys in case.design.keys(rows).tolist()]
+            tables.maintain(wait=turn % 2 == 1)
+            check(tables, oracle, rows[:40], make_uncertain(rng, 40))
+            tables.close()
+        runs = stored_runs(store, case.design, first, len(oracle.fingerprints))
+        assert [(run.level, run.first, run.end) for run in runs] == [
+            (1, 256, 2080),
+            (0, 2080, 2340),
+            (0, 2340, 2600),
+        ]
+
+
+def test_runs_must_follow_each_other_from_the_first_anchor_on(tmp_path: Path) -> None:
+    case, first = Case(5, 2, memory=0, generation=30, first=LATE), LATE
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        add(np.random.default_rng(1), store, tables, TablesOracle(case), np.arange(70, dtype=np.uint64), 0.0)
+        tables.maintain(wait=True)
+        tables.close()
+        for later, said in (
+            (CHUNK, f"runs hold anchors up to {first + 60}, but {first + CHUNK} are counted"),
+            (-CHUNK, f"runs hold anchors up to {first - CHUNK}, and from {first} on"),
+            (8, f"anchors begin at {first + 8}, which is not a multiple of {CHUNK}"),
+        ):
+            begin_at(store, first + later)
+            with pytest.raises(StateError, match=said):
+                case.open(store)
+        begin_at(store, first)
+        batch = store.batch()
+        batch.put(DEFAULT, RUN + bytes([0, 0, 0, 0, 1]), b"")
+        store.write(batch)
+        with pytest.raises(StateError, match="run record 00000001 is empty"):
+            case.open(store)
 
 
 @pytest.mark.parametrize("memory", [0, PLENTY])
@@ -339,9 +448,10 @@ def test_digest_does_not_depend_on_how_batches_cut_the_anchors(memory: int, tmp_
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("first", [0, LATE - 2 * CHUNK])
 @pytest.mark.parametrize("memory", [0, PLENTY])
-def test_bucket_of_thousands_is_found_whole(memory: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=memory, generation=1000)
+def test_bucket_of_thousands_is_found_whole(memory: int, first: int, tmp_path: Path) -> None:
+    case = Case(5, 2, 4, 2, memory=memory, generation=1000, first=first)
     rng = np.random.default_rng(8)
     oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -666,10 +776,12 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
         tables.close()
 
 
-@pytest.mark.parametrize(("flips", "spread"), [(0, False), (2, False), (0, True)])
-def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, spread: bool) -> None:
+@pytest.mark.parametrize(
+    ("flips", "spread", "first"), [(0, False, 0), (2, False, 0), (0, True, 0), (2, False, LATE)]
+)
+def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, spread: bool, first: int) -> None:
     """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
-    case = Case(5, 2, 4, flips, distance=40, spread=spread)
+    case = Case(5, 2, 4, flips, distance=40, spread=spread, first=first)
     rng = np.random.default_rng(flips)
     oracle = TablesOracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
@@ -686,13 +798,20 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, sprea
 
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize(("memory", "generation"), [(0, 200), (PLENTY, 200), (PLENTY, 1 << 20)])
-@pytest.mark.parametrize("most", [1, 5, 30])
+@pytest.mark.parametrize(("most", "anchor_0"), [(1, 0), (5, 0), (30, 0), (5, LATE)])
 def test_a_limited_search_finds_the_candidates_of_the_least_rank(
-    most: int, memory: int, generation: int, spread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int,
+    anchor_0: int,
+    memory: int,
+    generation: int,
+    spread: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of those that are alive at the row's turn and within its own distance; of equal rank the oldest."""
     monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
-    case = Case(5, 2, distance=40, cap=None, memory=memory, generation=generation, spread=spread)
+    case = Case(5, 2, distance=40, cap=None, memory=memory, generation=generation, spread=spread,
+                first=anchor_0)  # fmt: skip
     rng = np.random.default_rng(most)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables, oracle = case.open(store), TablesOracle(case)
@@ -702,7 +821,7 @@ def test_a_limited_search_finds_the_candidates_of_the_least_rank(
         asked = make_rows(rng, 40, np.array(oracle.fingerprints, np.uint64), 0.9)
         pairs, _ = oracle.search(asked, make_uncertain(rng, 40))
         within = rng.integers(10, 22, 40)
-        mortal = np.sort(rng.choice(450, 60, replace=False))
+        mortal = np.sort(rng.choice(450, 60, replace=False)) + anchor_0
         dies = rng.integers(0, 40, 60)
         wanted = Nearest(most, within, mortal, dies)
         found = set[tuple[int, int]]()
@@ -713,7 +832,11 @@ def test_a_limited_search_finds_the_candidates_of_the_least_rank(
         keys, own = (case.keys(each) for each in (np.array(oracle.fingerprints, np.uint64), asked))
         for row in range(40):
             ranks = sorted(
-                (distance + (2 * unequal_minima(own[row], keys[anchor]) if own is not None else 0), anchor)
+                (
+                    distance
+                    + (2 * unequal_minima(own[row], keys[anchor - anchor_0]) if own is not None else 0),
+                    anchor,
+                )
                 for of, anchor, distance in pairs
                 if of == row and distance <= within[row] and dead_from.get(anchor, row + 1) > row
             )
@@ -743,19 +866,20 @@ def test_pairs_come_in_order_and_once(rows: int, span: int) -> None:
 def chained(tables: Tables) -> int:
     """How many anchors all chains lead to."""
     hot = tables._tiers.hot
-    heads, found = hot._heads, 0
-    for head in np.flatnonzero(heads.chains.newest > hot.floor).tolist():
+    heads, ring, found = hot._heads, hot._ring, 0
+    for head in np.flatnonzero(heads.chains.newest > ring.floor).tolist():
         current, table = int(heads.chains.newest[head]), head >> heads.bits
-        while current > hot.floor:
+        while current > ring.floor:
             found += 1
-            current = int(heads.chains.links[(current - 1 - hot._origin) % len(hot._rows), table])
+            current = int(heads.chains.links[(current - 1 - ring.origin) % len(ring.rows), table])
     return found
 
 
+@pytest.mark.parametrize("first", [0, LATE])
 @pytest.mark.parametrize("growth", [HEAD_GROWTH, SLOW])
-def test_superseded_anchors_leave_the_chains(tmp_path: Path, growth: HeadGrowth) -> None:
+def test_superseded_anchors_leave_the_chains(tmp_path: Path, growth: HeadGrowth, first: int) -> None:
     """One URL whose page changes every time must not cost more and more."""
-    case = Case(5, 2, growth=growth)
+    case = Case(5, 2, growth=growth, first=first)
     rng = np.random.default_rng(0)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables, living = case.open(store), list[int]()

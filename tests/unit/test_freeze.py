@@ -41,7 +41,7 @@ def start(store: Store, anchors: int, *, masks: bool = False, design: Design = D
     numbers = np.arange(3 * anchors, 4 * anchors) if masks else np.zeros(0, np.int64)
     skips = Skips(numbers, rng.integers(0, 1 << 10, len(numbers), dtype=np.uint64) | np.uint64(1 << 4))
     words = np.column_stack([rows, rows[::-1, 0]])
-    return Freezing(store, design, Run(0, 3, anchors), iter(np.array_split(words, 3)), skips)
+    return Freezing(store, design, Run(0, 3, 3 * anchors, anchors), iter(np.array_split(words, 3)), skips)
 
 
 @pytest.mark.parametrize("design", [DESIGN, OF_WORDS])
@@ -98,7 +98,7 @@ from stream.tables.store.anchors import Skips
 from stream.tables.cold.runs import Run
 NO_SKIPS = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
 rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
-store, run = Store(Path(sys.argv[1]), 10, 1 << 20), Run(0, 0, len(rows))
+store, run = Store(Path(sys.argv[1]), 10, 1 << 20), Run(0, 0, 0, len(rows))
 freezing = Freezing(store, Design(5, 2), run, [rows], NO_SKIPS)
 while freezing._child is None:
     pass

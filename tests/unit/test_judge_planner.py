@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stream.offline.judge_planner import plan_judge
-from stream.tables.search.pair_collector import LAST_ANCHOR
+from stream.tables.search.pair_collector import MOST_ANCHORS
 from tests.commands import neardup
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -37,7 +37,7 @@ def test_more_memory_saves_reads_and_more_anchors_cost_them() -> None:
 
 
 def test_more_pages_than_a_judge_can_number_are_divided() -> None:
-    assert plan_judge(LAST_ANCHOR, GIB).judges == 1
+    assert plan_judge(MOST_ANCHORS, GIB).judges == 1
     plan = plan_judge(8 * 10**9, 64 * GIB)
     assert (plan.judges, plan.anchors) == (2, 4 * 10**9)
 

@@ -26,7 +26,7 @@ from stream.tables.store.rocks import Store
 
 U64 = NDArray[np.uint64]
 DESIGN = Design(5, 2, 192, [Block(block // 3, 19 * (block % 3), 19) for block in range(5)])
-RUN = Run(0, 0, 20_000)
+RUN = Run(0, 0, 0, 20_000)
 
 
 def random_keys(seed: int, n: int = RUN.anchors) -> U64:
@@ -126,11 +126,11 @@ def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
         store.write(batch)
         cold = ColdTier(store, DESIGN, anchors, background, distance=14, memory=memory)
         for number in range(16):
-            cold.add(Run(0, number, generation))
+            cold.add(Run(0, number, number * generation, generation))
             cold.extend((number + 1) * generation, generation, wait=True)
             sizes = {run: p.due_blocks.sum() * BLOCK_BYTES for run, p in cold._runs.items() if p}
             assert sum(sizes.values()) <= memory
-        merged = Run(1, 0, 8 * generation)
+        merged = Run(1, 0, 0, 8 * generation)
         assert cold.replace(merged, wait=True)
         presence = cold._runs[merged]
         assert presence is not None

@@ -120,7 +120,7 @@ def _write(
     run, rows, _ = anchors
     entries = np.empty((len(members), 2), "<u8")
     entries[:, 0] = rows[members, -1]
-    entries[:, 1] = (members + run.first).astype(np.uint64)
+    entries[:, 1] = members.astype(np.uint64)
     entries[:, 1] |= (prefixes & ((np.uint64(1) << low) - np.uint64(1))) << np.uint64(32)
     groups = prefixes >> low
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))

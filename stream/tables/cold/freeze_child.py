@@ -43,13 +43,13 @@ def main(folder: Path) -> None:
     end_with_parent()
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
-        blocks, choose, width, family, level, index, anchors = given["layout"].tolist()
+        blocks, choose, width, family, *of_run = given["layout"].tolist()
         places = [Block(*each) for each in given["places"].tolist()]
         skips = Skips(given["numbers"], given["masks"])
     design = Design(blocks, choose, width, places, first_family=family)
-    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, design.words + 1))
-    content = RunAnchors(Run(level, index, anchors), rows, skips)
-    build_tables(sst_writer, design, content, folder)
+    run = Run(*of_run)
+    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(run.anchors, design.words + 1))
+    build_tables(sst_writer, design, RunAnchors(run, rows, skips), folder)
 
 
 if __name__ == "__main__":

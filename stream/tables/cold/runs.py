@@ -1,13 +1,14 @@
-"""Runs: the anchors of whole generations in RocksDB, sorted by prefix, with a column family per table.
+"""Runs: consecutive anchors in RocksDB, sorted by prefix, with a column family per table.
 
-A run of level 0 is one generation. As soon as there are `MERGED` consecutive runs of a level, beginning at a
-multiple of `MERGED`, they are merged into a run of the next level, up to `LEVELS`. Once all due merges are
-done, the set of runs depends only on the number of anchors.
+A run of level 0 is one generation. The runs of a level are numbered. As soon as there are `MERGED`
+consecutive ones, from a multiple of `MERGED` on, they are merged into a run of the next level, up to
+`LEVELS`. Once all due merges are done, the set of runs depends only on the number of anchors.
 
 Family `table-tt`: the key is run and group, 8 bytes. The value is the entries of the group, 16 bytes each,
-sorted by prefix, then number: fingerprint u64 LE, number u32 LE, low bits of the prefix u32 LE. A group has
-all entries that share the high bits of the prefix, about `GROUP` of them. So a probe reads one small value,
-and a run of a million anchors takes thirty thousand puts per table instead of a million.
+sorted by prefix, then number: fingerprint u64 LE, number u32 LE, low bits of the prefix u32 LE. Numbers are
+relative to the run's first anchor. A group has all entries that share the high bits of the prefix, about
+`GROUP` of them. So a probe reads one small value, and a run of a million anchors takes thirty thousand puts
+per table instead of a million.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stream.tables.design import Design
 
 LEVELS: Final = 2
 """Highest level. Its runs, of 64 generations each, are not merged further, since the cost of a merge grows
-with its size, and even 2**32 anchors have few runs of this level."""
+with its size, and even `MOST_ANCHORS` have few runs of this level."""
 MERGED: Final = 8
 """Runs of a level that are merged into one of the next. A search has a cost per run; each level costs another
 copy."""
@@ -39,16 +40,14 @@ _MOST_NUMBER: Final = 1 << (_LEVEL_PLACE - _NUMBER_PLACE)
 
 
 class Run(NamedTuple):
-    """The anchors [number * anchors, (number + 1) * anchors)."""
+    """The anchors [first, first + anchors)."""
 
     level: int
     number: int
+    """Its number among the runs of its level."""
+    first: int
+    """Number of its first anchor."""
     anchors: int
-
-    @property
-    def first(self) -> int:
-        """Number of its first anchor."""
-        return self.number * self.anchors
 
     @property
     def end(self) -> int:
@@ -58,25 +57,28 @@ class Run(NamedTuple):
     @property
     def key(self) -> int:
         """The key of its first group as a 64-bit integer. Those of the others differ in the lower 32 bits."""
-        return self.level << _LEVEL_PLACE | self.number << _NUMBER_PLACE
+        return _key(self.level, self.number)
 
     @property
-    def bounds(self) -> tuple[bytes, bytes]:
-        """The range of its keys [start, end)."""
-        return self.key.to_bytes(8, "big"), (self.key + (1 << _NUMBER_PLACE)).to_bytes(8, "big")
+    def record(self) -> bytes:
+        """The number of its first anchor, and how many there are, as `stored_run` reads them."""
+        return np.array([self.first, self.anchors], "<u8").tobytes()
 
     @property
-    def parts(self) -> list[Run]:
-        """The runs from which it is merged; empty for a generation."""
-        if not self.level:
-            return []
-        parts = range(self.number * MERGED, (self.number + 1) * MERGED)
-        return [Run(self.level - 1, part, self.anchors // MERGED) for part in parts]
+    def next_generation(self) -> int:
+        """Number of the generation that follows it."""
+        return (self.number + 1) * int(MERGED**self.level)
+
+    def is_part_of(self, merged: Run) -> bool:
+        """Whether it is one of those from which a run is merged."""
+        return (self.level + 1, self.number // MERGED) == (merged.level, merged.number)
 
     @property
-    def merged(self) -> Run:
-        """The run of the next level into which this one is merged."""
-        return Run(self.level + 1, self.number // MERGED, self.anchors * MERGED)
+    def bounds_of_parts(self) -> tuple[bytes, bytes]:
+        """The range of keys [start, end) of its parts and of all earlier runs of their level, which are
+        merged, too."""
+        bounds = _key(self.level - 1, 0), _key(self.level - 1, (self.number + 1) * MERGED)
+        return bounds[0].to_bytes(8, "big"), bounds[1].to_bytes(8, "big")
 
     def low_bits(self, design: Design) -> NDArray[np.int64]:
         """Bits of each table's prefix that are in the entries rather than in the group's key, shape (T,)."""
@@ -84,12 +86,29 @@ class Run(NamedTuple):
         return np.clip(low, 0, LOW_BITS)
 
 
-def run_of(level: int, number: int, generation: int) -> Run:
-    """The run of that level and number, with generations of `generation` anchors. Raises StateError if the
-    number does not fit in keys."""
+def _key(level: int, number: int) -> int:
+    return (level << _LEVEL_PLACE) + (number << _NUMBER_PLACE)
+
+
+def generation_after(last: Run | None, first: int, anchors: int) -> Run:
+    """The run of a generation of so many anchors that follows the last run, or begins at the anchor `first`
+    if there is none. Raises StateError if its number does not fit in keys."""
+    number = last.next_generation if last else 0
     if number >= _MOST_NUMBER:
-        raise StateError(f"tables_generation: {number} generations of {generation} anchors are too many")
-    return Run(level, number, generation * MERGED**level)
+        raise StateError(f"tables_generation: {number} generations of {anchors} anchors are too many")
+    return Run(0, number, last.end if last else first, anchors)
+
+
+def merged_run(parts: list[Run], first: int) -> Run:
+    """The run of the next level into which runs are merged, without the anchors before `first`."""
+    first, last = max(first, parts[0].first), parts[-1]
+    return Run(last.level + 1, last.number // MERGED, first, last.end - first)
+
+
+def stored_run(key: bytes, record: bytes) -> Run:
+    """A run by its level u8 and number u24, BE, and by `Run.record`. Raises ValueError."""
+    first, anchors = np.frombuffer(record, "<u8").tolist()
+    return Run(key[0], int.from_bytes(key[1:], "big"), first, anchors)
 
 
 def group_keys(groups: U64) -> list[bytes]:

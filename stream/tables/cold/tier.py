@@ -54,8 +54,19 @@ class _TakeOver:
         self.marked: Future[None] | None = None
 
 
+class Requests(NamedTuple):
+    """The probes that read groups of one table, over r runs."""
+
+    wanted: U64
+    """(m, 2), as in `GroupsToRead`, but with indexes among the groups of all runs."""
+    edges: I64
+    """Run i has the probes [edges[i], edges[i + 1])."""
+    firsts: I64
+    """(r,): number of the first anchor of each run, relative to the first one of the index."""
+
+
 class ColdTier:
-    """Searches the anchors [0, anchors), all of which are in runs.
+    """Searches the anchors below `end`, all of which are in runs.
 
     `memory` is the size in bytes of all presence filters. `background` has a single thread, so that filters
     are updated in the order of requests.
@@ -71,7 +82,7 @@ class ColdTier:
         self._distance = distance
         self.memory = memory
         """Filters made later do not exceed this."""
-        self.anchors = 0
+        self.end = anchors.log.first
         """Anchors below this number, dead ones included, are searched by this tier."""
         self.probes = 0
         """Groups read from RocksDB."""
@@ -92,15 +103,16 @@ class ColdTier:
 
         Filters are updated in the background. With `wait`, returns when all of it is done.
         """
-        while self.anchors < end or self._extending is not None:
+        while self.end < end or self._extending is not None:
             if self._extending is None:
-                to = self.anchors + generation
-                self._extending = (to, self._mark(self.anchors, to))
+                of_run = next(run.end for run in self._runs if run.first <= self.end < run.end)
+                to = min(self.end + generation, of_run)
+                self._extending = (to, self._mark(self.end, to))
             to, marked = self._extending
             if not (wait or marked.done()):
                 return
             marked.result()
-            self.anchors, self._extending = to, None
+            self.end, self._extending = to, None
 
     def replace(self, merged: Run, *, wait: bool) -> bool:
         """Make progress towards searching a merged run, which is in RocksDB, instead of its parts. Returns
@@ -118,7 +130,7 @@ class ColdTier:
                     return False
                 step.marked.result()
                 for table in range(step.table, step.next):
-                    for part in merged.parts:
+                    for part in self._parts(merged):
                         if (before := self._runs[part]) is not None:
                             before.drop(table)
                 step.table, step.marked = step.next, None
@@ -136,18 +148,21 @@ class ColdTier:
         tables = range(step.table, step.next)
         for table in tables:
             step.presence.begin(table)
-        end = min(self._marked_to, step.merged.end)
-        step.marked = self._submit([step.presence], step.merged.first, end, tables)
+        start, end = max(step.merged.first, self._log.first), min(self._marked_to, step.merged.end)
+        step.marked = self._submit([step.presence], start, end, tables)
 
     def _put_in_place(self, merged: Run, presence: Presence | None) -> None:
-        for part in merged.parts:
+        for part in self._parts(merged):
             del self._runs[part]
         self._runs[merged] = presence
+
+    def _parts(self, merged: Run) -> list[Run]:
+        return [run for run in self._runs if run.is_part_of(merged)]
 
     @property
     def _marked_to(self) -> int:
         """Anchors below this number are marked in filters, or being marked."""
-        return self._extending[0] if self._extending else self.anchors
+        return self._extending[0] if self._extending else self.end
 
     def _mark(self, start: int, end: int) -> Future[None]:
         """Mark the anchors of one generation in the filters of the run that has them, and of the one that is
@@ -185,7 +200,7 @@ class ColdTier:
         """Filters of the best size for the run. If memory does not suffice, they are smaller, and filters of
         other runs are halved before anything is marked: those whose bytes prevent the fewest reads."""
         entries = self._entries(run)
-        parts = run.parts  # which the run replaces
+        parts = self._parts(run)  # which the run replaces
         others = [presence for presence in self._presences() if presence.run not in parts]
         bits = float(MOST_BITS)
         while True:
@@ -228,13 +243,14 @@ class ColdTier:
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
         step, tables = self._taking_over, self._design.tables
+        searched = [presence for presence in self._presences() if presence.run.first < self.end]
         by_run = [
             presence.groups_to_read(
                 probing.queries, step.table if step is not None and presence is step.presence else tables
             )
-            for presence in self._presences()
-            if presence.run.first < self.anchors
+            for presence in searched
         ]
+        firsts = np.array([presence.run.first - probing.first for presence in searched], np.int64)
         for table in range(tables if by_run else 0):
             groups, wanted, before = [], [], 0
             for run_groups, group_edges, run_wanted, wanted_edges in by_run:
@@ -246,10 +262,9 @@ class ColdTier:
                 before += len(some)
             if before and not probing.collector.is_full:
                 read = self._read(table, np.concatenate(groups))
-                criteria = probing.criteria(self._distance, self._dead.bits)
-                probing.collector.add_packed(
-                    _match(read, np.concatenate(wanted), probing.queries, criteria, table, self.anchors)
-                )
+                criteria, end = probing.criteria(self._distance, self._dead.bits), self.end - probing.first
+                requests = Requests(np.concatenate(wanted), np.cumsum([0, *map(len, wanted)]), firsts)
+                probing.collector.add_packed(_match(read, requests, probing.queries, criteria, table, end))
 
     def _read(self, table: int, groups: U64) -> GroupEntries:
         values = self._store.get(table_family(self._design.families[table]), group_keys(groups))
@@ -273,35 +288,40 @@ def _cost(fold: tuple[float, int, Presence]) -> float:
 
 @compiled
 def _match(
-    groups: GroupEntries, wanted: U64, queries: Queries, criteria: Criteria, table: int, end: int
+    groups: GroupEntries, requests: Requests, queries: Queries, criteria: Criteria, table: int, end: int
 ) -> U64:
     """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `PairCollector`.
-    Counts the live anchors in exact buckets. `wanted` (m, 2) is as in `GroupsToRead`, over all runs."""
-    (entries, edges), (distance, dead, enough) = groups, criteria
+    Counts the live anchors in exact buckets."""
+    (entries, edges), (wanted, of_runs, firsts) = groups, requests
+    distance, dead, enough = criteria
     tables = queries.keys.shape[1]
     pairs = no_pairs()
-    for request in range(len(wanted)):
-        if pairs.size >= enough:
-            break
-        row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
-        low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), queries.fingerprints[row]
-        place = wanted[request, 0] >> np.uint64(32)
-        at, to = edges[place], edges[place + np.uint64(1)]
-        last = to
-        while at < to:
-            middle = (at + to) >> 1
-            if entries[middle, 1] >> np.uint64(32) < low:
-                at = middle + 1
-            else:
-                to = middle
-        while at < last and entries[at, 1] >> np.uint64(32) == low:
-            number = np.int64(entries[at, 1] & np.uint64(0xFFFFFFFF))
-            if number >= end:  # these are still searched in RAM
+    for run in range(len(firsts)):
+        first = firsts[run]
+        for request in range(of_runs[run], of_runs[run + 1]):
+            if pairs.size >= enough:
                 break
-            if exact:
-                count_live(queries.sizes, row * tables + table, number, dead)
-            apart = popcount(entries[at, 0] ^ fingerprint)
-            if apart <= distance:
-                pairs = add_pair(pairs, row, number, apart)
-            at += 1
+            row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
+            low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), queries.fingerprints[row]
+            place = wanted[request, 0] >> np.uint64(32)
+            at, to = edges[place], edges[place + np.uint64(1)]
+            last = to
+            while at < to:
+                middle = (at + to) >> 1
+                if entries[middle, 1] >> np.uint64(32) < low:
+                    at = middle + 1
+                else:
+                    to = middle
+            while at < last and entries[at, 1] >> np.uint64(32) == low:
+                number = first + np.int64(entries[at, 1] & np.uint64(0xFFFFFFFF))
+                if number >= end:  # these are still searched in RAM
+                    break
+                apart = popcount(entries[at, 0] ^ fingerprint)
+                at += 1
+                if number < 0:  # gone: the run begins before the first anchor
+                    continue
+                if exact:
+                    count_live(queries.sizes, row * tables + table, number, dead)
+                if apart <= distance:
+                    pairs = add_pair(pairs, row, number, apart)
     return pairs.packed[: pairs.size]

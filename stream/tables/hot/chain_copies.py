@@ -32,10 +32,10 @@ class Copies(NamedTuple):
     """Live anchors of copied chains, newest first."""
 
     chains: I64
-    """(COPIES, 4), a direct-mapped cache: number + 1 of a chain's first anchor, its table, and the first and
-    end of its copy."""
+    """(COPIES, 4), a direct-mapped cache: number + 1 of a chain's first anchor (as in `Chains`), its table,
+    and the first and end of its copy."""
     anchors: U64
-    """(3, m): prefix in the chain's table, fingerprint, and number with the `MORTAL` field."""
+    """(3, m): prefix in the chain's table, fingerprint, and number, as in pairs, with the `MORTAL` field."""
     lanes: U64
     """(W, m): keys."""
     filled: int
@@ -90,7 +90,7 @@ def copy_chain(
     copy[0], copy[1], copy[2] = start, table, filled
     after = start
     while after > ring.floor:
-        number, at = after - 1, ring_row(ring, after)
+        number, at = after + ring.shift, ring_row(ring, after)
         if filled == anchors.shape[1]:
             grown = np.empty((3, 2 * filled + FIRST_COPIED), np.uint64)
             grown[:, :filled] = anchors

@@ -57,7 +57,7 @@ class Walk(NamedTuple):
     occupied: I64
     """Indexes of the probes whose slot has anchors."""
     current: U32
-    """Where each chain is: number + 1 of an anchor."""
+    """Where each chain is: number + 1 of an anchor, as in `Chains`."""
     row: I64
     """The query that follows each chain."""
     table: I64
@@ -194,7 +194,7 @@ def _step(
     for i in range(left):
         row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
         if prefixes[i] == wanted:
-            number = np.int64(currents[i]) - 1
+            number = np.int64(currents[i]) + ring.shift
             if exact:
                 count_live(sizes, row * tables + table, number, dead)
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])

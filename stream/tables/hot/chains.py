@@ -21,7 +21,8 @@ class Chains(NamedTuple):
     """The chains of T tables, which `Heads` describes."""
 
     newest: U32
-    """Number + 1 of the newest anchor of each chain; 0 for none."""
+    """Number + 1 of the newest anchor of each chain; 0 for none. All numbers here are relative to one that
+    `HotTier` chooses."""
     links: U32
     """(m, T): number + 1 of the next older anchor, by row of the ring buffer; 0 ends a chain."""
     present: U8
@@ -36,7 +37,7 @@ class Chains(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """The anchors in chains, in a ring buffer."""
+    """The anchors in chains, in a ring buffer. Numbers are relative, as in chains."""
 
     rows: U64
     """(m, W + 1): words and fingerprint of each anchor."""
@@ -44,10 +45,12 @@ class Ring(NamedTuple):
     """Anchors below it are evicted: chains end there."""
     origin: int
     """Number of the anchor in the first row."""
+    shift: int
+    """What makes number + 1 the number relative to the first anchor of the index, as in pairs."""
 
 
 class AnchorsToLink(NamedTuple):
-    """n anchors that are added to chains."""
+    """n anchors that are added to chains. Numbers are relative, as in chains."""
 
     rows: U64
     """(n, W + 1): words and fingerprint of each."""
@@ -120,7 +123,7 @@ def unlink(heads: U64, chains: Chains, ring: Ring, dead: U8) -> None:
         while current > ring.floor:
             at = ring_row(ring, current)
             following = links[at, table]
-            if is_dead(current - 1, dead):
+            if is_dead(current + ring.shift, dead):
                 if before < 0:
                     newest[head] = following
                 else:

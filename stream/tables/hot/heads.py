@@ -54,8 +54,9 @@ class Heads:
     def link(self, rows: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
         """Add anchors to their chains in some tables.
 
-        They are numbered from `number`, newer than all before, and their `rows` (n, W + 1) are stored from
-        the position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
+        They are numbered from `number` (as in `Chains`), newer than all before, and their `rows` (n, W + 1)
+        are stored from the position `row` on. `masks` (n,) are the tables that each is kept out of; None for
+        none.
         """
         entering = AnchorsToLink(rows, _ALL_ENTER if masks is None else masks, number, row)
         first, end, _ = tables.indices(self._design.tables)

@@ -75,9 +75,9 @@ class HotTier:
         first = max(1, (growth.first_heads // design.tables).bit_length() - 1)
         most = max(1, (memory // HEAD_BYTES // design.tables).bit_length() - 1)
         self._most_bits = min(max(first, most), longest)
-        self.floor = 0
-        self.count = 0
-        self._origin = 0  # number of the anchor in row 0: origin <= floor < origin + rows
+        self.floor = self.count = anchors.log.first
+        self._base = self.floor  # numbers in chains are relative to it, and so have 32 bits
+        self._origin = self.floor  # number of the anchor in row 0: origin <= floor < origin + rows
         # The system allocates pages when they are first touched, which anchors do in order.
         self._rows = np.empty((room, design.words + 1), np.uint64)
         self.probes = 0
@@ -98,7 +98,7 @@ class HotTier:
 
     def load(self, first: int, end: int, rows: Iterable[U64]) -> None:
         """Load the anchors [first, end), whose rows are given in slices. The tier must be empty."""
-        self.floor = self.count = self._origin = first
+        self.floor = self.count = self._origin = self._base = first
         self._make_room(end - first)
         self.count = end
         with ThreadPoolExecutor(LOADING_THREADS) as pool:
@@ -123,7 +123,8 @@ class HotTier:
 
     @property
     def _ring(self) -> Ring:
-        return Ring(self._rows, self.floor, self._origin)
+        base = self._base
+        return Ring(self._rows, self.floor - base, self._origin - base, base - self._dead.first - 1)
 
     def keys(self, anchors: I64) -> tuple[U64, I64]:
         """The rows of all anchors here, and the places in these (n,) of some, which are all in [floor,
@@ -221,13 +222,13 @@ class HotTier:
         start, heads = self._swept, self.heads
         if start < heads:
             self._swept = min(start + SWEPT_AT_ONCE, heads)
-            self._heads.sweep(self.floor, start, self._swept)
+            self._heads.sweep(self.floor - self._base, start, self._swept)
 
     def _link(self, heads: Heads, start: int, end: int, tables: slice = _ALL_TABLES) -> None:
         """Add the anchors [start, end), whose rows are stored, to their chains in these tables."""
         for first, row, n in self._runs(start, end):
             masks = self._dead.masks(first, first + n, self._skipped.masks(first, first + n))
-            heads.link(self._rows[row : row + n], first, row, masks, tables)
+            heads.link(self._rows[row : row + n], first - self._base, row, masks, tables)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""

@@ -15,7 +15,8 @@ FIRST_PAIRS: Final = 1 << 12
 
 
 class PackedPairs(NamedTuple):
-    """Pairs of a row and an anchor, and room for more."""
+    """Pairs of a row and an anchor, and room for more. In these loops, numbers of anchors are relative to the
+    first one (`Probing.first`)."""
 
     packed: U64
     """As in `PairCollector`."""
@@ -69,7 +70,7 @@ def place_among(number: Integer, numbers: I64) -> int:
 
 @compiled
 def is_dead(number: Integer, dead: U8) -> bool:
-    """Whether an anchor is dead by the bitmap `dead` (see `Dead.bits`)."""
+    """Whether an anchor is dead by the bitmap `dead` (see `NumberSet.bits`)."""
     byte = number >> 3
     return bool(byte < len(dead) and dead[byte] >> np.uint8(number & 7) & np.uint8(1))
 

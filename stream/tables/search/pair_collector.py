@@ -15,15 +15,20 @@ _ROW: Final = np.uint64(40)
 _ANCHOR: Final = np.uint64(8)
 _NUMBER: Final = np.uint64(0xFFFFFFFF)
 _DISTANCE: Final = np.uint64(0xFF)
-LAST_ANCHOR: Final = (1 << 32) - 2
-"""Highest anchor number. Chains store number + 1 in 32 bits."""
+MOST_ANCHORS: Final = (1 << 32) - 2
+"""Most anchors from the first one on, dead ones included. Pairs have 32 bits for the number of one, relative
+to the first, and chains for that of the next."""
 
 
 class PairCollector:
-    """Pairs in the order in which they are found, with repetitions; about `most` at most."""
+    """Pairs in the order in which they are found, with repetitions; about `most` at most.
 
-    def __init__(self, most: int) -> None:
+    Packed pairs have the numbers of anchors relative to `first`, in 32 bits.
+    """
+
+    def __init__(self, most: int, first: int = 0) -> None:
         self._packed: list[U64] = []
+        self.first: Final = first
         self.room = most
         """Number of further pairs allowed. A loop may stop once it has found as many."""
 
@@ -33,7 +38,7 @@ class PairCollector:
         return self.room <= 0
 
     def add_packed(self, pairs: U64) -> None:
-        """Add pairs, packed as row << 40 | anchor << 8 | distance, with row < 2**24."""
+        """Add pairs, packed as row << 40 | (anchor - first) << 8 | distance, with row < 2**24."""
         self._packed.append(pairs)
         self.room -= len(pairs)
 
@@ -47,19 +52,19 @@ class PairCollector:
         """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
         packed = self.packed()
         if len(packed) > MANY:
-            ordered = in_order(packed)
+            ordered = in_order(packed, self.first)
             if ordered is not None:
                 return ordered
         packed = distinct(packed)
         return (
             (packed >> _ROW).astype(np.int64),
-            (packed >> _ANCHOR & _NUMBER).astype(np.int64),
+            (packed >> _ANCHOR & _NUMBER).astype(np.int64) + self.first,
             (packed & _DISTANCE).astype(np.uint8),
         )
 
 
 @compiled
-def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
+def in_order(packed: U64, first: int) -> tuple[I64, I64, U8] | None:
     """The result of `PairCollector.pairs` in time linear in the number of pairs: row by row, anchors are
     marked in a bitmap, which is then read in order. None if anchor numbers are too sparse for that."""
     last_row = np.uint64(0)
@@ -98,7 +103,8 @@ def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
             while left:
                 lowest = left & (~left + np.uint64(1))
                 place = np.uint64(64 * word) + np.uint64(popcount(lowest - np.uint64(1)))
-                row_of[count], anchor[count], distance[count] = row, np.int64(low + place), apart[place]
+                row_of[count], distance[count] = row, apart[place]
+                anchor[count] = np.int64(low + place) + first
                 count += 1
                 left ^= lowest
     return row_of[:count], anchor[:count], distance[:count]

@@ -9,7 +9,7 @@ import numpy as np
 
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
-from stream.tables.search.pair_collector import PairCollector
+from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.search.probes import probe_tree
 from stream.tables.search.queries import Criteria, Queries
@@ -28,7 +28,8 @@ class Nearest(NamedTuple):
     within: I64
     """The largest distance at which an anchor counts, for each row (n,)."""
     mortal: I64
-    """Numbers of the anchors that die within this batch (k,), ascending."""
+    """Numbers of the anchors that die within this batch (k,), ascending. Relative to the first anchor once a
+    search has begun, as in the bounds."""
     dies: I64
     """The row from which on each of them is dead (k,)."""
     page: I64 = _NONE
@@ -41,11 +42,12 @@ class Nearest(NamedTuple):
         """The same limit, with rows counted from `row` on."""
         return self._replace(within=self.within[row:], dies=self.dies - row) if row else self
 
-    def begun(self, rows: int) -> Nearest:
-        """The limit at the beginning of a search for so many rows, which are of as many pages."""
-        bounds = np.full((rows, 2), np.iinfo(np.int64).max)
+    def begun(self, rows: int, first: int) -> Nearest:
+        """The limit at the beginning of a search for so many rows, which are of as many pages, among the
+        anchors from `first` on."""
+        bounds = np.full((rows, 2), MOST_ANCHORS)
         bounds[:, 0] = RANKS - 1
-        return self._replace(page=np.arange(rows), bounds=bounds)
+        return self._replace(mortal=self.mortal - first, page=np.arange(rows), bounds=bounds)
 
 
 ALL: Final = Nearest(sys.maxsize, *np.zeros((3, 0), np.int64))
@@ -74,7 +76,7 @@ class Probing:
         fingerprints: U64,
         uncertain: U8,
         options: SearchOptions,
-        most: int = sys.maxsize,
+        collector: PairCollector | None = None,
         nearest: Nearest = ALL,
     ) -> None:
         # Copies read-only arrays, as those of queries, for which the loop would be compiled once more.
@@ -94,8 +96,14 @@ class Probing:
             tree=probe_tree(flipped, options.flips if flipped else 0),
             sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
         )
-        self.collector: Final = PairCollector(most)
+        self.collector: Final = collector or PairCollector(sys.maxsize)
         self.nearest: Final = nearest
+
+    @property
+    def first(self) -> int:
+        """Number of the index's first anchor. In `nearest`, in pairs and in compiled loops, numbers are
+        relative to it, and so have 32 bits."""
+        return self.collector.first
 
     def criteria(self, distance: int, dead: U8) -> Criteria:
         """What the rest of this search finds, as a tier's loop takes it."""

@@ -34,6 +34,6 @@ class Criteria(NamedTuple):
     distance: int
     """Largest distance from the query."""
     dead: U8
-    """Bitmap of anchors that are not counted in `Queries.sizes` (see `Dead.bits`)."""
+    """Bitmap of anchors that are not counted in `Queries.sizes` (see `NumberSet.bits`)."""
     enough: int
     """A loop may stop once it has found so many pairs."""

@@ -22,9 +22,11 @@ CHUNKS_AT_ONCE: Final = 1 << 10
 READ_AT_ONCE: Final = 1 << 20
 """Rows per slice; they take 16 MiB or more."""
 
+FIRST: Final = b"tables/first"
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
 SKIPPED: Final = b"tables/skipped/"
+FIRST_ENTRY: Final = b"triples/first"
 
 
 def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -33,6 +35,20 @@ def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         if not key.startswith(prefix):
             return
         yield key[len(prefix) :], value
+
+
+def _number(store: Store, record: bytes) -> int:
+    """A number in the default family, 0 if there is none."""
+    return int.from_bytes(store.get(DEFAULT, [record])[0] or b"", "little")
+
+
+def first_anchor(store: Store) -> int:
+    """Number of a store's first anchor. Those before it are gone; numbers are not used again. Raises
+    DamagedStateError unless it is a multiple of `CHUNK`."""
+    first = _number(store, FIRST)
+    if first % CHUNK:
+        raise damage_error(store.path, f"anchors begin at {first}, which is not a multiple of {CHUNK}")
+    return first
 
 
 class AnchorLog:
@@ -46,8 +62,10 @@ class AnchorLog:
     def __init__(self, store: Store, words: int) -> None:
         self._store, self._columns = store, words + 1
         self._row_bytes = 8 * self._columns
-        stored = store.get(DEFAULT, [COUNT])[0]
-        self.count = int.from_bytes(stored, "little") if stored else 0
+        self.first: Final = first_anchor(store)
+        """Number of the first anchor."""
+        self.count = max(self.first, _number(store, COUNT))
+        """Number of anchors ever inserted, which is the number of the next one."""
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
     def append(self, batch: Writes, anchors: U64) -> None:
@@ -108,11 +126,13 @@ _EVERY: Final = np.uint64(2**64 - 1)
 
 
 class NumberSet:
-    """A set of numbers, as a bitmap."""
+    """A set of numbers, as a bitmap from `first` on. All numbers before that are in it, and not counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self.first: Final = first
         self.bits = np.zeros(1 << 10, np.uint8)
-        """Bit n % 8 of byte n // 8 tells whether the set has n. Numbers beyond the end are not in it."""
+        """Bit n % 8 of byte n // 8 tells whether the set has `first` + n. Numbers beyond the end are not in
+        it."""
         self.count = 0
         self.digest = 0
         """Digest of the set."""
@@ -123,21 +143,22 @@ class NumberSet:
         numbers = numbers[~self.test(numbers)]
         if not len(numbers):
             return
-        need = int(numbers[-1] >> 3) + 1
+        places = numbers - self.first
+        need = int(places[-1] >> 3) + 1
         if need > len(self.bits):
             grown = np.zeros(max(need, 2 * len(self.bits)), np.uint8)
             grown[: len(self.bits)] = self.bits
             self.bits = grown
-        np.bitwise_or.at(self.bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
+        np.bitwise_or.at(self.bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
         self.count += len(numbers)
         self.digest = union(self.digest, digest(hash_words(numbers.astype(np.uint64))))
 
     def test(self, numbers: I64) -> NDArray[np.bool_]:
         """Whether the set has each of these numbers, (n,)."""
-        byte = numbers >> 3
-        covered = byte < len(self.bits)
-        bits = self.bits.take(np.where(covered, byte, 0)) >> (numbers & 7).astype(np.uint8)
-        inside: NDArray[np.bool_] = covered & ((bits & 1) != 0)
+        places = numbers - self.first
+        byte = places >> 3
+        bits = self.bits.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
+        inside: NDArray[np.bool_] = (byte < len(self.bits)) & ((bits & 1) != 0) | (places < 0)
         return inside
 
     def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
@@ -154,7 +175,7 @@ class Dead(NumberSet):
     """The dead anchors (superseded, expired or forgotten) of a store."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__()
+        super().__init__(first_anchor(store))
         self.add(np.array([int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)], np.int64))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
@@ -241,9 +262,13 @@ class StoredAnchors:
         self.log: Final = AnchorLog(store, words)
         self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)
+        self.first_entry: Final = _number(store, FIRST_ENTRY)
+        """Number of the first entry in triples."""
 
 
 class _Log(Protocol):
+    @property
+    def first(self) -> int: ...
     @property
     def count(self) -> int: ...
     def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]: ...

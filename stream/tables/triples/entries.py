@@ -23,11 +23,14 @@ _PAIRS: Final = np.uint64(PAIRS)
 
 
 class Holders:
-    """The anchors that are in triples, ascending, and their entries."""
+    """The anchors that are in triples, ascending, and their entries. Entries are numbered from `first` on,
+    anchors from `first_anchor` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_anchor: int, first: int) -> None:
+        self.first: Final = first
+        self._first_anchor = first_anchor
         self.of_entries: U32 = np.zeros(1 << 10, np.uint32)
-        """The anchor of each entry; has room for more."""
+        """The anchor of each entry, both relative to the first one; has room for more."""
         self._columns: I64 = np.zeros((3, 1 << 10), np.int64)
         self._size = 0
 
@@ -41,20 +44,21 @@ class Holders:
             grown = np.zeros((3, 2 * end), np.int64)
             grown[:, : self._size] = self._columns[:, : self._size]
             self._columns = grown
-        added, before = self._columns[:, self._size : end], self.entries
+        added, before = self._columns[:, self._size : end], self.count
         counts = np.bitwise_count(triples[some])
         added[0], added[1] = anchors[some], triples[some].astype(np.int64)
         added[2] = before + np.cumsum(counts, dtype=np.int64)
-        entries = before + int(counts.sum())
+        start = before - self.first
+        entries = start + int(counts.sum())
         if entries > len(self.of_entries):
             self.of_entries = np.resize(self.of_entries, 2 * entries)
-        self.of_entries[before:entries] = np.repeat(anchors[some], counts)
+        self.of_entries[start:entries] = np.repeat(anchors[some] - self._first_anchor, counts)
         self._size = end  # set last, as other threads read the entries below it
 
     @property
-    def entries(self) -> int:
-        """Number of entries."""
-        return int(self._columns[2, self._size - 1]) if self._size else 0
+    def count(self) -> int:
+        """Number of entries ever added, which is the number of the next one."""
+        return int(self._columns[2, self._size - 1]) if self._size else self.first
 
     def columns(self) -> tuple[I64, I64, I64]:
         """The anchors, the bit masks of their triples, and the ends of their entries. May be called by any
@@ -64,9 +68,9 @@ class Holders:
         return anchors, triples, ends
 
     def last_entry_of(self, anchors: I64) -> I64:
-        """The last entry (n,) of an anchor up to each of these (n,); -1 for none."""
+        """The last entry (n,) of an anchor up to each of these (n,); that before the first one for none."""
         holders, _, ends = self.columns()
-        return np.append(-1, ends - 1)[np.searchsorted(holders, anchors, "right")]
+        return np.append(self.first - 1, ends - 1)[np.searchsorted(holders, anchors, "right")]
 
     def entries_of(self, anchors: I64) -> tuple[I64, I64]:
         """The entries (m,) of distinct anchors (k,), and the index of each one's anchor (m,)."""
@@ -84,11 +88,13 @@ class EntryLog:
 
     def __init__(self, log: AnchorLog, holders: Holders) -> None:
         self._log, self._holders = log, holders
+        self.first: Final = holders.first
+        """Number of the first entry."""
 
     @property
     def count(self) -> int:
-        """Number of entries."""
-        return self._holders.entries
+        """Number of entries ever added, which is the number of the next one."""
+        return self._holders.count
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
         """The entries [start, end) in slices, as (number of the first, rows)."""
@@ -100,7 +106,7 @@ class EntryLog:
         low, high = np.searchsorted(ends, [start, end - 1], "right")
         of = slice(low, high + 1)
         rows = rows_of_entries(self._log.take(anchors[of]), triples[of].astype(np.uint64))
-        before = int(ends[low - 1]) if low else 0
+        before = int(ends[low - 1]) if low else self.first
         return rows[start - before : end - before]
 
 
@@ -119,10 +125,11 @@ class Entries:
     """The entries of a store's anchors, as an index has its anchors."""
 
     def __init__(self, anchors: StoredAnchors) -> None:
-        self.holders: Final = Holders()
-        self.holders.add(*anchors.skipped.entries(0, anchors.log.count))
+        first, end = anchors.log.first, anchors.log.count
+        self.holders: Final = Holders(first, anchors.first_entry)
+        self.holders.add(*anchors.skipped.entries(first, end))
         self.log: Final = EntryLog(anchors.log, self.holders)
-        self.dead: Final = NumberSet()
+        self.dead: Final = NumberSet(self.log.first)
         self.skipped: Final = NoSkips()
 
 

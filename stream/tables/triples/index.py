@@ -16,6 +16,7 @@ from stream.tables.arrays import I64, U32, U64, distinct
 from stream.tables.design import Design
 from stream.tables.hot.tier import HeadGrowth
 from stream.tables.search.packed_pairs import pack_pair, unpacked
+from stream.tables.search.pair_collector import PairCollector
 from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.result import ProbedTriples
@@ -61,7 +62,7 @@ class TripleIndex:
     @property
     def entries(self) -> int:
         """Number of entries of anchors in triples, with those of dead anchors."""
-        return self._entries.log.count
+        return self._entries.log.count - self._entries.log.first
 
     def _open(self, rows: U64, triples: U64) -> None:
         keys = keys_of(rows, self._pairs.pieces)
@@ -106,27 +107,29 @@ class TripleIndex:
             probing.queries.fingerprints[row],
             np.zeros((len(row), 0), np.uint8),
             self._options,
-            probing.collector.room,
-            self._limit(probing.nearest, row),
+            PairCollector(probing.collector.room, self._entries.log.first),
+            self._limit(probing, row),
         )
         self.tiers.search(inner)
         anchors = self._entries.holders.of_entries
         probing.collector.add_packed(_of_anchors(inner.collector.packed(), row, anchors))
         return ProbedTriples(row, triple, inner.queries.sizes)
 
-    def _limit(self, nearest: Nearest, row: I64) -> Nearest:
+    def _limit(self, probing: Probing, row: I64) -> Nearest:
         """What is left of the limit on the candidates of each row, for those of its triples."""
+        nearest, first = probing.nearest, probing.first
         if nearest.most == ALL.most:
             return ALL
         holders = self._entries.holders
-        entries, index = holders.entries_of(nearest.mortal)
+        entries, index = holders.entries_of(nearest.mortal + first)
+        youngest = holders.last_entry_of(nearest.bounds[:, 1] + first)
         return Nearest(
             nearest.most,
             nearest.within[row],
-            entries,
+            entries - holders.first,
             np.searchsorted(row, nearest.dies[index]),
             row,
-            np.column_stack([nearest.bounds[:, 0], holders.last_entry_of(nearest.bounds[:, 1])]),
+            np.column_stack([nearest.bounds[:, 0], youngest - holders.first]),
         )
 
     def maintain(self, *, wait: bool) -> None:
@@ -151,7 +154,7 @@ def _words_of_triples(words: U64, row: I64, triple: I64) -> U64:
 @compiled
 def _of_anchors(pairs: U64, row: I64, anchors: U32) -> U64:
     """The pairs of rows and anchors, packed, by those of probed triples and entries. `row` (m,) are the rows
-    of the probed triples, and `anchors` (e,) those of the entries."""
+    of the probed triples, and `anchors` (e,) those of the entries, as in `Holders.of_entries`."""
     made = np.empty(len(pairs), np.uint64)
     for i in range(len(pairs)):
         probed, entry, apart = unpacked(pairs[i])

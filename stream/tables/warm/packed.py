@@ -51,11 +51,13 @@ class PackedTables(NamedTuple):
     words: U64
     """(m, W), by place, if entries have no room for the rest of the prefix; else (0, W)."""
     oldest: int
-    """Number of the oldest anchor in the tables."""
+    """Number of the oldest anchor in the tables, relative to the first one of the index, as the next two."""
     first: int
     """Number of the first anchor that is searched."""
     end: int
     """The number after the last anchor."""
+    oldest_place: int
+    """Place of the oldest anchor."""
 
 
 class PackedTable(NamedTuple):
@@ -160,9 +162,10 @@ class Packed:
             self.place_bits,
             self.fingerprints,
             self.words,
-            self.oldest,
-            self.first,
-            self.end,
+            self.oldest - probing.first,
+            max(self.first - probing.first, 0),
+            self.end - probing.first,
+            self.oldest % self.places,
         )
         probing.collector.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
 
@@ -449,8 +452,7 @@ def _compare(
     pairs: PackedPairs,
 ) -> PackedPairs:
     """The pairs, and those of the first `count` hits whose anchors are searched and near."""
-    tables, places = queries.keys.shape[1], len(packed.fingerprints)
-    oldest_place = packed.oldest % places
+    tables, places, oldest_place = queries.keys.shape[1], len(packed.fingerprints), packed.oldest_place
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes

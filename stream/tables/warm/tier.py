@@ -61,6 +61,7 @@ class WarmTier:
             self._packed = Packed(design, self.budget, self.budget + self.largest_step)
         except MemoryError:
             raise SettingsError(f"tables_memory: cannot allocate {memory} bytes for packed anchors") from None
+        self._packed.clear(anchors.log.first)
         self._packing: tuple[Packing, Future[None]] | None = None
 
     def shrink(self, memory: int) -> None:
