@@ -22,6 +22,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
+from tests.first_numbers import begin_late
 from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
 from tests.url_digests import digest_of_url
@@ -212,10 +213,21 @@ def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> lis
 
 
 def open_state(
-    path: Path, options: VerdictOptions, *, memory: int, generation: int, scheme: Scheme = SCHEME
+    path: Path,
+    options: VerdictOptions,
+    *,
+    memory: int,
+    generation: int,
+    scheme: Scheme = SCHEME,
+    late: bool = False,
 ) -> tuple[State, Genesis]:
-    genesis = genesis_of(scheme, options)
+    """`late`: a new state numbers its pages from just below 2**32 on."""
+    genesis, is_new = genesis_of(scheme, options), not path.exists()
     state = State(path, genesis, "cluster", memory=memory, generation=generation, cache=8 << 20)
+    if late and is_new:
+        begin_late(state.store)
+        state.close()
+        return open_state(path, options, memory=memory, generation=generation, scheme=scheme)
     return state, genesis
 
 

@@ -192,9 +192,9 @@ class Judge:
         if self.rule.triples and (wrong := np.flatnonzero(~stand_below_full_pairs(masks))).size:
             row, mask = decisions.skipped[int(wrong[0])]
             return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
-        anchors = self.state.tables.count + int(np.count_nonzero(unique))
+        first, anchors = self.state.tables.first, self.state.tables.count + int(np.count_nonzero(unique))
         for each in decisions.superseded:
-            if not (0 <= each.row < len(verdict) and 0 <= each.anchor < anchors):
+            if not (0 <= each.row < len(verdict) and first <= each.anchor < anchors):
                 return f"row {each.row} supersedes anchor {each.anchor} of {anchors}"
         return None
 

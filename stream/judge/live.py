@@ -52,7 +52,7 @@ def live_anchors(path: Path) -> LiveAnchors:
         log = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes))
         records = [group[:, HEAD : HEAD + words].copy() for group in log.scan()]
         fingerprints = np.concatenate([*records, np.zeros((0, words), np.uint64)])
-        alive = ~Dead(store).test(np.arange(len(fingerprints)))
+        alive = ~Dead(store).test(np.arange(log.first, log.count))
         return LiveAnchors(fingerprints[alive], meta.width, meta.scheme)
 
 
@@ -65,7 +65,7 @@ def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
         refuse_other_scheme(path, meta, scheme)
         end = HEAD + words_of(meta.width)
         log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)
-        for first in range(0, log.count, _READ):
+        for first in range(log.first, log.count, _READ):
             numbers = np.arange(first, min(first + _READ, log.count))
             pages = log.pages(numbers, keep_urls=True)
             alive = np.flatnonzero(~dead.test(numbers))

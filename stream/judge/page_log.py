@@ -35,6 +35,7 @@ eight pages, up to 32 KiB each, whichever are wanted."""
 LEAST_KEPT: Final = 8 << 10
 """Bytes of URLs that are kept in memory however few pages they are of."""
 _PREFIX: Final = b"pages/"
+_HEAD_BYTES: Final = 16  # of the record: numbers of the first page and of the next one, u64 LE each
 _END: Final = 4  # bytes of the end position of a URL, u32 LE
 
 
@@ -77,7 +78,7 @@ class Added:
     """The state of a log after some pages were added."""
 
     count: int
-    """Number of all pages."""
+    """Number of the next page."""
     groups: dict[bytes, bytes]
     """Key -> value of each group that was completed."""
     last: bytes
@@ -85,7 +86,7 @@ class Added:
 
 
 class PageLog:
-    """A log of pages numbered 0, 1, 2, ... in order, with one writer.
+    """A log of pages numbered in order, from `first` on, with one writer.
 
     Between `advance` and `write`, readers see added pages from RAM, before they are in RocksDB.
 
@@ -97,17 +98,29 @@ class PageLog:
         self._store, self._family = store, family
         self._size = 8 * words
         self._last = _PREFIX + family.encode()
-        stored = store.get(DEFAULT, [self._last])[0] or bytes(8)
+        stored = store.get(DEFAULT, [self._last])[0] or bytes(_HEAD_BYTES)
+        self.first: Final = int.from_bytes(stored[:8], "little")
+        """Number of the first page, a multiple of `GROUP`. Those before it are gone."""
+        if self.first % GROUP:
+            raise damage_error(
+                store.path, f"{family} begin at {self.first}, which is not a multiple of {GROUP}"
+            )
         # Always replaced as a whole and read once, so that readers see a consistent state.
-        self._now = Added(int.from_bytes(stored[:8], "little"), {}, stored[8:])
+        self._now = Added(int.from_bytes(stored[8:_HEAD_BYTES], "little"), {}, stored[_HEAD_BYTES:])
+
+    @property
+    def start(self) -> bytes:
+        """The key of the first group."""
+        return _key(self.first)
 
     @property
     def count(self) -> int:
-        """Number of pages, which is the number of the next page."""
+        """Number of pages ever added, which is the number of the next page."""
         return self._now.count
 
     def pages(self, numbers: I64, *, keep_urls: bool = False) -> LoggedPages:
-        """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones.
+        """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones, among them
+        those before the first.
 
         URLs that take more memory than the rest are read again when they are requested, unless `keep_urls`.
         """
@@ -188,16 +201,17 @@ class PageLog:
 
     def numbers_of(self, pages: I64) -> I64:
         """Return the numbers (m,) of pages with these ids, ascending; -1 for ids that no page has."""
-        first = self.counts_before(pages)
+        first = self.numbers_from(pages)
         inside = np.flatnonzero(first < self.count)
         numbers: I64 = np.full(len(pages), -1)
         same = inside[self._ids(first[inside]) == pages[inside]]
         numbers[same] = first[same]
         return numbers
 
-    def counts_before(self, pages: I64) -> I64:
-        """Return how many pages (m,) are older than those with these ids, ascending."""
-        first, end = np.zeros(len(pages), np.int64), np.full(len(pages), self.count)
+    def numbers_from(self, pages: I64) -> I64:
+        """Return the number (m,) of the first page that is not older than each of those with these ids,
+        ascending."""
+        first, end = np.full(len(pages), self.first), np.full(len(pages), self.count)
         while (open_ := np.flatnonzero(first < end)).size:  # a binary search for all of them at once
             middle = (first[open_] + end[open_]) // 2
             earlier = self._ids(middle) < pages[open_]
@@ -213,8 +227,8 @@ class PageLog:
 
     def scan(self) -> Iterator[U64]:
         """Yield the words (k, words) of each group, in order. Not allowed between `advance` and `write`."""
-        group = 0
-        for key, value in self._store.scan(self._family):
+        group = self.first // GROUP
+        for key, value in self._store.scan(self._family, self.start):
             if key != _key(group * GROUP):
                 raise self._none(group * GROUP)
             yield self._words(value, group, GROUP)
@@ -257,7 +271,8 @@ class PageLog:
     def write(self, batch: Writes, added: Added) -> None:
         """Add the added pages to the write batch `batch`."""
         batch.put_many(self._family, added.groups.items())
-        batch.put(DEFAULT, self._last, added.count.to_bytes(8, "little") + added.last)
+        head = np.array([self.first, added.count], "<u8").tobytes()
+        batch.put(DEFAULT, self._last, head + added.last)
 
 
 def record_words(width: int, sketch_bytes: int) -> int:

@@ -32,10 +32,11 @@ from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
+from stream.tables.compaction import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
-from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
+from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 
 _SOURCE: Final = b"source/"
@@ -193,9 +194,9 @@ class StateReader:
             return self._duplicate(self._duplicates.pages(number), 0)
         return None
 
-    def anchors_before(self, page: int) -> int:
-        """Return how many anchors are older than the page with this id."""
-        return int(self._anchors.counts_before(np.array([page]))[0])
+    def anchor_from(self, page: int) -> int:
+        """Return the number of the first anchor that is not older than the page with this id."""
+        return int(self._anchors.numbers_from(np.array([page]))[0])
 
     def urls(self, pages: NDArray[np.int64]) -> StringColumn:
         """Return the URLs of m anchors and duplicates, given by ascending ids. Raises StateError if one is
@@ -318,11 +319,10 @@ class State(StateReader):
                 generation=generation,
                 triples=self._rule.triples,
             )
-            if self.tables.count != self._anchors.count:
+            indexed, logged = (f"[{each.first}, {each.count})" for each in (self.tables, self._anchors))
+            if indexed != logged:
                 self.tables.close()
-                raise damage_error(
-                    path, f"{self.tables.count} anchors in the tables, but records of {self._anchors.count}"
-                )
+                raise damage_error(path, f"anchors {indexed} in the tables, but records of {logged}")
             written, held = self.meta.held, self._held()
             if written not in (None, held):
                 self.tables.close()
@@ -471,9 +471,12 @@ class State(StateReader):
         self.store.flush()
 
     def digest(self) -> str:
-        """Return a digest of the content, independent of how it was built up."""
-        self.tables.maintain(wait=True)
-        return self.store.digest()
+        """Return a digest of the content, independent of how it was built up. Tables are left out, as they
+        follow from it."""
+        starts = dict.fromkeys(RECORDS, b"")
+        starts[LOG] = starts[ANCHORS] = self._anchors.start
+        starts[DUPLICATES] = self._duplicates.start
+        return self.store.digest(starts, leave_out=RUN)
 
     def close(self) -> None:
         """Finish background work, flush, and release the directory. Raises the first of several errors."""

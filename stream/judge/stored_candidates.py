@@ -61,7 +61,7 @@ def candidates_of(
     words = rule.table_words(prints, _sketches(page))
     anchors = StoredAnchors(records.store, words.shape[1])
     numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, words.shape[1] + 1), np.uint64)]
-    for first, some in anchors.log.slices(0, anchors.log.count if end is None else end):
+    for first, some in anchors.log.slices(anchors.log.first, anchors.log.count if end is None else end):
         near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
         shared = _shared_tables(some[near, :-1], words[0], page.uncertain, rule)
         if (skipped := anchors.skipped.masks(first, first + len(some))) is not None:

@@ -129,7 +129,7 @@ class StoredPages:
         """Return the verdict that a page has, or would get."""
         rule = Rule(self._options, self._scheme)
         if stored is not None and page.stored_id is not None:
-            end = self._records.anchors_before(page.stored_id)
+            end = self._records.anchor_from(page.stored_id)
             candidates = candidates_of(page, self._records, rule, end)
             return _Verdict(stored.verdict, stored.duplicate_of, None, candidates)
         if page.status == Status.INSUFFICIENT:
@@ -153,7 +153,7 @@ class StoredPages:
         """Return how the page that counts stands among candidates."""
         if anchor is None or anchor.stored_id is None or candidates is None:
             return None
-        number = self._records.anchors_before(anchor.stored_id)
+        number = self._records.anchor_from(anchor.stored_id)
         return Candidacy(
             candidates=len(candidates.anchor),
             place=candidates.place_of(number),

@@ -11,6 +11,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge import page_log
 from stream.judge.decide import Effort
 from stream.judge.judge import Judge
+from stream.judge.live import live_anchors
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
@@ -56,6 +57,28 @@ def test_verdicts_equal_the_oracles(
         assert any(load >= 2 for load in oracle.load.values())
 
 
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[7]])
+def test_pages_may_be_numbered_beyond_32_bits(tmp_path: Path, options: VerdictOptions, memory: int) -> None:
+    """The first anchor and the first duplicate have 32 bits, later ones 33. The judge restarts halfway."""
+    pages = crawl(13, 1000, dense=True, skew=0.3)
+    entries = entries_of(pages, 13)
+    half, found = len(entries) // 2, list[tuple[object, ...]]()
+    for part in (entries[:half], entries[half:]):
+        state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=24, late=True)
+        try:
+            found += judge_all(Judge(state, genesis), part, 13)
+            counts = state.tables.count, state._duplicates.count
+        finally:
+            state.close()
+    want = expected(oracle_of(options), pages)
+    assert [(f, w) for f, w in zip(found, want, strict=True) if f != w] == []
+    assert {w[1] for w in want} == set(NAMES.values())
+    assert min(counts) > 1 << 32
+    live = sum(w[1] == "unique" for w in want) - sum(w[-1] is not None for w in want)
+    assert len(live_anchors(tmp_path / "state").fingerprints) == live
+
+
 @pytest.mark.parametrize(
     ("width", "options"),
     [
@@ -67,9 +90,9 @@ def test_verdicts_equal_the_oracles(
         (32, VerdictOptions.paper()),
     ],
 )
-@pytest.mark.parametrize("memory", [64 << 20, 0])
+@pytest.mark.parametrize(("memory", "late"), [(64 << 20, False), (0, False), (0, True)])
 def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
-    tmp_path: Path, width: int, options: VerdictOptions, memory: int
+    tmp_path: Path, width: int, options: VerdictOptions, memory: int, late: bool
 ) -> None:
     scheme = Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
     pages = crawl(width, 600, dense=True, skew=0.2, width=width)
@@ -80,8 +103,10 @@ def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
         bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
         bins=192, width=width,
     )  # fmt: skip
-    state, genesis = open_state(tmp_path / "one", options, memory=memory, generation=64, scheme=scheme)
-    again, _ = open_state(tmp_path / "two", options, memory=memory, generation=64, scheme=scheme)
+    state, genesis = open_state(
+        tmp_path / "one", options, memory=memory, generation=64, scheme=scheme, late=late
+    )
+    again, _ = open_state(tmp_path / "two", options, memory=memory, generation=64, scheme=scheme, late=late)
     try:
         judge = Judge(state, genesis)
         found = judge_all(judge, entries, width)

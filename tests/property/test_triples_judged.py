@@ -94,14 +94,16 @@ def apply_all(judge: Judge, entries: list[Entry], decisions: list[tuple[int, int
         judge.apply(entries[first:end], decode_decisions(record, first), end)
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("memory", [64 << 20, 0])
-def test_a_standby_that_applies_decisions_has_the_state_of_the_judge(memory: int, tmp_path: Path) -> None:
+def test_a_standby_that_applies_decisions_has_the_state_of_the_judge(
+    memory: int, late: bool, tmp_path: Path
+) -> None:
     """In whatever batches, with reopened states, and judged anew from the middle on."""
     options, pages = VerdictOptions(bucket_cap=2), templates(5, 700)
     entries = redelivered(entries_of(pages, 5), pages, 5)
     states = [
-        open_state(tmp_path / f"{i}", options, memory=memory, generation=g)[0]
-        for i, g in enumerate((40,) * 3)
+        open_state(tmp_path / f"{i}", options, memory=memory, generation=40, late=late)[0] for i in range(3)
     ]
     genesis = open_state(tmp_path / "genesis", options, memory=memory, generation=40)[1]
     rng, decisions, first = random.Random(5), [], 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final, cast
@@ -428,13 +428,16 @@ class Store:
             with self._translated_errors:
                 tighten(self.path)
 
-    def digest(self) -> str:
-        """xxh3-128 of the keys and values of all families, in order; equal for equal content."""
+    def digest(self, starts: Mapping[str, bytes] | None = None, leave_out: bytes | None = None) -> str:
+        """xxh3-128 of keys and values, in order; equal for equal content: of all families, or of some, each
+        from a key on. Keys of the default family that start with `leave_out` are left out."""
         state = xxhash.xxh3_128()
-        for family in self.families:
+        for family, start in (starts or dict.fromkeys(self.families, b"")).items():
             name = family.encode()
             state.update(b"%d:%b" % (len(name), name))
-            for key, value in self.scan(family):
+            for key, value in self.scan(family, start):
+                if family == DEFAULT and leave_out is not None and key.startswith(leave_out):
+                    continue
                 state.update(b"%d:%d:" % (len(key), len(value)))
                 state.update(key)
                 state.update(value)
