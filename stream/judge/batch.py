@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import xxhash
@@ -77,8 +77,7 @@ class Batch:
 
     def url_digests(self, rows: NDArray[np.int64]) -> list[bytes]:
         """Return the digest of each of these rows' URLs; NO_DIGEST for none."""
-        digests: list[bytes] = self.url_digest[rows].view(_DIGEST).ravel().tolist()
-        return digests
+        return cast(list[bytes], self.url_digest[rows].view(_DIGEST).ravel().tolist())
 
     @classmethod
     def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:

@@ -53,7 +53,9 @@ class Avro(Decoder):
 def _fields(rng: random.Random, depth: int, names: list[str]) -> list[dict[str, Any]]:
     return [
         {"name": name, "type": _type(rng, depth, names)}
-        for name in rng.sample(("url", "text", "html", "body", "fetched_at", "x", "y"), rng.randrange(1, 5))
+        for name in rng.sample(
+            ("url", "text", "html", "body", "fetched_at", "quality", "x", "y"), rng.randrange(1, 5)
+        )
     ]
 
 

@@ -42,11 +42,12 @@ RECORDS = 64
 
 
 def pages(rng: random.Random, count: int) -> list[Page]:
-    """Pages, some of which have the same text, and some the same URL."""
+    """Pages, some of which have the same text, some the same URL, and some a quality."""
     made = []
     for _ in range(count):
         words = random.Random(rng.randrange(4)).choices(WORDS, k=rng.choice((3, 20)))
-        made.append(Page(url=f"http://a/{rng.randrange(4)}", text=" ".join(words)))
+        quality = rng.choice((None, None, 0.5, -1e308))
+        made.append(Page(url=f"http://a/{rng.randrange(4)}", text=" ".join(words), quality=quality))
     return made
 
 
