@@ -22,7 +22,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
-from tests.first_numbers import begin_late
+from tests.first_numbers import LATE, LATE_DUPLICATE, begin_late
 from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
 from tests.url_digests import digest_of_url
@@ -48,6 +48,8 @@ OPTIONS = [
     pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
     pytest.param(VerdictOptions(baselines=1), id="one-baseline"),
     pytest.param(VerdictOptions(baselines=3, bucket_cap=2), id="three-baselines"),
+    pytest.param(VerdictOptions(evidence="0.0"), id="all-evidence"),
+    pytest.param(VerdictOptions(evidence="1"), id="no-evidence"),
 ]
 
 
@@ -231,6 +233,12 @@ def open_state(
     return state, genesis
 
 
+def number_late(oracle: Oracle) -> Oracle:
+    """Let an oracle number pages as such a state does."""
+    oracle.counts.update(unique=LATE, duplicate=LATE_DUPLICATE)
+    return oracle
+
+
 def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[object, ...]]:
     rng, found, i = random.Random(seed), [], 0
     while i < len(entries):
@@ -238,7 +246,15 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
         decided = judge.decide(part)
         j = decided.verdicts.columns
         gone = {s.row: s.page for s in decided.verdicts.superseded}
-        columns = (j.cluster, j.other, j.distance, j.similarity)
+        nearest = j.verdict == Verdict.UNIQUE
+        others = [j.other, j.distance, j.similarity, j.number]
+        columns = [
+            j.cluster,
+            *(np.where(nearest, -1, each) for each in others),
+            j.anchor,
+            *(np.where(nearest, each, -1) for each in (j.other, j.number, j.similarity)),
+        ]
+        assert (j.distance[nearest] == -1).all()
         found += [
             (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
             for row, (page, verdict, change) in enumerate(
@@ -300,7 +316,8 @@ def oracle_of(options: VerdictOptions) -> Oracle:
         strict=options.strict, distance=options.distance, short_distance=options.short_distance,
         keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
-        bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines, bins=192,
+        bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
+        evidence=options.evidence, bins=192,
     )  # fmt: skip
 
 
@@ -311,7 +328,8 @@ def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]
     return [
         (
             v.id, v.verdict, v.change, number(v.cluster), number(v.other), number(v.distance),
-            number(v.similarity), v.superseded,
+            number(v.similarity), number(v.number), number(v.cluster_number), number(v.nearest),
+            number(v.nearest_number), number(v.nearest_similarity), v.superseded,
         )
         for v in map(oracle.judge, pages)
     ]  # fmt: skip

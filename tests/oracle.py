@@ -76,6 +76,14 @@ class OracleVerdict:
     similarity: int | None = None
     """In ten-thousandths."""
     superseded: object = None
+    number: int | None = None
+    """Of the page `other` in journal order: among anchors, or duplicates if it is one."""
+    cluster_number: int | None = None
+    """If `other` is a duplicate: that of its cluster's anchor while that is live, else -1."""
+    nearest: object = None
+    """Of a unique page: the most similar page that it was compared with, if similar enough to be told."""
+    nearest_number: int | None = None
+    nearest_similarity: int | None = None
 
 
 @dataclass
@@ -88,7 +96,7 @@ class Oracle:
     def __init__(
         self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
-        bins=1920, width=64,
+        evidence="0.5", bins=1920, width=64,
     ):  # fmt: skip
         """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
         instead, and every page looks into all pairs and triples."""
@@ -97,6 +105,7 @@ class Oracle:
         self.by_minima = keys == "minima" and not strict
         self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
         self.least = Fraction(similarity) * 10_000
+        self.evidence = Fraction(evidence) * 10_000
         self.least_listed = min(Fraction(1), Fraction(similarity) + Fraction(margin)) * 10_000
         small, wide = width // blocks, width % blocks
         sizes = [small + (i < wide) for i in range(blocks)]
@@ -118,6 +127,11 @@ class Oracle:
         self.most_counted = max(n for n in sizes if 1000 * n * n <= 81 * codes(n, bins))
         self.anchors: list[Anchor] = []
         self.baselines: dict[str, list[tuple[OraclePage, object]]] = {}
+        self.live: set[object] = set()
+        """Ids of the anchors that are not superseded."""
+        self.numbers: dict[object, int] = {}
+        """Id of each anchor and duplicate -> how many anchors, or duplicates, came before."""
+        self.counts = Counter()
         self.load: dict[tuple[int, int], int] = {}
         self.crowding: dict[object, tuple[bool, bool]] = {}
         """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
@@ -214,16 +228,29 @@ class Oracle:
         least = self.least_listed if largest <= self.most_listed else self.least
         return (distance, similarity) if similarity >= least else None
 
+    def evident(self, a, b):
+        """Similarity of a page to an earlier one that it is not similar to, by their sketches alone: the
+        less alike two pages are, the likelier is it that those miscount. None if it is no evidence."""
+        distance = (a.fingerprint ^ b.fingerprint).bit_count()
+        if distance > self.within(a):
+            return None
+        largest = max(self.size(each.sketch) for each in (a, b))
+        similarity = self.by_sketches(a, b, largest)
+        return similarity if similarity >= self.evidence else None
+
     def similarity(self, a, b, largest):
         sets = None if a.shingles is None or b.shingles is None else (a.shingles, b.shingles)
         if sets and largest <= self.most_counted:
             return len(sets[0] & sets[1]) * 10_000 // len(sets[0] | sets[1])
         by_list = largest <= self.most_listed
-        similarity = (self.by_lists if by_list else self.estimate)(a.sketch, b.sketch)
+        similarity = self.by_sketches(a, b, largest)
         if sets and largest <= 5 * self.bins // 2:  # nothing is sampled
             low, high = (noise_of_lists if by_list else noise_of_bins)(*sets, self.bins)
             assert low <= similarity / 10_000 <= high, (similarity, low, high, *map(len, sets))
         return similarity
+
+    def by_sketches(self, a, b, largest):
+        return (self.by_lists if largest <= self.most_listed else self.estimate)(a.sketch, b.sketch)
 
     @property
     def most_listed(self):
@@ -301,31 +328,47 @@ class Oracle:
         for baseline, cluster in known:
             same = self.similar(page, baseline)
             if same:
-                return OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
+                verdict = OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
+                verdict.number = self.numbers[baseline.id]
+                if cluster != baseline.id:
+                    verdict.cluster_number = self.numbers[cluster] if cluster in self.live else -1
+                return verdict
         if known:
             verdict.change = "changed"
             baseline = known[0][0]
             anchor = self.leave(baseline)
             if anchor is not None:
                 verdict.superseded = baseline.id
+                self.live.remove(baseline.id)
                 for bucket in anchor.entered:
                     self.load[bucket] -= 1
-        best = None
+        best = nearest = None
         for age, anchor in enumerate(self.nearest(page)):
             same = self.similar(page, anchor.page)
             if same:
                 rank = (-(same[1] or 0), same[0], age)
                 if best is None or rank < best[0]:
                     best = rank, anchor, same
+            elif not self.strict and (similarity := self.evident(page, anchor.page)) is not None:
+                rank = -similarity, (page.fingerprint ^ anchor.page.fingerprint).bit_count(), age
+                if nearest is None or rank < nearest[0]:
+                    nearest = rank, anchor
         if best:
             verdict.verdict, verdict.cluster = "duplicate", best[1].page.id
             verdict.other, (verdict.distance, verdict.similarity) = best[1].page.id, best[2]
+            verdict.number = self.numbers[verdict.other]
         else:
+            if nearest:
+                verdict.nearest, verdict.nearest_similarity = nearest[1].page.id, -nearest[0][0]
+                verdict.nearest_number = self.numbers[verdict.nearest]
             verdict.cluster = page.id
+            self.live.add(page.id)
             anchor = Anchor(page, self.buckets_to_enter(page))
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)
+        self.numbers[page.id] = self.counts[verdict.verdict]
+        self.counts[verdict.verdict] += 1
         if page.url is not None:
             self.baselines[page.url] = [(page, verdict.cluster), *known][: self.kept]
         return verdict

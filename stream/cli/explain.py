@@ -260,6 +260,8 @@ def _stored_reasons(stored: StoredPair) -> list[str]:
         named = f" of {as_markup(stored.named)}" if stored.named is not None else ""
         similarity = f" (similarity {stored.similarity})" if stored.similarity is not None else ""
         lines.append(f"{where} would judge B {stored.verdict}{named}{similarity}")
+    if (nearest := stored.nearest) is not None:
+        lines.append(f"B is nearest to {as_markup(nearest.url)}: {nearest.reason}")
     return lines
 
 

@@ -269,6 +269,7 @@ def _less_margin(limit: str, given: tuple[str, ...]) -> str:
 
 _PATTERN_MEANINGS = {
     "similarity": "write a number from 0 to 1 with at most four decimals",
+    "evidence": "write a number from 0 to 1 with at most four decimals; 1 for none",
     "seed_digest": "write the 32 hexadecimal digits that `neardup topics describe` shows",
 }
 """Error texts for options that are validated by a regular expression."""

@@ -33,11 +33,13 @@ from stream.judge.decide_rows_compiled import (
     VerdictColumns,
     settle,
 )  # fmt: skip
+from stream.judge.page_numbers import NO_NUMBER, own_numbers
 from stream.judge.recrawls import UrlBaselines, compare_baselines
 from stream.judge.rule import UNLIKE, Rule
 from stream.judge.state import State
 from stream.messages.byte_strings import StringColumn
-from stream.messages.verdict import Verdict
+from stream.messages.decision import NO_LONGER_LIVE
+from stream.messages.verdict import CLUSTERED, Verdict
 from stream.tables.arrays import is_among
 from stream.tables.search.probing import Nearest
 from stream.tables.search.result import ProbedTriples
@@ -77,7 +79,7 @@ class BatchVerdicts:
 
     columns: VerdictColumns
     other_url: StringColumn
-    """URL of the page that each row is compared with."""
+    """URL of the page that each row names: of `columns.other`."""
     full: NDArray[np.bool_]
     """Whether one of the buckets of each row's page was full when it was compared (n,)."""
     cut: NDArray[np.bool_]
@@ -295,7 +297,7 @@ class _Pass:
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
             distance=np.concatenate([each.candidates.distance for each in pairs]),
             rank=np.concatenate([each.rank for each in pairs]),
-            similarity=np.concatenate([np.where(each.similar, each.similarity, UNLIKE) for each in pairs]),
+            similarity=np.concatenate([each.similarity + UNLIKE * ~each.similar for each in pairs]),
             dies=dies,
         )
 
@@ -313,7 +315,7 @@ class _Pass:
         judged.full[ready], judged.cut[ready] = course.full[:rows], course.cut[:rows]
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
-        unique = np.cumsum(judged.columns.verdict[ready] == Verdict.UNIQUE)
+        numbers = own_numbers(judged.columns.verdict[ready], self.state.next)
         for row in np.flatnonzero(course.superseded[:rows]).tolist():
             if course.superseded[row] == BASELINE:
                 number = urls.rows.baseline[row]
@@ -321,9 +323,40 @@ class _Pass:
                 anchor, page, url = int(urls.alive[number]), baseline.page, baseline.url
             else:
                 before = int(course.before[row])
-                anchor = self.state.tables.count + int(unique[before]) - 1
+                anchor = int(numbers[before])
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
+        self._write_numbers(ready, numbers, course, urls, parts)
+
+    def _write_numbers(
+        self,
+        ready: NDArray[np.int64],
+        own: NDArray[np.int64],
+        course: Course,
+        urls: UrlBaselines,
+        parts: list[_Part],
+    ) -> None:
+        """Write the numbers of the pages that the rows `ready` name, and of the anchors of recrawled
+        duplicates. `own` are the numbers of the rows' own pages."""
+        columns, kind, which = self.judged.columns, course.kind[: len(ready)], course.which[: len(ready)]
+        stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
+        number, anchor = np.full((2, len(ready)), NO_NUMBER)
+        if len(stored):
+            candidates = np.concatenate([part.pairs.candidates.anchor for part in parts])
+            number[stored] = candidates[which[stored]]
+        number[earlier] = own[which[earlier]]
+        anchor[earlier] = number[which[earlier]]  # a duplicate names the anchor of its cluster
+        if len(of_baseline):
+            numbers = np.array([(each.number, each.cluster_anchor) for each in urls.baselines], np.int64)
+            number[of_baseline], anchor[of_baseline] = numbers[which[of_baseline]].T
+        columns.number[ready] = number
+        named = is_among(columns.verdict[ready], CLUSTERED)
+        again = np.flatnonzero(named & (columns.cluster[ready] != columns.other[ready]))
+        row, of_cluster = ready[again], anchor[again]
+        gone = {each.anchor: each.row for each in self.judged.superseded}
+        since = np.array([gone.get(each, len(self.batch)) for each in of_cluster.tolist()], np.int64)
+        live = self.state.tables.is_alive(of_cluster) & (since > row)
+        columns.anchor[row] = np.where(live, of_cluster, NO_LONGER_LIVE)
 
     def _other_bytes(
         self, rows: int, course: Course, urls: UrlBaselines, parts: list[_Part]

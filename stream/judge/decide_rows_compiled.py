@@ -23,6 +23,7 @@ from stream.fingerprint.parity_similarity_compiled import (
 from stream.judge.batch_anchors import Buckets, any_full, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import cutoff, youngest_of
+from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
@@ -85,7 +86,7 @@ class StoredCandidates(NamedTuple):
     distance: U8
     rank: U8
     similarity: I64
-    """UNLIKE if it does not suffice."""
+    """Plus UNLIKE if it does not suffice."""
     dies: I64
     """The row from which on the anchor is dead."""
 
@@ -95,6 +96,7 @@ class Limits(NamedTuple):
 
     least_similarity: int
     least_listed: int
+    evidence: int
     strict: bool
     compared: int
     baselines: int
@@ -106,6 +108,7 @@ class Limits(NamedTuple):
         return cls(
             rule.least_similarity,
             rule.least_listed,
+            rule.evidence,
             rule.options.strict,
             rule.compared,
             rule.options.baselines,
@@ -130,10 +133,18 @@ class VerdictColumns(NamedTuple):
     cluster: I64
     """Packed id of the cluster's anchor, NO_PAGE for none."""
     other: I64
-    """Packed id of the page that `distance` and `similarity` compare with, NO_PAGE for none."""
+    """Packed id of the page that `distance` and `similarity` compare with, or of a unique page the nearest
+    one; NO_PAGE for none."""
     distance: I16
+    """NO_DISTANCE for none, and of a unique page."""
     similarity: I32
     """In ten-thousandths, NO_SIMILARITY for none."""
+    number: I64
+    """Number of `other` among anchors or, for a recrawl of a duplicate, among duplicates; NO_NUMBER for
+    none."""
+    anchor: I64
+    """For a recrawl of a duplicate, the number of its cluster's anchor, NO_LONGER_LIVE if that is superseded;
+    NO_NUMBER for all other rows."""
 
     @classmethod
     def blank(cls, n: int) -> VerdictColumns:
@@ -145,6 +156,8 @@ class VerdictColumns(NamedTuple):
             other=np.full(n, NO_PAGE, np.int64),
             distance=np.full(n, NO_DISTANCE, np.int16),
             similarity=np.full(n, NO_SIMILARITY, np.int32),
+            number=np.full(n, NO_NUMBER, np.int64),
+            anchor=np.full(n, NO_NUMBER, np.int64),
         )
 
 
@@ -152,7 +165,7 @@ class Course(NamedTuple):
     """What the loop notes beside verdicts, about n rows."""
 
     kind: U8
-    """What the verdict's `other` is: BASELINE, STORED, EARLIER or NOBODY; `which` is its index there."""
+    """What `other` is: BASELINE, STORED, EARLIER or NOBODY; `which` is its index there."""
     which: I64
     superseded: U8
     """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
@@ -221,10 +234,14 @@ def settle(
             full[row] = any_full(entered[entered_end[row] : entered_end[row + 1]], crowd, cap)
         comparisons += compared
         place = rows.place[row]
-        if best.kind:
+        if best.similarity >= NO_SIMILARITY:
             verdicts.verdict[place] = _DUPLICATE
             _write_match(row, place, verdicts, course, best, best.page)
         else:
+            similarity = best.similarity - UNLIKE
+            if similarity >= limits.evidence:
+                nearest = _best_match(best.kind, best.which, best.page, NO_DISTANCE, similarity)
+                _write_match(row, place, verdicts, course, nearest, rows.page[place])
             verdicts.verdict[place], verdicts.cluster[place] = _UNIQUE, rows.page[place]
             enter(row, buckets)
         course.latest[rows.url[row]] = row
@@ -258,7 +275,7 @@ def _settle_recrawl(
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
         if distance <= rows.within[row]:
             similarity = _similarity(row, earlier, rows, limits)
-            if similarity > UNLIKE:
+            if similarity >= NO_SIMILARITY:
                 before = rows.place[earlier]
                 other = _best_match(EARLIER, earlier, rows.page[before], distance, similarity)
                 _write_match(row, place, verdicts, course, other, verdicts.cluster[before])
@@ -288,8 +305,9 @@ def _settle_recrawl(
 def _best_anchor(
     row: int, rows: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
 ) -> tuple[BestMatch, np.bool_, int]:
-    """Return the best similar anchor that the page is compared with, whether there are more candidates than
-    are compared, and the number of comparisons."""
+    """Return the best anchor that the page is compared with, whether there are more candidates than are
+    compared, and the number of comparisons. The best one's similarity is less than NO_SIMILARITY if no anchor
+    is similar enough."""
     within = rows.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
     alive, greatest, below = np.int64(0), np.int64(-1), np.int64(-1)
@@ -312,7 +330,7 @@ def _best_anchor(
         for rank in ranks:
             at_rank[rank] += 1
         last, left = cutoff(at_rank, limits.compared)
-    best = _best_match(NOBODY, 0, NO_PAGE, 0, UNLIKE)
+    best = _best_match(NOBODY, 0, NO_PAGE, NO_DISTANCE, 2 * UNLIKE)
     for pair in range(first, end):
         bits, rank = np.int64(stored.distance[pair]), stored.rank[pair]
         if stored.dies[pair] <= row or bits > within or rank > last or (rank == last and not left):
@@ -331,7 +349,7 @@ def _best_anchor(
     similarities = _similarities(row, near[:compared], rows, limits)
     for i in range(compared):
         member, bits, similarity = near[i], apart[i], similarities[i]
-        if similarity < best.similarity or similarity == UNLIKE:
+        if similarity < best.similarity:
             continue
         as_good = similarity == best.similarity and bits == best.distance
         if (
@@ -345,7 +363,7 @@ def _best_anchor(
 
 @inlined
 def _similarities(row: int, others: I64, rows: FingerprintedRows, limits: Limits) -> I64:
-    """Return the similarities of a row and others (m,): UNLIKE where they do not suffice."""
+    """Return the similarities of a row and others (m,), plus UNLIKE where they do not suffice."""
     if limits.strict:
         return np.full(len(others), NO_SIMILARITY)
     sketch, by, place, of_others = rows.sketch, limits.sketches, rows.place[row], rows.place[others]
@@ -356,13 +374,13 @@ def _similarities(row: int, others: I64, rows: FingerprintedRows, limits: Limits
         if may_be_listed and both_listed(sketch, place, sketch, of_others[i], by):
             least = limits.least_listed
         if similarities[i] < least:
-            similarities[i] = UNLIKE
+            similarities[i] += UNLIKE
     return similarities
 
 
 @compiled
 def _similarity(row: int, other: Integer, rows: FingerprintedRows, limits: Limits) -> np.int64:
-    """Return the similarity of two rows if it suffices, else UNLIKE."""
+    """Return the similarity of two rows, plus UNLIKE if it does not suffice."""
     if limits.strict:
         return np.int64(NO_SIMILARITY)
     place, of_other = rows.place[row], rows.place[other]
@@ -370,4 +388,4 @@ def _similarity(row: int, other: Integer, rows: FingerprintedRows, limits: Limit
     least = limits.least_similarity
     if both_listed(rows.sketch, place, rows.sketch, of_other, limits.sketches):
         least = limits.least_listed
-    return similarity if similarity >= least else np.int64(UNLIKE)
+    return similarity if similarity >= least else similarity + UNLIKE

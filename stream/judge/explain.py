@@ -165,6 +165,16 @@ class Candidacy(msgspec.Struct, frozen=True, kw_only=True):
     """How many of them are compared, those of the least rank."""
 
 
+class NearestAnchor(msgspec.Struct, frozen=True, kw_only=True):
+    """The anchor that a unique page is nearest to."""
+
+    url: str
+    id: str
+    similarity: float
+    reason: str
+    """Why the page is no duplicate of it."""
+
+
 class StoredPair(msgspec.Struct, frozen=True, kw_only=True):
     """What a state directory makes of the two pages."""
 
@@ -179,6 +189,8 @@ class StoredPair(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the anchor or baseline that this verdict names."""
     similarity: float | None
     """Its similarity with the page, if the verdict is one that the page would get."""
+    nearest: NearestAnchor | None
+    """The anchor that the page is nearest to, if it would be unique, and its verdict would name one."""
     later: bool
     """Whether the anchor is stored, and came after the page."""
     by_cluster: Explanation | None

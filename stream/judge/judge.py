@@ -17,17 +17,19 @@ from stream.errors import StateError
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
-from stream.judge.judged_batch import CLUSTERED, JudgedBatch
+from stream.judge.ids import NO_PAGE, allot
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Admission
+from stream.judge.misfits import misfit
+from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, StateChange
 from stream.judge.verdict_json_compiled import columns, write
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
+from stream.messages.decision import NAMES_NEAREST, NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
-from stream.messages.verdict import Verdict
+from stream.messages.verdict import CLUSTERED, Verdict
 from stream.tables.arrays import distinct, is_among
-from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
 
 
 class Judge:
@@ -92,6 +94,7 @@ class Judge:
                 verdict=verdict,
                 change=decisions.change[batch.place],
                 cluster=_clusters(decisions, batch),
+                cluster_anchor=_numbers(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
@@ -112,13 +115,16 @@ class Judge:
             decisions.change[batch.place],
         )
         named = np.flatnonzero(is_among(verdicts.verdict, CLUSTERED))
+        nearest = np.flatnonzero(np.frombuffer(decisions.codes, np.uint8)[batch.place] & NAMES_NEAREST)
         of_cluster = np.flatnonzero(is_among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
         verdicts.cluster[of_cluster] = _clusters(decisions, batch)[of_cluster]
         verdicts.other[named] = np.frombuffer(decisions.other, "<i8")
+        verdicts.other[nearest] = np.frombuffer(decisions.nearest, "<i8")
         verdicts.distance[named] = np.frombuffer(decisions.distance, np.uint8)
         if not self.genesis.options.strict:
             verdicts.similarity[named] = np.frombuffer(decisions.similarity, "<u2")
-        urls = self._urls(verdicts.other, named, batch)
+        verdicts.similarity[nearest] = np.frombuffer(decisions.nearest_similarity, "<u2")
+        urls = self._urls(verdicts.other, batch)
         fields = columns(batch, verdicts, urls, self.rule, self.genesis.journal)
         return write(fields, np.arange(len(batch))).strings()
 
@@ -135,9 +141,11 @@ class Judge:
             raise StateError(
                 f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
             )
-        if misfit := self._misfit(decisions):
+        sizes = np.array([len(entry.rows) for entry in entries], np.int64)
+        pages = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
+        if why := misfit(decisions, pages, self.state, self.rule):
             raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {misfit}"
+                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
             )
 
     def _decided(self, entries: Sequence[Entry], decisions: Decisions) -> Batch:
@@ -146,8 +154,9 @@ class Judge:
         admitted = np.frombuffer(decisions.codes, np.uint8) != NOT_ADMITTED
         return Batch.of(entries, np.split(admitted, sizes), self.state.time)
 
-    def _urls(self, other: NDArray[np.int64], named: NDArray[np.int64], batch: Batch) -> StringColumn:
-        """Return the URL of the page that each of the rows `named` is compared with. Raises StateError."""
+    def _urls(self, other: NDArray[np.int64], batch: Batch) -> StringColumn:
+        """Return the URL of the page that each row names, if there is one. Raises StateError."""
+        named = np.flatnonzero(other != NO_PAGE)
         pages = distinct(other[named])
         row = np.searchsorted(batch.page, pages).clip(max=len(batch) - 1)
         inside = batch.page[row] == pages
@@ -161,43 +170,6 @@ class Judge:
         of[named] = place[np.searchsorted(pages, other[named])]
         return urls.take(of)
 
-    def _misfit(self, decisions: Decisions) -> str | None:
-        """Return why decisions are inconsistent, or None. The compiled loops rely on this check."""
-        codes, verdict = np.frombuffer(decisions.codes, np.uint8), decisions.verdict
-        apart = codes & OF_ANOTHER_CLUSTER > 0
-        if verdict.max(initial=0) > max(Verdict):
-            return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
-        if (codes >= 2 * OF_ANOTHER_CLUSTER).any() or (apart & (verdict != Verdict.RECRAWL)).any():
-            return "a code that means nothing"
-        named, strict = int(np.count_nonzero(is_among(verdict, CLUSTERED))), self.genesis.options.strict
-        for name, size, count in (
-            ("other", 8, named),
-            ("distance", 1, named),
-            ("similarity", 2, 0 if strict else named),
-            ("clusters", 8, int(np.count_nonzero(apart))),
-        ):
-            if len(getattr(decisions, name)) != size * count:
-                return f"{len(getattr(decisions, name)) // size} of {name}, which does not fit the verdicts"
-        if (
-            min(np.frombuffer(each, "<i8").min(initial=0) for each in (decisions.other, decisions.clusters))
-            < 0
-        ):
-            return "a page with a negative id"
-        unique = verdict == Verdict.UNIQUE
-        tables = BUCKETS if self.rule.triples else self.state.design.tables
-        for row, mask in decisions.skipped:
-            if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
-                return f"row {row} skipped buckets {mask:#x}"
-        masks = np.array([mask for _, mask in decisions.skipped], np.uint64)
-        if self.rule.triples and (wrong := np.flatnonzero(~stand_below_full_pairs(masks))).size:
-            row, mask = decisions.skipped[int(wrong[0])]
-            return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
-        first, anchors = self.state.tables.first, self.state.tables.count + int(np.count_nonzero(unique))
-        for each in decisions.superseded:
-            if not (0 <= each.row < len(verdict) and first <= each.anchor < anchors):
-                return f"row {each.row} supersedes anchor {each.anchor} of {anchors}"
-        return None
-
 
 def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     """Return the cluster of each row, and the row's own page for rows that join none."""
@@ -206,3 +178,10 @@ def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     cluster[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
     cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
     return cluster
+
+
+def _numbers(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
+    """Return the number of the page in `other` of each row, NO_NUMBER for rows that have none."""
+    numbers: NDArray[np.int64] = np.full(len(batch), NO_NUMBER)
+    numbers[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.numbers, "<i8")
+    return numbers

@@ -11,18 +11,21 @@ import numpy as np
 
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import BatchVerdicts
-from stream.judge.ids import show
+from stream.judge.ids import NO_PAGE, show
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import JsonColumns, columns, write
-from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions, SupersededAnchor
+from stream.messages.decision import (
+    CHANGE_SHIFT,
+    NAMES_NEAREST,
+    OF_ANOTHER_CLUSTER,
+    Decisions,
+    SupersededAnchor,
+)
 from stream.messages.journal import Genesis
-from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord
+from stream.messages.verdict import CLUSTERED, ClusterRecord, Verdict, VerdictRecord
 from stream.pages.times import rfc3339
 from stream.tables.arrays import is_among
-
-CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
-"""Verdicts that join the cluster of an earlier page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +62,12 @@ class JudgedBatch:
         codes, verdicts = np.zeros(total, np.uint8), self.verdicts.columns
         clustered = is_among(verdicts.verdict, CLUSTERED)
         apart = clustered & (verdicts.cluster != verdicts.other)
+        nearest = (verdicts.verdict == Verdict.UNIQUE) & (verdicts.other != NO_PAGE)
         codes[self.batch.place] = (
-            verdicts.verdict | verdicts.change << CHANGE_SHIFT | apart * np.uint8(OF_ANOTHER_CLUSTER)
+            verdicts.verdict
+            | verdicts.change << CHANGE_SHIFT
+            | apart * np.uint8(OF_ANOTHER_CLUSTER)
+            | nearest * np.uint8(NAMES_NEAREST)
         )
         similarity = verdicts.similarity[clustered][: 0 if self.genesis.options.strict else None]
         place = self.batch.place.tolist()
@@ -75,8 +82,13 @@ class JudgedBatch:
             codes=codes.tobytes(),
             other=verdicts.other[clustered].astype("<i8").tobytes(),
             distance=verdicts.distance[clustered].astype(np.uint8).tobytes(),
+            numbers=verdicts.number[clustered].astype("<i8").tobytes(),
             similarity=similarity.astype("<u2").tobytes(),
             clusters=verdicts.cluster[apart].astype("<i8").tobytes(),
+            anchors=verdicts.anchor[apart].astype("<i8").tobytes(),
+            nearest=verdicts.other[nearest].astype("<i8").tobytes(),
+            nearest_numbers=verdicts.number[nearest].astype("<i8").tobytes(),
+            nearest_similarity=verdicts.similarity[nearest].astype("<u2").tobytes(),
             superseded=[SupersededAnchor(place[each.row], each.anchor) for each in self.verdicts.superseded],
             skipped=[(place[row], mask) for row, mask in self.verdicts.skipped.items()],
         )

@@ -28,6 +28,8 @@ URL_DIGEST: Final = slice(2, 4)
 HEAD: Final = 4
 """Words before a page's fingerprint: the page id; the mask of tables that an anchor did not enter, or the
 cluster of a duplicate; and the digest of its URL."""
+OF_ANCHOR: Final = 1
+"""Words after a duplicate's sketch: the number of its cluster's anchor."""
 GROUPS_AT_ONCE: Final = 256
 PART_BYTES: Final = 8 << 20
 """Groups read at once, and bytes of groups from which pages are taken at once. A group has the whole URLs of

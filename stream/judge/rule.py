@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +33,8 @@ MINIMA_PLACES: Final = tuple(
 """Where the minima that tables index stand in the key of a page."""
 _ALL: Final = sys.maxsize - 1
 """No limit on the candidates that are compared."""
-UNLIKE: Final = -2
-"""Marks similarities that do not suffice, where those that do are compared."""
+UNLIKE: Final = -2 * ONE
+"""Added to similarities that do not suffice, so that they follow all that do, and remain in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,11 @@ class Rule:
         """Least estimated similarity of near-duplicates, in ten-thousandths; in strict mode below all
         similarities."""
         return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
+
+    @property
+    def evidence(self) -> int:
+        """Least similarity, in ten-thousandths, of the page that a unique page is said to be nearest to."""
+        return round(Fraction(self.options.evidence) * ONE)
 
     @property
     def least_listed(self) -> int:

@@ -25,7 +25,8 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
 from stream.judge.meta import META, LoadedRecords, Meta, stored_meta
-from stream.judge.page_log import HEAD, URL_DIGEST, Added, LoggedPages, PageLog, record_words
+from stream.judge.page_log import HEAD, OF_ANCHOR, URL_DIGEST, Added, LoggedPages, PageLog, record_words
+from stream.judge.page_numbers import PageNumbers
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
@@ -57,8 +58,10 @@ class Baseline:
     cluster: int
     fingerprint: int
     sketch: NDArray[np.uint64]
-    anchor: int | None
-    """Number of the anchor if the page was unique."""
+    number: int
+    """Its number among anchors or, for a duplicate, among duplicates."""
+    cluster_anchor: int
+    """Number of its cluster's anchor, which may be dead."""
     url_bytes: int
     """Size of its URL."""
     _pages: LoggedPages
@@ -66,6 +69,11 @@ class Baseline:
     skipped: int = 0
     """Mask of tables whose full bucket the anchor did not enter, and of triples that it did, as in
     `Decisions`."""
+
+    @property
+    def anchor(self) -> int | None:
+        """Number of the anchor if the page was unique."""
+        return self.number if self.page == self.cluster else None
 
     @property
     def url(self) -> str:
@@ -126,13 +134,14 @@ class Anchors:
 
     def baseline(self, place: int) -> Baseline:
         """Return the anchor at index `place` as the baseline of its URL."""
-        page = int(self.page[place])
+        page, number = int(self.page[place]), int(self.number[place])
         return Baseline(
             page=page,
             cluster=page,
             fingerprint=integers(self.fingerprint[place : place + 1])[0],
             sketch=self.sketch[place],
-            anchor=int(self.number[place]),
+            number=number,
+            cluster_anchor=number,
             url_bytes=int(self.url_bytes[place]),
             _pages=self._pages,
             _place=place,
@@ -151,6 +160,8 @@ class StateChange:
     verdict: NDArray[np.uint8]
     change: NDArray[np.uint8]
     cluster: NDArray[np.int64]
+    cluster_anchor: NDArray[np.int64]
+    """Number of the anchor of each duplicate's cluster; arbitrary for other rows."""
     superseded: NDArray[np.int64]
     """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
@@ -181,7 +192,7 @@ class StateReader:
         self._prints = words_of(scheme.width)
         words = record_words(scheme.width, scheme.sketch_bytes)
         self._anchors = PageLog(store, ANCHORS, words)
-        self._duplicates = PageLog(store, DUPLICATES, words)
+        self._duplicates = PageLog(store, DUPLICATES, words + OF_ANCHOR)
         self._urls_ahead: dict[bytes, bytes] = {}
         """References that may not be in the store yet."""
 
@@ -191,7 +202,7 @@ class StateReader:
         if (number := self._anchors.numbers_of(pages))[0] >= 0:
             return self.anchors(number).baseline(0)
         if (number := self._duplicates.numbers_of(pages))[0] >= 0:
-            return self._duplicate(self._duplicates.pages(number), 0)
+            return self._duplicate(int(number[0]), self._duplicates.pages(number), 0)
         return None
 
     def anchor_from(self, page: int) -> int:
@@ -229,14 +240,15 @@ class StateReader:
     def _fingerprints(self, pages: LoggedPages) -> NDArray[np.uint64]:
         return pages.words[:, HEAD : HEAD + self._prints]
 
-    def _duplicate(self, pages: LoggedPages, place: int) -> Baseline:
+    def _duplicate(self, number: int, pages: LoggedPages, place: int) -> Baseline:
         page, cluster = pages.words[place, :2].tolist()
         return Baseline(
             page=page,
             cluster=cluster,
             fingerprint=integers(self._fingerprints(pages)[place : place + 1])[0],
-            sketch=pages.words[place, HEAD + self._prints :],
-            anchor=None,
+            sketch=pages.words[place, HEAD + self._prints : -OF_ANCHOR],
+            number=number,
+            cluster_anchor=int(pages.words[place, -1]),
             url_bytes=int(pages.url_bytes[place]),
             _pages=pages,
             _place=place,
@@ -268,8 +280,10 @@ class StateReader:
             is_anchor, np.searchsorted(anchors.number, numbers), np.searchsorted(duplicates, numbers)
         )
         return [
-            anchors.baseline(place) if of_anchor else self._duplicate(pages, place)
-            for of_anchor, place in zip(is_anchor.tolist(), places.tolist(), strict=True)
+            anchors.baseline(place) if of_anchor else self._duplicate(number, pages, place)
+            for of_anchor, number, place in zip(
+                is_anchor.tolist(), numbers.tolist(), places.tolist(), strict=True
+            )
         ]
 
     def _references(self, urls: list[bytes]) -> dict[bytes, bytes]:
@@ -331,6 +345,16 @@ class State(StateReader):
             store.close()
             raise
 
+    @property
+    def next(self) -> PageNumbers:
+        """The numbers of the next anchor and of the next duplicate."""
+        return PageNumbers(self.tables.count, self._duplicates.count)
+
+    @property
+    def first(self) -> PageNumbers:
+        """The numbers of the first anchor and of the first duplicate: those before them are gone."""
+        return PageNumbers(self.tables.first, self._duplicates.first)
+
     def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int) -> Meta:
         fresh = Meta(
             cluster=cluster,
@@ -373,12 +397,15 @@ class State(StateReader):
         )
         masks = np.zeros(len(batch), np.uint64)
         masks[list(change.skipped)] = list(change.skipped.values())
+        of_cluster = change.cluster, change.cluster_anchor
         return Prepared(
             batch=batch,
             change=change,
             unique=unique,
             anchors=self._anchors.prepare(*_pages(batch, unique, masks)),
-            duplicates=self._duplicates.prepare(*_pages(batch, duplicate, change.cluster.astype(np.uint64))),
+            duplicates=self._duplicates.prepare(
+                *_pages(batch, duplicate, *(each.astype(np.uint64) for each in of_cluster))
+            ),
             urls=self._new_baselines(batch, unique, duplicate, change.change),
             writes=self.store.batch(),
         )
@@ -491,9 +518,10 @@ class State(StateReader):
 
 
 def _pages(
-    batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64]
+    batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64], *last: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], StringColumn]:
-    """Return words and URLs of some rows. `second` is the second word of each row of the batch."""
+    """Return words and URLs of some rows. `second` is the second word of each row of the batch, `last` may be
+    further ones."""
     digest = batch.url_digest.view("<u8").astype(np.uint64, copy=False)
-    columns = (batch.page.astype(np.uint64), second, digest, batch.fingerprint, batch.sketch)
+    columns = (batch.page.astype(np.uint64), second, digest, batch.fingerprint, batch.sketch, *last)
     return np.column_stack([each[rows] for each in columns]), batch.url.take(rows)

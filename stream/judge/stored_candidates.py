@@ -15,7 +15,7 @@ from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.explain import ExplainedPage
 from stream.judge.rule import Rule
-from stream.judge.state import StateReader
+from stream.judge.state import Baseline, StateReader
 from stream.tables.arrays import I64, U64
 from stream.tables.search.rank import ranks_of
 from stream.tables.store.anchors import StoredAnchors
@@ -35,11 +35,13 @@ class Candidates(NamedTuple):
 
 
 class Match(NamedTuple):
-    """The anchor that makes a page a duplicate."""
+    """The best of the anchors that a page is compared with."""
 
-    url: str
-    distance: int
-    similarity: float | None
+    anchor: Baseline
+    similarity: int
+    """In ten-thousandths; NO_SIMILARITY in strict mode."""
+    alike: bool
+    """Whether it makes the page a duplicate. If not, it is the one that the page is nearest to."""
 
 
 def candidates_of(
@@ -83,20 +85,18 @@ def candidates_of(
 
 
 def best_match(page: ExplainedPage, candidates: Candidates, records: StateReader, rule: Rule) -> Match | None:
-    """Return the best of the candidates that the page is compared with, if one is similar enough."""
+    """Return the best of the candidates that the page is compared with, if there is one."""
     order = np.argsort(candidates.anchor[: rule.compared])
     anchors, distance = records.anchors(candidates.anchor[order]), candidates.distance[order]
     pairs = SketchPairs(
         _sketches(page), np.zeros(len(order), np.int64), anchors.sketch, np.arange(len(order))
     )
     similarity = rule.similarities(pairs)
-    like = np.flatnonzero(
-        (similarity >= rule.least(pairs)) & (distance <= rule.largest_distance(page.status))
-    )
-    if not len(like):
+    if not len(order):
         return None
-    best = like[np.lexsort((like, distance[like], -similarity[like]))[0]]
-    return Match(anchors.url(int(best)), int(distance[best]), rule.published(int(similarity[best])))
+    alike = similarity >= rule.least(pairs)
+    best = int(np.lexsort((distance, -similarity, ~alike))[0])  # of equal ones the oldest
+    return Match(anchors.baseline(best), int(similarity[best]), bool(alike[best]))
 
 
 def _sketches(page: ExplainedPage) -> U64:

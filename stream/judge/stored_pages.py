@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from stream.errors import PageError, SettingsError, StateError
+from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import NO_DIGEST, Status
 from stream.judge.explain import (
     Candidacy,
     ExplainedPage,
+    NearestAnchor,
     Outcome,
     StoredPage,
     StoredPair,
@@ -28,7 +30,7 @@ from stream.judge.live import CACHE, refuse_other_scheme
 from stream.judge.meta import stored_meta
 from stream.judge.rule import Rule
 from stream.judge.state import Baseline, StateReader
-from stream.judge.stored_candidates import Candidates, best_match, candidates_of
+from stream.judge.stored_candidates import Candidates, Match, best_match, candidates_of
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.tables.store.anchors import DEAD
@@ -43,6 +45,7 @@ class _Verdict(NamedTuple):
     verdict: Outcome | None
     named: str | None = None
     similarity: float | None = None
+    nearest: NearestAnchor | None = None
     candidates: Candidates | None = None
     """None if too little is known of the page, or if the verdict follows without them."""
 
@@ -120,6 +123,7 @@ class StoredPages:
             verdict=verdict.verdict,
             named=verdict.named,
             similarity=verdict.similarity,
+            nearest=verdict.nearest,
             later=later,
             by_cluster=by_cluster,
             candidacy=self._candidacy(counted, verdict.candidates),
@@ -131,7 +135,7 @@ class StoredPages:
         if stored is not None and page.stored_id is not None:
             end = self._records.anchor_from(page.stored_id)
             candidates = candidates_of(page, self._records, rule, end)
-            return _Verdict(stored.verdict, stored.duplicate_of, None, candidates)
+            return _Verdict(stored.verdict, stored.duplicate_of, candidates=candidates)
         if page.status == Status.INSUFFICIENT:
             return _Verdict("insufficient")
         baselines = self._baselines(page)
@@ -145,9 +149,22 @@ class StoredPages:
         if candidates is None:
             return _Verdict(None)
         match = best_match(page, candidates, self._records, rule)
-        if match is None:
-            return _Verdict("unique", candidates=candidates)
-        return _Verdict("duplicate", match.url, match.similarity, candidates)
+        if match is None or not match.alike:
+            return _Verdict("unique", nearest=self._nearest(page, match, rule), candidates=candidates)
+        similarity = rule.published(match.similarity)
+        return _Verdict("duplicate", match.anchor.url, similarity, candidates=candidates)
+
+    def _nearest(self, page: ExplainedPage, match: Match | None, rule: Rule) -> NearestAnchor | None:
+        """Return what the verdict on a unique page says of its nearest anchor, and why that is not alike."""
+        if match is None or match.similarity < rule.evidence:
+            return None
+        compared = explain(self._side(match.anchor.url, match.anchor), page, self._scheme, self._options)
+        return NearestAnchor(
+            url=match.anchor.url,
+            id=show(self._journal, match.anchor.page),
+            similarity=match.similarity / ONE,
+            reason=next(check.reason for check in compared.checks if check.name == "similarity"),
+        )
 
     def _candidacy(self, anchor: ExplainedPage | None, candidates: Candidates | None) -> Candidacy | None:
         """Return how the page that counts stands among candidates."""

@@ -44,9 +44,9 @@ _LONGEST: Final = 1024
 
 # The constant parts between the variable fields, in the order of `_fixed`.
 (
-    _BEGIN, _URL, _CLUSTER, _NO_CLUSTER, _OTHER_URL, _OTHER_ID, _DISTANCE, _ALONE, _FINGERPRINT,
-    _HASH, _NO_HASH, _FETCHED_AT, _NULL,
-) = range(13)  # fmt: skip
+    _BEGIN, _URL, _CLUSTER, _NO_CLUSTER, _DUPLICATE_OF, _OTHER_ID, _DISTANCE, _ALONE, _NEAREST, _END_NEAREST,
+    _FINGERPRINT, _HASH, _NO_HASH, _FETCHED_AT, _NULL,
+) = range(15)  # fmt: skip
 
 
 class _Spread(NamedTuple):
@@ -185,17 +185,21 @@ def _write(
         at = _copy(out, at, fields.fixed, _URL)
         at = _copy(out, at, fields.url, row)
         at = _copy(out, at, fields.verdicts, fields.verdict[row] * _CHANGES + fields.change[row])
-        if other != NO_PAGE or fields.verdict[row] == _UNIQUE:
+        unique = fields.verdict[row] == _UNIQUE
+        if other != NO_PAGE or unique:
             at = _copy(out, at, fields.fixed, _CLUSTER)
             at = _page(out, at, fields.cluster[row])
             if other != NO_PAGE:
-                at = _copy(out, at, fields.fixed, _OTHER_URL)
+                at = _copy(out, at, fields.fixed, _NEAREST if unique else _DUPLICATE_OF)
                 at = _copy(out, at, fields.other_url, row)
                 at = _copy(out, at, fields.fixed, _OTHER_ID)
                 at = _page(out, at, other)
-                at = _copy(out, at, fields.fixed, _DISTANCE)
-                at = _decimal(out, at, fields.distance[row])
+                if not unique:
+                    at = _copy(out, at, fields.fixed, _DISTANCE)
+                    at = _decimal(out, at, fields.distance[row])
                 at = _copy(out, at, fields.similarity.text, fields.similarity.of[row])
+                if unique:
+                    at = _copy(out, at, fields.fixed, _END_NEAREST)
             else:
                 at = _copy(out, at, fields.fixed, _ALONE)
             at = _copy(out, at, fields.fixed, _FINGERPRINT)
@@ -287,16 +291,18 @@ def _texts(*strings: str) -> Texts:
 
 
 def _fixed(journal: str) -> Texts:
-    no_other = ',"duplicate_of":null,"distance":null,"similarity":null'
+    no_duplicate = ',"duplicate_of":null,"distance":null,"similarity":null'
     return _texts(
         f'{{"v":{VERSION},"id":"{journal}.',
         ',"url":',
         f'"{journal}.',
-        f'null{no_other},"fingerprint":null',
+        f'null{no_duplicate},"fingerprint":null',
         ',"duplicate_of":{"url":',
         f',"id":"{journal}.',
         '},"distance":',
-        no_other,
+        no_duplicate,
+        f'{no_duplicate},"nearest":{{"url":',
+        "}",
         ',"fingerprint":"',
         ',"text_hash":"',
         ',"text_hash":null',

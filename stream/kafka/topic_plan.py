@@ -18,7 +18,7 @@ GENESIS_BYTES: Final = 64 << 10
 JOURNAL_BYTES: Final = 1 * MIB
 """Maximum size of a journal record. A worker's batch of 512 rows and 256 KiB stays far below."""
 DECISIONS_BYTES: Final = 4 * MIB
-"""Maximum size of a decision record: 65,536 rows of about 40 bytes at worst."""
+"""Maximum size of a decision record: 65,536 rows of about 50 bytes at worst."""
 VERDICTS_BYTES: Final = 1 * MIB
 """Maximum size of a record batch of verdicts or cluster changes."""
 PAGES_BYTES: Final = 32 * MIB

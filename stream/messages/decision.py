@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 from stream.errors import RecordError
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 3
+VERSION: Final = 4
 NOT_ADMITTED: Final = 0
 """Code of a row that was dropped as redelivered, or ignored because it follows a source gap."""
 CHANGE_SHIFT: Final = 3
 OF_ANOTHER_CLUSTER: Final = 1 << 5
 """Bit of a row's code: `clusters` says its cluster, which is not the page in `other`."""
+NAMES_NEAREST: Final = 1 << 7
+"""Bit of a unique row's code: `nearest` says which page it is nearest to."""
+
+
+NO_LONGER_LIVE: Final = -1
+"""In place of the number of an anchor."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -61,15 +67,27 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     sources: list[SourceProgress]
     """Progress of the source partitions that advanced."""
     codes: bytes
-    """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER, or NOT_ADMITTED."""
+    """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | NAMES_NEAREST, or
+    NOT_ADMITTED."""
     other: bytes
     """Packed ids of the pages that duplicate and recrawl rows are compared with, int64 little-endian."""
+    numbers: bytes
+    """Their numbers in the state, int64 little-endian: of duplicates in rows OF_ANOTHER_CLUSTER, else of
+    anchors."""
     distance: bytes
     """Their distances, uint8."""
     similarity: bytes
     """Their similarities in ten-thousandths, uint16 little-endian; empty in strict mode."""
     clusters: bytes
     """Packed page ids of the anchors of the rows OF_ANOTHER_CLUSTER, int64 little-endian."""
+    anchors: bytes
+    """Numbers of these anchors, int64 little-endian; NO_LONGER_LIVE for those that were superseded before."""
+    nearest: bytes
+    """Packed ids of the anchors that the rows NAMES_NEAREST are nearest to, int64 little-endian."""
+    nearest_numbers: bytes
+    """Numbers of these anchors, int64 little-endian."""
+    nearest_similarity: bytes
+    """Their similarities in ten-thousandths, uint16 little-endian."""
     superseded: list[SupersededAnchor]
     skipped: list[tuple[int, int]]
     """(row, mask) for rows whose anchor stayed out of full buckets: bits of the tables that it did not enter,
@@ -99,7 +117,7 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
         decisions = _DECODER.decode(value)
         if decisions.version != VERSION:
             raise ValueError(f"version {decisions.version}")
-        for name, size in (("other", 8), ("similarity", 2), ("clusters", 8)):
+        for name, size in _SIZES:
             if len(getattr(decisions, name)) % size:
                 raise ValueError(f"the length of {name} is not a multiple of {size} bytes")
     except (msgspec.DecodeError, ValueError) as error:
@@ -108,5 +126,10 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
     return decisions
 
 
+_SIZES: Final = (
+    ("other", 8), ("numbers", 8), ("similarity", 2), ("clusters", 8), ("anchors", 8),
+    ("nearest", 8), ("nearest_numbers", 8), ("nearest_similarity", 2),
+)  # fmt: skip
+"""Bytes per entry."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Decisions)

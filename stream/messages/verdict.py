@@ -20,6 +20,8 @@ class Verdict(enum.IntEnum):
     REJECTED = 5
 
 
+CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
+"""Verdicts that join the cluster of an earlier page."""
 VERDICTS: Final = tuple(each.name.lower() for each in Verdict)
 """Names of the verdicts in JSON, headers, metrics and options."""
 
@@ -39,6 +41,15 @@ class PageRef(msgspec.Struct, frozen=True):
 
     url: str
     id: str
+
+
+class NearestPage(msgspec.Struct, frozen=True):
+    """The page that a unique page is nearest to."""
+
+    url: str
+    id: str
+    similarity: float
+    """Estimated Jaccard similarity, too low for a duplicate."""
 
 
 class MessagePosition(msgspec.Struct, frozen=True):
@@ -80,6 +91,9 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Hamming distance to `duplicate_of`."""
     similarity: float | None
     """Estimated Jaccard similarity to `duplicate_of`; null in strict mode."""
+    nearest: NearestPage | msgspec.UnsetType = msgspec.UNSET
+    """Of a unique page alone: the most similar anchor that it was compared with, if its similarity is at
+    least the verdict option `evidence`."""
     fingerprint: str | None
     """`width / 4` hex digits."""
     text_hash: str | None

@@ -15,6 +15,8 @@ from stream.messages.verdict import VerdictRecord
 from stream.pages.times import rfc3339
 
 SCHEMA: Final = "verdict.avsc"
+_OPTIONAL: Final = "nearest"
+"""The field that is null in Avro where JSON does not have it."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -42,7 +44,8 @@ def to_json(fields: Mapping[str, Any]) -> bytes:
         for name in ("fetched_at", "decided_at")
         if isinstance(moment := fields.get(name), datetime)
     }
-    return msgspec.json.encode(msgspec.convert({**fields, **times}, VerdictRecord))
+    present = {name: value for name, value in fields.items() if value is not None or name != _OPTIONAL}
+    return msgspec.json.encode(msgspec.convert({**present, **times}, VerdictRecord))
 
 
 @functools.cache

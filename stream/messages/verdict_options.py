@@ -30,6 +30,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     margin: Annotated[str, msgspec.Meta(pattern=r"^0(\.\d{1,4})?$")] = "0.002"
     """What `similarity` leaves for that noise: two pages so short that they are compared by lists of their
     shingles (336 at most; see `stream.fingerprint.small_sets`) must be that much more alike."""
+    evidence: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.5"
+    """Least similarity of the page that a unique page is nearest to, of those that it was compared with
+    (rule 18), for the verdict to name that; 1 never names any, and neither does strict mode."""
     keys: Literal["minima", "fingerprint"] = "minima"
     """What the tables index: five of the minima of the page's shingles (LSH banding), or the fingerprint.
     Strict mode always indexes the fingerprint."""
@@ -99,8 +102,11 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def id(self) -> str:
-        """16 hex digits that identify these options."""
-        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(self, order="sorted"))
+        """16 hex digits that identify these options: of those that are not at their default, so that another
+        option changes no id."""
+        default = msgspec.structs.asdict(type(self)())
+        chosen = {name: each for name, each in msgspec.structs.asdict(self).items() if each != default[name]}
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(chosen, order="sorted"))
 
     @classmethod
     def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:

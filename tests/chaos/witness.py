@@ -86,12 +86,17 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
         page.shingles = pages.get((place[0], *place[2:]))
         want = oracle.judge(page)
         for got in given.get(place, ()):
+            nearest = got.get("nearest") or {"id": None, "similarity": None}
             found = (
                 got["id"], got["verdict"], got["change"], got["cluster"],
                 got["duplicate_of"] and got["duplicate_of"]["id"], got["distance"],
+                nearest["id"], nearest["similarity"],
             )  # fmt: skip
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
-            due = (want.id, want.verdict, want.change, cluster, want.other, want.distance)
+            due = (
+                want.id, want.verdict, want.change, cluster, want.other, want.distance,
+                want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
+            )  # fmt: skip
             similarity = want.similarity and want.similarity / 10_000
             above = (got["similarity"] or 0) - (similarity or 0)
             if found == due and 1e-4 < above < ONE_SHINGLE:

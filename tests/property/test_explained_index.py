@@ -77,7 +77,7 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
         state.close()
     expected(oracle, stored)
     urls = {page.id: page.url for page in stored}
-    places = 0
+    places = named = 0
     with StoredPages(tmp_path / "state", PageFingerprinter(scheme), options) as index:
         for page in coming:
             before, then = copy.deepcopy(oracle), copy.deepcopy(oracle)
@@ -85,6 +85,9 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
             pair = index.pair(side(page), side(page))
             assert (pair.verdict, pair.named) == (want.verdict, urls.get(want.other))
             assert pair.similarity in (want.similarity and want.similarity / 10_000, None)
+            nearest = pair.nearest and (pair.nearest.url, round(pair.nearest.similarity * 10_000))
+            assert nearest == (want.nearest and (urls[want.nearest], want.nearest_similarity))
+            named += nearest is not None
             if want.verdict == "recrawl":
                 continue
             if want.superseded is not None:
@@ -103,6 +106,7 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
                 )
                 places = max(places, place)
     assert places == 3
+    assert bool(named) == (not options.strict)
 
 
 @pytest.mark.parametrize(

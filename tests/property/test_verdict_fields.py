@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stream.dashboard.counting.verdict_columns import VerdictFields, batch_of, host_of, normal
 from stream.errors import RecordError
-from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
+from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
 
 LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
@@ -40,6 +40,7 @@ RECORDS = st.builds(
     | st.floats(0, 1)
     | st.floats(0, 1e9)
     | st.sampled_from([1, 0.29, 0.58, 1e-7]),
+    nearest=st.just(msgspec.UNSET) | st.builds(NearestPage, URLS, PAGES, st.floats(0, 1)),
     fingerprint=st.none() | st.just("0123456789abcdef"),
     text_hash=st.none() | st.just("0" * 32),
     scheme=st.just("0" * 16),

@@ -22,7 +22,7 @@ from stream.judge.verdict_json_compiled import columns, quoted, write
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import SourceRange, Strings
 from stream.messages.row_columns import NO_TIME
-from stream.messages.verdict import Change, MessagePosition, PageRef, Verdict, VerdictRecord
+from stream.messages.verdict import Change, MessagePosition, NearestPage, PageRef, Verdict, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339
 
@@ -45,6 +45,7 @@ ROWS = st.fixed_dictionaries(
         "cluster": PAGES,
         "other": PAGES,
         "other_url": STRINGS,
+        "near": st.booleans(),
         "distance": st.integers(0, 128),
         "similarity": st.integers(0, 10_000),
         "fingerprint": st.binary(min_size=16, max_size=16),
@@ -91,12 +92,13 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColum
     judged = VerdictColumns.blank(n)
     judged.verdict[:], judged.change[:] = column("verdict", np.uint8), column("change", np.uint8)
     judged.cluster[:] = column("cluster", np.int64)
-    named = np.isin(judged.verdict, (Verdict.DUPLICATE, Verdict.RECRAWL))
+    clustered = np.isin(judged.verdict, (Verdict.DUPLICATE, Verdict.RECRAWL))
+    named = clustered | (judged.verdict == Verdict.UNIQUE) & column("near", bool)
     judged.other[named] = column("other", np.int64)[named]
     other_url = StringColumn.utf8(
         [row["other_url"] if each else None for row, each in zip(rows, named, strict=True)]
     )
-    judged.distance[named] = column("distance", np.int16)[named]
+    judged.distance[clustered] = column("distance", np.int16)[clustered]
     judged.similarity[named] = column("similarity", np.int32)[named]
     return batch, judged, other_url
 
@@ -106,7 +108,11 @@ def value(
 ) -> VerdictRecord:
     """One verdict, the plain way."""
     verdict, change = Verdict(int(judged.verdict[row])), Change(int(judged.change[row]))
-    named = int(judged.other[row]) != NO_PAGE
+    other = None
+    if judged.other[row] != NO_PAGE:
+        other = PageRef(other_url.text(row), show(JOURNAL, int(judged.other[row])))
+    similarity = rule.published(int(judged.similarity[row]))
+    named = other is not None and verdict != Verdict.UNIQUE
     fingerprinted = named or verdict == Verdict.UNIQUE
     word = 0
     for part in batch.fingerprint[row].tolist():
@@ -120,9 +126,10 @@ def value(
         verdict=verdict.name.lower(),
         change=None if change is Change.NONE else change.name.lower(),
         cluster=show(JOURNAL, int(judged.cluster[row])) if fingerprinted else None,
-        duplicate_of=PageRef(other_url.text(row), show(JOURNAL, int(judged.other[row]))) if named else None,
+        duplicate_of=other if named else None,
         distance=int(judged.distance[row]) if named else None,
-        similarity=rule.published(int(judged.similarity[row])) if named else None,
+        similarity=similarity if named else None,
+        nearest=NearestPage(other.url, other.id, similarity) if other and not named else msgspec.UNSET,
         fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted else None,
         text_hash=None if text_hash == NO_HASH else text_hash.hex(),
         scheme=rule.scheme.id,
@@ -149,7 +156,7 @@ def test_json_of_any_verdicts_equals_that_of_their_values(
 def test_json_of_longest_and_shortest_numbers() -> None:
     row = {
         "page": 2**63 - 1, "url": "", "verdict": Verdict.DUPLICATE, "change": Change.UNCHANGED, "cluster": 0,
-        "other": 2**63 - 1, "other_url": "\x01" * 9000, "distance": 128, "similarity": 3333,
+        "other": 2**63 - 1, "other_url": "\x01" * 9000, "near": False, "distance": 128, "similarity": 3333,
         "fingerprint": bytes(16), "text_hash": b"\xff" * 16, "source": 0, "offset": 0, "fetched_at": -1,
         "time": int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000), "reason": "x" * 70_000,
     }  # fmt: skip

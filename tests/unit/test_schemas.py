@@ -47,10 +47,12 @@ CLUSTER, TOPIC_ID, JOURNAL = "cluster-1", "0123456789abcdef" * 2, "ab" * 16
 HARBOUR = (
     "The harbour authority will repair the old lighthouse at the north pier before the winter storms. " * 3
 )
+CHANGED = " The harbour council will repair the old lighthouse at the north quay before the winter storms."
 MARKET = (
     "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. " * 3
 )
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OPTIONAL = ("nearest", "origin")
 BLANK = {"duplicate_of": None, "distance": None, "similarity": None}
 
 
@@ -58,7 +60,7 @@ def message(url: str | None, text: str | None, **fields: Any) -> bytes:
     return json.dumps({"url": url, "text": text, **fields}).encode()
 
 
-NEWS, MIRROR = "http://example.com/news", "http://mirror.example/1"
+NEWS, MIRROR, NEARLY = "http://example.com/news", "http://mirror.example/1", "http://example.com/nearly"
 MESSAGES: list[list[tuple[bytes | None, bytes | None]]] = [
     [
         (None, message(NEWS, HARBOUR, fetched_at="2026-01-02T03:04:05.678+01:00")),
@@ -73,6 +75,7 @@ MESSAGES: list[list[tuple[bytes | None, bytes | None]]] = [
         (None, message("http://example.com/other", HARBOUR)),  # unique again: its anchor is gone
         (None, message(MIRROR, MARKET)),  # duplicate, changed
         (None, None),
+        (None, message(NEARLY, HARBOUR.strip() + CHANGED)),  # unique, nearest to the one before
     ],
 ]
 
@@ -153,16 +156,21 @@ def test_every_kind_of_verdict_validates(decided: list[JudgedBatch]) -> None:
         ("recrawl", "unchanged"), ("insufficient", None), ("rejected", None),
     }  # fmt: skip
     assert len(published) == 2 * sum(map(len, MESSAGES)), "the re-delivered row has no second verdict"
+    strict = decided[0].genesis.options.strict
+    near = [(each["url"], each["nearest"]["url"]) for each in published if "nearest" in each]
+    assert near == [(NEARLY, "http://example.com/other")] * (0 if strict else 2)
     for each in published:
         validator("verdict").validate(each)
-        assert list(each) == schema("verdict")["required"], "fields, in the order of the schema"
+        fields = [name for name in schema("verdict")["properties"] if name not in OPTIONAL or name in each]
+        assert list(each) == fields, "in the order of the schema"
 
 
 def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[JudgedBatch]) -> None:
     avro = AvroSchema((SCHEMAS / "verdict.avsc").read_text("utf-8"), [])
     for value in (value for each in decided for value in each.json()):
         fields = avro.fields(to_avro(value))
-        assert list(fields) == schema("verdict")["required"], "fields, in the order of the schema"
+        wanted = [name for name in schema("verdict")["properties"] if name != "origin"]
+        assert list(fields) == wanted, "fields, in the order of the schema"
         assert to_json(fields) == value
 
 
@@ -192,6 +200,10 @@ def test_every_cluster_change_validates(decided: list[JudgedBatch]) -> None:
         ("unique", {"decided_at": "2026-13-02T03:04:05.000Z"}),
         ("unique", {"fetched_at": 1_700_000_000_000}),
         ("unique", {"source": {"topic": "pages", "partition": 0, "offset": 1}}),
+        ("unique", {"nearest": None}),
+        ("unique", {"nearest": {"url": NEWS, "id": "abababab.2.0"}}),
+        ("unique", {"nearest": {"url": NEWS, "id": "abababab.2.0", "similarity": 1.1}}),
+        ("duplicate", {"nearest": {"url": NEWS, "id": "abababab.2.0", "similarity": 0.7}}),
         ("duplicate", BLANK),
         ("duplicate", {"duplicate_of": {"url": NEWS}}),
         ("duplicate", {"distance": -1}),
@@ -215,7 +227,7 @@ def test_a_verdict_with_a_wrong_field_is_invalid(
 
 def test_a_verdict_without_one_of_its_fields_is_invalid(decided: list[JudgedBatch]) -> None:
     for good in verdicts(decided):
-        for name in good:
+        for name in good.keys() - set(OPTIONAL):
             short = copy.copy(good)
             del short[name]
             assert not validator("verdict").is_valid(short), name
@@ -462,7 +474,7 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch])
         record = each.record()
         plain = msgspec.msgpack.decode(encode_decisions(record))
         assert list(plain) == list(kinds)
-        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 3, JOURNAL)
+        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 4, JOURNAL)
         codes = column(plain["codes"], kinds["codes"], {"N": len(record.codes)})
         names = ["unique", "duplicate", "recrawl", "insufficient", "rejected"]
         published = verdicts([each])
@@ -471,7 +483,15 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch])
         words = [None, "new", "unchanged", "changed"]
         assert [words[code] for code in (judged >> 3 & 3).tolist()] == [one["change"] for one in published]
         named = [one for one in published if one["duplicate_of"]]
-        sizes = {"m": len(named), "k": int((codes >> 5 & 1).sum())}
+        near = [one for one in published if "nearest" in one]
+        sizes = {"m": len(named), "k": int((codes >> 5 & 1).sum()), "u": int((codes >> 7).sum())}
+        assert sizes["u"] == len(near)
+        for field, said in (("nearest", "id"), ("nearest_similarity", "similarity")):
+            found = column(plain[field], kinds[field], sizes).tolist()
+            found = list(map(shown, found)) if said == "id" else [part / 10_000 for part in found]
+            assert found == [one["nearest"][said] for one in near]
+        for field, count in (("numbers", "m"), ("anchors", "k"), ("nearest_numbers", "u")):
+            assert len(column(plain[field], kinds[field], sizes)) == sizes[count]
         other = column(plain["other"], kinds["other"], sizes).tolist()
         assert list(map(shown, other)) == [one["duplicate_of"]["id"] for one in named]
         distance = column(plain["distance"], kinds["distance"], sizes).tolist()
@@ -500,7 +520,7 @@ def shown(page: int) -> str:
 def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) -> None:
     first, second, both = (each.record() for each in decided)
     assert plain(first)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 6, 0]]
-    assert plain(both)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 10, 0]]
+    assert plain(both)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 11, 0]]
     assert [plain(each)["start"] for each in (first, second, both)] == [2, 3, 2]
     assert [plain(each)["end"] for each in (first, second, both)] == [3, 4, 4]
     assert plain(second)["codes"][0] == 0, "the re-delivered row"
@@ -510,15 +530,18 @@ def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) 
     assert plain(second)["last"] == entries()[1].digest
     assert np.frombuffer(plain(first)["other"], "<i8").tolist() == [pack(2, 0)] * 2
     assert list(plain(first)["distance"]) == [0, 0]
+    assert np.frombuffer(plain(first)["numbers"], "<i8").tolist() == [0, 0]
+    numbers = np.frombuffer(plain(second)["numbers"], "<i8").tolist()
+    assert numbers[0] == 1, "the first record has one anchor"
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_decision_record_of_another_version_is_refused_by_name(
     version: int, decided: list[JudgedBatch]
 ) -> None:
     old = plain(decided[0].record()) | {"version": version}
     with pytest.raises(
-        RecordVersionError, match=rf"decisions offset 7: has version {version}, .* version 3 only; create"
+        RecordVersionError, match=rf"decisions offset 7: has version {version}, .* version 4 only; create"
     ):
         decode_decisions(msgspec.msgpack.encode(old), 7)
 
@@ -535,6 +558,11 @@ def test_a_decision_record_of_another_version_is_refused_by_name(
         ("similarity", lambda similarity: similarity + b"00", "of similarity, which does not fit"),
         ("clusters", lambda _: bytes(8), "1 of clusters, which does not fit"),
         ("other", lambda other: b"\xff" * len(other), "a page with a negative id"),
+        ("numbers", lambda numbers: numbers[8:], "1 of numbers, which does not fit"),
+        ("numbers", lambda numbers: bytes([1]) + numbers[1:], "row 1 names page 131072 by the number 1"),
+        ("other", lambda other: bytes(8) + other[8:], "row 1 names page 0 by the number 0"),
+        ("nearest", lambda _: bytes(8), "1 of nearest, which does not fit"),
+        ("codes", lambda codes: codes[:1] + bytes([codes[1] | 128]) + codes[2:], "a code that means nothing"),
     ],
 )
 def test_decisions_that_do_not_fit_are_refused(

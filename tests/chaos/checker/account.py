@@ -37,7 +37,7 @@ class ExpectedVerdict:
     """The expected verdict on a row of the journal."""
 
     verdict: tuple[object, ...]
-    """Id, verdict, change, cluster, id of `duplicate_of`, distance."""
+    """Id, verdict, change, cluster, id of `duplicate_of`, distance, id of `nearest` and its similarity."""
     similarity: float
     url: str | None
     fingerprint: int
@@ -85,7 +85,10 @@ class Account:
         for place, page, url in self._journal.admit_rows(value, offset):
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
-            verdict = want.id, want.verdict, want.change, cluster, want.other, want.distance
+            verdict = (
+                want.id, want.verdict, want.change, cluster, want.other, want.distance,
+                want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
+            )  # fmt: skip
             self._due[place] = ExpectedVerdict(
                 verdict, (want.similarity or 0) / 10_000, url, page.fingerprint
             )
@@ -116,9 +119,10 @@ class Account:
     def _compare(self, place: Place, verdict: dict[str, Any]) -> None:
         """Compare a verdict with the oracle's, and its page with what was sent."""
         due, other, similarity = self._due.pop(place), verdict["duplicate_of"], verdict["similarity"] or 0
+        nearest = verdict.get("nearest") or {"id": None, "similarity": None}
         got = (
             verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],
-            verdict["distance"],
+            verdict["distance"], nearest["id"], nearest["similarity"],
         )  # fmt: skip
         if got != due.verdict or abs(similarity - due.similarity) > ROUNDING:
             self.findings.note("different", f"{place}: {got} {similarity}, due {due}")

@@ -1,0 +1,127 @@
+"""Checks that decisions fit each other, the pages that they are about, and the state before them. Compiled
+loops rely on it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.judge.page_numbers import own_numbers
+from stream.judge.rule import Rule
+from stream.judge.state import State
+from stream.messages.decision import NAMES_NEAREST, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER, Decisions
+from stream.messages.verdict import CLUSTERED, Verdict
+from stream.tables.arrays import I64, is_among
+from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
+
+_WITHOUT_MEANING: Final = 1 << 6
+"""The bit of a code that is always 0."""
+
+
+def misfit(decisions: Decisions, pages: I64, state: State, rule: Rule) -> str | None:
+    """Return why decisions about N rows with these page ids (N,) are invalid after a state, or None."""
+    return (
+        _misfit_codes(decisions, rule.options.strict)
+        or _misfit_names(decisions, pages, state)
+        or _misfit_anchors(decisions, state, rule)
+    )
+
+
+def _misfit_codes(decisions: Decisions, strict: bool) -> str | None:
+    """Check the codes, and that there is as much of everything as they say."""
+    codes, verdict = np.frombuffer(decisions.codes, np.uint8), decisions.verdict
+    named, apart, nearest = _rows(decisions)
+    if verdict.max(initial=0) > max(Verdict):
+        return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
+    if (
+        (codes & _WITHOUT_MEANING).any()
+        or (verdict[apart] != Verdict.RECRAWL).any()
+        or (verdict[nearest] != Verdict.UNIQUE).any()
+        or (strict and len(nearest))
+    ):
+        return "a code that means nothing"
+    for name, size, count in (
+        ("other", 8, len(named)),
+        ("numbers", 8, len(named)),
+        ("distance", 1, len(named)),
+        ("similarity", 2, 0 if strict else len(named)),
+        ("clusters", 8, len(apart)),
+        ("anchors", 8, len(apart)),
+        ("nearest", 8, len(nearest)),
+        ("nearest_numbers", 8, len(nearest)),
+        ("nearest_similarity", 2, len(nearest)),
+    ):
+        if len(getattr(decisions, name)) != size * count:
+            return f"{len(getattr(decisions, name)) // size} of {name}, which does not fit the verdicts"
+    return None
+
+
+class _Names(NamedTuple):
+    """The pages that m rows name, with their numbers."""
+
+    rows: I64
+    page: I64
+    number: I64
+    kind: NDArray[np.uint8]
+    """The verdict on each page: the number is that of an anchor, or of a duplicate."""
+
+    @classmethod
+    def of(cls, rows: I64, page: bytes, number: bytes, duplicate: NDArray[np.bool_] | bool = False) -> _Names:
+        kind = np.where(duplicate, np.uint8(Verdict.DUPLICATE), np.full(len(rows), Verdict.UNIQUE, np.uint8))
+        return cls(rows, np.frombuffer(page, "<i8"), np.frombuffer(number, "<i8"), kind)
+
+
+def _misfit_names(decisions: Decisions, pages: I64, state: State) -> str | None:
+    """Check the pages that rows name, and the numbers of these pages."""
+    (named, apart, nearest), verdict = _rows(decisions), decisions.verdict
+    own = own_numbers(verdict, state.next)
+    of_another = np.isin(named, apart, assume_unique=True)
+    for names in (
+        _Names.of(named, decisions.other, decisions.numbers, of_another),
+        _Names.of(apart, decisions.clusters, decisions.anchors),
+        _Names.of(nearest, decisions.nearest, decisions.nearest_numbers),
+    ):
+        rows, page, number, kind = names
+        if page.min(initial=0) < 0:
+            return "a page with a negative id"
+        place = np.searchsorted(pages, page).clip(max=len(pages) - 1)
+        here = (own[place] == number) & (verdict[place] == kind) & (place < rows)
+        first, end = (np.where(kind == Verdict.UNIQUE, *each) for each in (state.first, state.next))
+        before = (number >= first) & (number < end) & (page < pages[:1])
+        fits = np.where(pages[place] == page, here, before)
+        if rows is apart:
+            fits |= number == NO_LONGER_LIVE
+        if (wrong := np.flatnonzero(~fits)).size:
+            at = int(wrong[0])
+            return f"row {rows[at]} names page {page[at]} by the number {number[at]}"
+    return None
+
+
+def _misfit_anchors(decisions: Decisions, state: State, rule: Rule) -> str | None:
+    """Check what happens to anchors."""
+    unique = decisions.verdict == Verdict.UNIQUE
+    buckets = BUCKETS if rule.triples else state.design.tables
+    for row, mask in decisions.skipped:
+        if not (0 <= row < len(unique) and unique[row] and 0 < mask < 1 << buckets):
+            return f"row {row} skipped buckets {mask:#x}"
+    masks = np.array([mask for _, mask in decisions.skipped], np.uint64)
+    if rule.triples and (wrong := np.flatnonzero(~stand_below_full_pairs(masks))).size:
+        row, mask = decisions.skipped[int(wrong[0])]
+        return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
+    first, anchors = state.first.anchors, state.next.anchors + int(np.count_nonzero(unique))
+    for each in decisions.superseded:
+        if not (0 <= each.row < len(unique) and first <= each.anchor < anchors):
+            return f"row {each.row} supersedes anchor {each.anchor} of {anchors}"
+    return None
+
+
+def _rows(decisions: Decisions) -> tuple[I64, I64, I64]:
+    """Return the rows that name a page in `other`, in `clusters` and in `nearest`."""
+    codes = np.frombuffer(decisions.codes, np.uint8)
+    return (
+        np.flatnonzero(is_among(decisions.verdict, CLUSTERED)),
+        np.flatnonzero(codes & OF_ANOTHER_CLUSTER),
+        np.flatnonzero(codes & NAMES_NEAREST),
+    )

@@ -1,0 +1,47 @@
+"""Options that decide verdicts, and the id that names them."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import ValidationError, convert, structs
+
+from stream.messages.verdict_options import VerdictOptions
+
+
+class LaterOptions(VerdictOptions, frozen=True):
+    """Those of a later version, which has one more."""
+
+    haste: int = 3
+
+
+def test_an_option_that_is_added_changes_no_id() -> None:
+    for options in (VerdictOptions(), VerdictOptions(distance=9), VerdictOptions.paper()):
+        later = LaterOptions(**structs.asdict(options))
+        assert later.id == options.id
+        assert structs.replace(later, haste=4).id != options.id
+
+
+def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
+    others = {
+        "mode": "strict", "distance": 3, "short_distance": 1, "similarity": "0.9", "margin": "0.01",
+        "evidence": "0.6", "keys": "fingerprint", "blocks": 6, "choose": 3, "flip_bits": 2, "flips": 1,
+        "bucket_cap": 9, "compared": 0, "baselines": 3,
+    }  # fmt: skip
+    given: dict[str, object] = {"keys": "fingerprint", "distance": 2}
+    assert others.keys() == set(VerdictOptions.__struct_fields__)
+    plain = VerdictOptions(**given)  # type: ignore[arg-type]
+    ids = {plain.id, VerdictOptions().id}
+    for name in others.keys() - given.keys():
+        ids.add(structs.replace(plain, **{name: others[name]}).id)
+    assert len(ids) == 2 + len(others) - len(given)
+
+
+@pytest.mark.parametrize("evidence", ["0.5", "0.0", "1", "1.0"])
+def test_evidence_is_a_similarity(evidence: str) -> None:
+    assert convert({"evidence": evidence}, VerdictOptions).evidence == evidence
+
+
+@pytest.mark.parametrize("evidence", ["2", ".5", "-0.5", "0.12345", "none"])
+def test_evidence_that_is_none_is_refused(evidence: str) -> None:
+    with pytest.raises(ValidationError, match="evidence"):
+        convert({"evidence": evidence}, VerdictOptions)
