@@ -51,6 +51,8 @@ def command(
                 f"\n{'':12} = {as_markup(str(other['url']))}"
                 f"  (distance {record['distance']}, similarity {record['similarity']})"
             )
+        if isinstance(nearest := record.get("nearest"), dict):
+            line += f"\n{'':12} ~ {as_markup(str(nearest['url']))}  (similarity {nearest['similarity']})"
         if record["reason"]:
             line += f"  [red]{as_markup(str(record['reason']))}"
         console.print(line, highlight=False)

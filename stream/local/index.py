@@ -38,7 +38,7 @@ from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.locks import try_lock
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
-from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
@@ -94,6 +94,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Hamming distance to the anchor."""
     similarity: float | None
     """Estimated Jaccard similarity to the anchor; None in strict mode."""
+    nearest: str | None
+    """Of a unique text or page: name of the most similar anchor that it was compared with, if its similarity
+    is at least the verdict option `evidence`."""
+    nearest_similarity: float | None
     id: str
     cluster: str | None
     """`id` of the cluster's anchor."""
@@ -456,6 +460,7 @@ def _refuse_others_files(directory: Path) -> None:
 
 
 def _answer(verdict: VerdictRecord) -> Answer:
+    nearest = verdict.nearest if isinstance(verdict.nearest, NearestPage) else None
     return Answer(
         name=verdict.url or "",
         verdict=verdict.verdict,
@@ -463,6 +468,8 @@ def _answer(verdict: VerdictRecord) -> Answer:
         duplicate_of=verdict.duplicate_of.url if verdict.duplicate_of else None,
         distance=verdict.distance,
         similarity=verdict.similarity,
+        nearest=nearest.url if nearest else None,
+        nearest_similarity=nearest.similarity if nearest else None,
         id=verdict.id,
         cluster=verdict.cluster,
         reason=verdict.reason,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from stream.errors import NeardupError
-from stream.messages.verdict import Origin, VerdictRecord
+from stream.messages.verdict import NearestPage, Origin, VerdictRecord
 
 COLUMNS: Final = {
     "id": "VARCHAR NOT NULL",
@@ -32,6 +32,9 @@ COLUMNS: Final = {
     "reason": "VARCHAR",
     "origin_file": "VARCHAR",
     "origin_place": "VARCHAR",
+    "nearest_url": "VARCHAR",
+    "nearest_id": "VARCHAR",
+    "nearest_similarity": "DOUBLE PRECISION",
 }
 """Columns and their types. New ones come last: tables of earlier versions get them."""
 
@@ -67,6 +70,8 @@ class Sink(abc.ABC):
 def values_of(row: VerdictRecord) -> tuple[Any, ...]:
     """Return the values of `COLUMNS` for a verdict, in their order."""
     other, source = row.duplicate_of, row.source
+    origin = row.origin if isinstance(row.origin, Origin) else None
+    nearest = row.nearest if isinstance(row.nearest, NearestPage) else None
     return (
         row.id,
         row.url,
@@ -87,7 +92,11 @@ def values_of(row: VerdictRecord) -> tuple[Any, ...]:
         _moment(row.fetched_at),
         _moment(row.decided_at),
         row.reason,
-        *((row.origin.file, row.origin.place) if isinstance(row.origin, Origin) else (None, None)),
+        origin.file if origin else None,
+        origin.place if origin else None,
+        nearest.url if nearest else None,
+        nearest.id if nearest else None,
+        nearest.similarity if nearest else None,
     )
 
 

@@ -38,13 +38,15 @@ async def test_it_says_what_it_waits_for(
     error, out = await waiting_line(settings, *arguments)
     assert error.startswith(f"no verdicts on {names.verdicts} yet; waiting for ")
     assert out == ""
-    value = {"url": "a", "verdict": "unique", "duplicate_of": None, "reason": None}
+    nearest = {"url": "http://b/", "id": "abababab.2.0", "similarity": 0.71}
+    value = {"url": "a", "verdict": "unique", "duplicate_of": None, "nearest": nearest, "reason": None}
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         for partition in (0, 2):
             await producer.send_and_wait(names.verdicts, json.dumps(value).encode(), partition=partition)
     error, out = await waiting_line(settings, *arguments)
     assert error.startswith(waits_for.format(names.verdicts))
     assert out.count("unique") == (2 if "--from-beginning" in arguments else 0)
+    assert out.count("~ http://b/  (similarity 0.71)") == out.count("unique")
 
 
 async def waiting_line(settings: Settings, *arguments: str) -> tuple[str, str]:

@@ -63,10 +63,8 @@ def test_verdicts_equal_the_oracles(
     counts = {v: sum(w[1] == v for w in want) for v in NAMES.values()}
     assert all(counts.values()), f"the crawl exercises every verdict: {counts}"
     of_another = [each[8] for each in want if each[1] == "recrawl" and each[3] != each[4]]
-    if shape == "dense":
-        assert max(of_another) >= 0 > min(of_another), (
-            "duplicates of live and of superseded anchors come again"
-        )
+    if shape == "dense" and not options.strict:
+        assert max(of_another) >= 0 > min(of_another), "of live and of superseded anchors"
     assert any(each[9] != -1 for each in want) == (not options.strict and options.evidence != "1")
     if options.bucket_cap == 2 and shape == "skewed":
         assert any(load >= 2 for load in oracle.load.values())

@@ -20,7 +20,7 @@ from stream.dashboard.answers import (
     Verdicts,
 )
 from stream.dashboard.web import csv_export
-from stream.messages.verdict import VERDICTS, PageRef
+from stream.messages.verdict import VERDICTS, NearestPage, PageRef
 from tests.browser.canned import NOON, PLAIN, canned, verdict
 
 RANGE = RangeAnswer(NOON, NOON + 20, 10)
@@ -59,13 +59,16 @@ def test_no_cell_is_a_formula(hostile: str) -> None:
     like = verdict(PLAIN, 1, url=hostile, duplicate_of=PageRef(hostile, "a.1.1"))
     (_, row) = read(csv_export.verdicts(Verdicts([SeenVerdict(1, like)], None)))
     assert row[2:4] == [f"'{hostile}"] * 2
+    near = verdict(PLAIN, 0, "unique", nearest=NearestPage(hostile, "a.1.1", 0.71))
+    (_, row) = read(csv_export.verdicts(Verdicts([SeenVerdict(1, near)], None)))
+    assert row[-2:] == [f"'{hostile}", "0.71"]
 
 
 @pytest.mark.parametrize("url", ['http://a.example/",\r\n=1', "http://a.example/;=1", "\ud800\0x", ""])
 def test_a_cell_stays_one_cell(url: str) -> None:
     text = csv_export.verdicts(Verdicts([SeenVerdict(1, verdict(PLAIN, 1, url=url))], None))
     (header, row) = read(text.encode().decode())
-    assert len(row) == len(header) == 9
+    assert len(row) == len(header) == 11
     assert row[2] == url.replace("\ud800", "?").replace("\0", "\ufffd")
 
 

@@ -34,6 +34,22 @@ def test_a_near_duplicate_names_its_anchor_and_a_name_that_comes_again_is_a_recr
         assert len(index) == 5
 
 
+def test_a_unique_text_names_the_one_that_it_is_nearest_to() -> None:
+    words = [f"word{number}" for number in range(60)]
+    changed = [f"other{number}" if number in (20, 40) else word for number, word in enumerate(words)]
+    far = [f"far{number}" if number % 6 == 0 else word for number, word in enumerate(words)]
+    with Index() as index:
+        texts = enumerate([words, changed, far])
+        first, second, third = (index.add(str(number), " ".join(text)) for number, text in texts)
+    # Of 56 shingles of five words, each of two words is in five.
+    assert (first.nearest, told(second)) == (None, ("unique", "new", None))
+    assert (second.nearest, second.nearest_similarity) == ("0", 46 * 10_000 // 66 / 10_000)
+    assert (third.verdict, third.nearest) == ("unique", None), "no more than half is the same"
+    with Index(options=VerdictOptions(evidence="0.7")) as index:
+        index.add("a", " ".join(words))
+        assert index.add("b", " ".join(changed)).nearest is None
+
+
 def test_texts_and_pages_meet_and_equal_urls_are_one_name() -> None:
     with Index() as index:
         index.add("http://Example.com:80/news#top", HARBOUR)

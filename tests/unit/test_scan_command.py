@@ -138,9 +138,9 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pages.jsonl").write_text(json.dumps({"url": "http://a.example/1", "text": TEXT}))
-    columns = {name: kind for name, kind in base.COLUMNS.items() if not name.startswith("origin")}
-    create = sql.CREATE[0].replace(", origin_file VARCHAR, origin_place VARCHAR", "")
-    assert create != sql.CREATE[0]
+    later = list(base.COLUMNS).index("origin_file")
+    columns = dict(list(base.COLUMNS.items())[:later])
+    create = sql.CREATE[0].split(", origin_file")[0] + ")"
     for name in ("verdicts.duckdb", "verdicts.parquet"):
         command = (tmp_path / "pages.jsonl", "-o", tmp_path / name, "--index", tmp_path / f"{name}.index")
         with monkeypatch.context() as earlier:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from stream.dashboard.answers import Changes, Clusters, Figures, Hosts, Lag, Verdicts
-from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.sinks import csv_text
 from stream.sinks.csv_text import Cell, Rows
 
@@ -81,14 +81,16 @@ def clusters(answer: Clusters) -> str:
 def verdicts(answer: Verdicts) -> str:
     """Return verdicts, newest first."""
     header = ["decided_at", "verdict", "url", "duplicate_of"]
-    header += ["distance", "similarity", "reason", "cluster", "id"]
+    header += ["distance", "similarity", "reason", "cluster", "id", "nearest", "nearest_similarity"]
     return text_of(header, (_verdict(each.verdict) for each in answer.verdicts))
 
 
 def _verdict(each: VerdictRecord) -> Sequence[Cell]:
     like = each.duplicate_of.url if each.duplicate_of else None
-    figures = each.distance, each.similarity
-    return each.decided_at, each.verdict, each.url, like, *figures, each.reason, each.cluster, each.id
+    nearest = each.nearest if isinstance(each.nearest, NearestPage) else None
+    figures, ids = (each.distance, each.similarity), (each.cluster, each.id)
+    near = nearest.url if nearest else None, nearest.similarity if nearest else None
+    return each.decided_at, each.verdict, each.url, like, *figures, each.reason, *ids, *near
 
 
 def lag(answer: Lag) -> str:

@@ -126,9 +126,12 @@ export const verdictTable = (verdicts) => table(COLUMNS, verdicts.map((each) => 
 function verdictRow(verdict, at = "", attributes = {}) {
   const like = verdict.duplicate_of && verdict.duplicate_of.url !== verdict.url
     ? element("div", { class: "like" }, "like ", address(verdict.duplicate_of.url, at)) : null;
+  const { nearest } = verdict;
+  const near = nearest
+    ? element("div", { class: "like" }, `similarity ${nearest.similarity.toFixed(3)} to `, address(nearest.url, at)) : null;
   const why = verdict.reason ? element("details", { class: "like" }, element("summary", {}, verdict.reason),
     element("p", {}, `${meaning(verdict.reason)} ${bytesOf(verdict.source)}`)) : null;
   const time = element("time", { datetime: verdict.decided_at, title: `${moment(verdict.decided_at)} UTC` }, recent(verdict.decided_at));
-  return row(COLUMNS, [time, badge(verdict.verdict), [address(verdict.url, at), like, why],
+  return row(COLUMNS, [time, badge(verdict.verdict), [address(verdict.url, at), like, near, why],
     verdict.distance ?? "", verdict.similarity === null ? "" : verdict.similarity.toFixed(3)], attributes);
 }
