@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,6 +217,28 @@ def test_a_framed_avro_record_is_a_page(registry: tuple[str, Register]) -> None:
     )
     page = decoded(outside_at(url), value)
     assert page == Page(url=URL, body=b"caf\xe9", charset="latin-1", fetched_at=1_767_323_045_678)
+
+
+@pytest.mark.parametrize(
+    ("kind", "quality", "due"),
+    [
+        ("double", 0.1, "0.1"), ("float", 0.5, "0.5"), ("int", -3, "-3.0"), ("double", nan, "nan"),
+        ("double", inf, "nan"), ("string", "0.5", "nan"), ("boolean", True, "nan"), ("null", None, "None"),
+    ],
+)  # fmt: skip
+def test_what_is_no_finite_number_in_avro_is_no_quality(
+    registry: tuple[str, Register], kind: str, quality: object, due: str
+) -> None:
+    """A writer's own schema may have another type than ours; what is no finite number costs no page."""
+    url, register = registry
+    types = {"url": "string", "text": "string", "quality": kind}
+    own = {
+        "type": "record",
+        "name": "Rated",
+        "fields": [{"name": name, "type": each} for name, each in types.items()],
+    }
+    value = avro(register(own), own, url=URL, text="a", quality=quality)
+    assert str(decoded(outside_at(url), value).quality) == due
 
 
 def test_a_writers_own_schema_may_be_smaller_and_larger(registry: tuple[str, Register]) -> None:
