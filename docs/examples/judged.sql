@@ -16,7 +16,7 @@ digests AS (
 ),
 numbered AS (
     SELECT
-        digest, source, position, url_digest, length,
+        digest, source, position, url_digest, length, quality,
         row_number() OVER (PARTITION BY directory ORDER BY "order", source, position) - 1 AS number
     FROM rows_of_directories JOIN digests USING (directory)
 )

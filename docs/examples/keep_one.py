@@ -1,7 +1,8 @@
 """Keep one page of each cluster of a corpus:
 `python keep_one.py longest rows verdicts.parquet corpus.parquet`.
 
-The corpus is Parquet or JSON Lines; `first` and `newest` keep other pages. It was fingerprinted and judged by
+The corpus is Parquet or JSON Lines; `first`, `newest` and `quality` keep other pages. It was fingerprinted
+and judged by
 
     neardup fingerprint corpus.parquet -o rows/
     neardup scan rows/ -o verdicts.parquet
@@ -17,7 +18,7 @@ from pathlib import Path
 import duckdb
 
 SQL = Path(__file__).parent
-USAGE = "usage: python keep_one.py first|longest|newest ROWS VERDICTS [CORPUS ...]"
+USAGE = "usage: python keep_one.py first|longest|newest|quality ROWS VERDICTS [CORPUS ...]"
 PARQUET = """
     CREATE TEMP VIEW corpus AS
     FROM read_parquet(getvariable('corpus'), filename = 'corpus_file', file_row_number = true)
@@ -64,6 +65,6 @@ def main(keep: str, rows: str, verdicts: str, *files: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1] not in {"first", "longest", "newest"}:
+    if len(sys.argv) < 4 or sys.argv[1] not in {"first", "longest", "newest", "quality"}:
         sys.exit(USAGE)
     main(*sys.argv[1:])

@@ -1,10 +1,10 @@
--- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest' or 'newest'. Needs the table
--- `judged` of judged.sql, or another with a line for each verdict of one index or namespace and the columns
--- id, url, url_digest, verdict, cluster, fingerprint, text_hash, length, fetched_at.
+-- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest', 'newest' or 'quality'. Needs the
+-- table `judged` of judged.sql, or another with a line for each verdict of one index or namespace and the columns
+-- id, url, url_digest, verdict, cluster, fingerprint, text_hash, length, quality, fetched_at.
 -- Makes the tables `kept` and `dropped`. Each verdict is in one of them.
 
-SELECT error('keep: set this variable to ''first'', ''longest'' or ''newest''')
-WHERE coalesce(getvariable('keep') NOT IN ('first', 'longest', 'newest'), true);
+SELECT error('keep: set this variable to ''first'', ''longest'', ''newest'' or ''quality''')
+WHERE coalesce(getvariable('keep') NOT IN ('first', 'longest', 'newest', 'quality'), true);
 
 -- The newest version of each URL that could be read, in the order of judgement, which the ids have. A URL that changed
 -- is not in its old cluster any more, even if it was the anchor. Pages with too little text have no cluster; of those
@@ -22,8 +22,11 @@ QUALIFY row_number() OVER (PARTITION BY url_digest ORDER BY place DESC) = 1;
 SELECT error('keep: `judged` has pages without a length, so the longest is not known')
 FROM newest_versions WHERE getvariable('keep') = 'longest' AND length IS NULL LIMIT 1;
 
--- The first page of a cluster is that of the URL that was in it first. Of pages of the same length or time, the first is
--- kept, and those without a time count as the oldest.
+SELECT error('keep: no page of `judged` has a quality, so the best is not known')
+FROM newest_versions WHERE getvariable('keep') = 'quality' HAVING count(*) > 0 AND count(quality) = 0;
+
+-- The first page of a cluster is that of the URL that was in it first. Of pages of the same length, time or quality, the
+-- first is kept; those without a time count as the oldest, and those without a quality as the worst.
 CREATE OR REPLACE TEMP TABLE kept AS
 FROM newest_versions
 QUALIFY row_number() OVER (
@@ -31,6 +34,7 @@ QUALIFY row_number() OVER (
     ORDER BY
         CASE getvariable('keep') WHEN 'longest' THEN length WHEN 'newest' THEN epoch_ms(fetched_at) END
             DESC NULLS LAST,
+        CASE getvariable('keep') WHEN 'quality' THEN quality END DESC NULLS LAST,
         first_place
 ) = 1;
 

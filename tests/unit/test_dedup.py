@@ -26,7 +26,7 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_keep_one import keep_one
 
-KEEPS = ("first", "longest", "newest")
+KEEPS = ("first", "longest", "newest", "quality")
 
 
 def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:

@@ -37,6 +37,13 @@ NEW = [
     ("https://b.example/mill", f"{'unquestionably ' * 6}{MILL.split(' ', 6)[6]}", 7),
     ("https://c.example/mill", f"{MILL.rsplit(' ', 6)[0]} not a word of these at all", 7),
 ]
+QUALITY = {
+    "https://a.example/harbour": 9.0,  # which has a newer version
+    "https://b.example/harbour": -1e300,
+    "https://c.example/harbour": 0.25,
+    "https://b.example/mill": 0.0,
+    "https://c.example/mill": -0.5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "url": [url for url, _, _ in pages],
             "text": [each for _, each, _ in pages],
             "fetched_at": [None if day is None else day * 86_400_000 for _, _, day in pages],
+            "quality": [QUALITY.get(url) for url, _, _ in pages],
             "order": [0] * len(pages),
             "source": [f"{name}.jsonl"] * len(pages),
             "position": list(range(len(pages))),
@@ -85,6 +93,7 @@ def urls(database: Any, question: str) -> set[str]:
         ("first", {"a.example/harbour?utm_source=feed", "a.example/mill"}),
         ("longest", {"b.example/harbour", "b.example/mill"}),
         ("newest", {"c.example/harbour", "a.example/mill"}),  # of three of one day, the first
+        ("quality", {"c.example/harbour", "b.example/mill"}),
     ],
 )
 def test_one_page_of_each_cluster_is_kept(corpus: Path, keep: str, expected: set[str]) -> None:
@@ -93,6 +102,16 @@ def test_one_page_of_each_cluster_is_kept(corpus: Path, keep: str, expected: set
         assert urls(database, "SELECT url FROM kept") == expected | alone
         accounted = database.execute("SELECT id FROM kept UNION ALL SELECT id FROM dropped").fetchall()
         assert len(accounted) == len(set(accounted)) == len(OLD + NEW)
+
+
+def test_the_best_needs_a_quality(corpus: Path) -> None:
+    with kept(corpus, "first") as database:
+        database.execute("UPDATE judged SET quality = NULL")
+        rules = (SQL / "keep_one.sql").read_text()
+        database.execute(rules)
+        database.execute("SET VARIABLE keep = 'quality'")
+        with pytest.raises(duckdb.InvalidInputException, match="no page of `judged` has a quality"):
+            database.execute(rules)
 
 
 def test_every_other_page_says_why_it_is_dropped_and_for_which(corpus: Path) -> None:
@@ -140,5 +159,5 @@ def test_wrong_arguments_are_answered_by_how_it_is_called(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["keep_one.py", *arguments])
-    with pytest.raises(SystemExit, match=r"^usage: python keep_one\.py first\|longest\|newest "):
+    with pytest.raises(SystemExit, match=r"^usage: python keep_one\.py first\|longest\|newest\|quality "):
         runpy.run_path(str(SQL / "keep_one.py"), run_name="__main__")
