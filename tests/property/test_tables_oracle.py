@@ -253,6 +253,10 @@ CASES |= {
         "several words, window of 80 anchors packed",
     )
 }
+CASES["merged, packed while small, from 768 on"] = replace(
+    CASES["merged, packed while small"],
+    first=3 * CHUNK,  # not a multiple of the number of places, as `LATE` is by chance
+)
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.2])

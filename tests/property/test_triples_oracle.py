@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -120,10 +121,16 @@ def make_mask(rng: np.random.Generator) -> int:
 
 
 def add(
-    rng: np.random.Generator, store: Store, tables: Tables, oracle: Anchors, pages: list[Page], kills: int = 3
+    rng: np.random.Generator,
+    store: Store,
+    tables: Tables,
+    oracle: Anchors,
+    pages: list[Page],
+    kills: int = 3,
+    in_triples: float = 0.7,
 ) -> None:
     """Insert pages, most of them into triples, and kill a few anchors, of which some come with them."""
-    masks = [make_mask(rng) if rng.random() < 0.7 else 0 for _ in pages]
+    masks = [make_mask(rng) if rng.random() < in_triples else 0 for _ in pages]
     batch = store.batch()
     tables.insert(
         batch,
@@ -277,23 +284,35 @@ def test_content_does_not_depend_on_how_batches_cut_the_anchors(memory: int, tmp
 
 
 @pytest.mark.parametrize(("memory", "generation"), [(PLENTY, 1 << 20), (PLENTY, 200), (0, 200), (0, 30)])
-@pytest.mark.parametrize(("most", "anchor_0"), [(1, 0), (4, 0), (20, 0), (1, LATE), (4, LATE)])
+@pytest.mark.parametrize(
+    ("most", "anchor_0", "in_triples"),
+    [(1, 0, 0.7), (4, 0, 0.7), (20, 0, 0.7), (4, LATE, 0.7), (1, 0, 1.0), (1, LATE, 1.0), (4, LATE, 1.0)],
+)
 def test_a_limited_search_finds_the_candidates_of_the_least_rank(
-    most: int, anchor_0: int, memory: int, generation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int,
+    anchor_0: int,
+    in_triples: float,
+    memory: int,
+    generation: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of those that are alive at the row's turn and within its own distance; of equal rank the oldest."""
+    """Of those that are alive at the row's turn and within its own distance; of equal rank the oldest. Where
+    all anchors are in triples, none is found by a pair before."""
     monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
+    if in_triples == 1:
+        monkeypatch.setattr(sys.modules[__name__], "make_mask", lambda _: (1 << BUCKETS) - 1)
     rng, oracle = np.random.default_rng(most), Anchors(anchor_0)
     with Store(tmp_path, PAIRS + 1, CACHE) as store:
         tables = open_tables(store, memory, generation, anchor_0)
         for _ in range(3):
-            add(rng, store, tables, oracle, make_pages(rng, 120))
+            add(rng, store, tables, oracle, make_pages(rng, 120), in_triples=in_triples)
             tables.maintain(wait=True)
         pages = make_pages(rng, 40)
         found, _, of_triples = oracle.search(pages)
         within = rng.integers(4, 12, 40)
-        mortal = np.sort(rng.choice(360, 90, replace=False)) + anchor_0
-        dies = rng.integers(0, 40, 90)
+        mortal = np.sort(rng.choice(360, 240, replace=False)) + anchor_0
+        dies = rng.integers(0, 40, 240)
         wanted = Nearest(most, within, mortal, dies)
         got, sizes = set[tuple[int, int]](), dict[tuple[int, int], int]()
         prints = np.array([page.fingerprint for page in pages], np.uint64)
