@@ -50,7 +50,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.shingle_diff import LONGEST_OWN, ShingleDiff, TextRun
 from stream.messages.journal import Genesis
-from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
+from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health
 from stream.ops.http import http_server
@@ -111,6 +111,7 @@ CONTENTS: Final = {"plain": PLAIN, "long": LONG, "right-to-left": RTL}
 def verdict(words: PageContent, number: int, kind: str | None = None, **fields: Any) -> VerdictRecord:
     """Return the i-th verdict, with kinds and URLs in turn."""
     kind = kind or VERDICTS[number % len(VERDICTS)]
+    other = words.urls[(number + 1) % len(words.urls)]
     like = kind in ("duplicate", "recrawl")
     known = {
         "id": f"{JOURNAL}.3.{number}",
@@ -118,11 +119,10 @@ def verdict(words: PageContent, number: int, kind: str | None = None, **fields: 
         "verdict": kind,
         "change": None if kind in ("insufficient", "rejected") else "new",
         "cluster": f"{JOURNAL}.3.1" if like else None,
-        "duplicate_of": PageRef(words.urls[(number + 1) % len(words.urls)], f"{JOURNAL}.3.1")
-        if like
-        else None,
+        "duplicate_of": PageRef(other, f"{JOURNAL}.3.1") if like else None,
         "distance": number % 15 if like else None,
         "similarity": 1 - number % 20 / 100 if like else None,
+        "nearest": NearestPage(other, f"{JOURNAL}.3.1", 0.7241) if kind == "unique" else msgspec.UNSET,
         "fingerprint": "2f4dc81575bc7d19",
         "text_hash": "80e5fa88ac8cfaeaa5ba08d18252a5a4",
         "scheme": "fd83eb603f825be2",

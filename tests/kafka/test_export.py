@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from stream.errors import SettingsError, TopicError
-from stream.messages.verdict import MessagePosition, Origin, VerdictRecord
+from stream.messages.verdict import MessagePosition, NearestPage, Origin, VerdictRecord
 from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
@@ -180,8 +180,8 @@ def rows(first: int, count: int) -> list[VerdictRecord]:
     return [made.one(source=MessagePosition("pages", "ab" * 16, 0, first + n)) for n in range(count)]
 
 
-OLDER = [name for name in COLUMNS if not name.startswith("origin_")]
-"""Columns of tables that exports made before verdicts named the origins of their pages."""
+OLDER = list(COLUMNS)[: list(COLUMNS).index("origin_file")]
+"""Columns of tables that exports made before verdicts named the origins of their pages, and nearest pages."""
 
 
 def make_older_table(target: str) -> None:
@@ -209,13 +209,18 @@ def test_a_table_without_the_origins_gets_them(
     target = str(tmp_path / "a.duckdb") if database == "duckdb" else request.getfixturevalue("postgres")
     if older:
         make_older_table(target)
-    scanned = [msgspec.structs.replace(each, origin=Origin("a.jsonl", "line 7")) for each in rows(10, 2)]
+    origin, nearest = Origin("a.jsonl", "line 7"), NearestPage("http://a.example/", "abababab.2.0", 0.7241)
+    scanned = [msgspec.structs.replace(each, origin=origin, nearest=nearest) for each in rows(10, 2)]
     for _ in range(2):  # opened again, it has them
         with open_sink(target) as sink:
             sink.append([*rows(5, 1), *scanned], "topic", {0: 12})
             assert sink.offsets("topic") == {0: 12}
     counted = "SELECT origin_file, origin_place, count(*) FROM verdicts GROUP BY 1, 2 ORDER BY 3"
     assert ask(target, counted) == [(None, None, 2 + older), ("a.jsonl", "line 7", 4)]
+    columns = "nearest_url, nearest_id, nearest_similarity"
+    near = f"SELECT {columns}, count(*) FROM verdicts GROUP BY {columns} ORDER BY 4"  # noqa: S608
+    told = ("http://a.example/", "abababab.2.0", 0.7241, 4)
+    assert ask(target, near) == [(None, None, None, 2 + older), told]
     assert [name for name, *_ in columns_of(target)] == list(COLUMNS)
 
 

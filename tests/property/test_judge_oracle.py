@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from msgspec import structs
 
+from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.judge import page_log
 from stream.judge.decide import Effort
+from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.live import live_anchors
+from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
@@ -132,6 +138,40 @@ def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
     want = expected(number_late(oracle) if late else oracle, pages)
     assert [(f, w) for f, w in zip(found, want, strict=True) if f != w] == []
     assert {w[1] for w in want} == set(NAMES.values())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_numbers_that_are_not_those_of_the_pages_are_refused(tmp_path: Path, late: bool) -> None:
+    """Of pages of the same records every other number; of earlier ones those of no page."""
+    entries = entries_of(crawl(21, 600, dense=True), 21)
+    state, genesis = open_state(
+        tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64, late=late
+    )
+    half, refused = len(entries) // 2, Counter[str]()
+    try:
+        judge = Judge(state, genesis)
+        for part in (entries[:half], entries[half:]):
+            record, first = judge.decide(part).record(), part[0].offset << INDEX_BITS
+            pages_of = {"numbers": "other", "anchors": "clusters", "nearest_numbers": "nearest"}
+            for name, named in pages_of.items():
+                numbers = np.frombuffer(getattr(record, name), "<i8")
+                pages = np.frombuffer(getattr(record, named), "<i8")
+                for place in range(0, len(numbers), 7):
+                    here = pages[place] >= first
+                    for wrong in (numbers[place] + 1, numbers[place] - 1) if here else (-2, 1 << 40):
+                        if wrong == NO_LONGER_LIVE and name == "anchors":
+                            continue
+                        changed = numbers.copy()
+                        changed[place] = wrong
+                        with pytest.raises(
+                            StateError, match=f"names page {pages[place]} by the number {wrong}"
+                        ):
+                            judge.prepare(part, structs.replace(record, **{name: changed.tobytes()}))
+                        refused[f"{name} {here}"] += 1
+            judge.apply(part, record)
+    finally:
+        state.close()
+    assert len(refused) == 6, refused
 
 
 def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:

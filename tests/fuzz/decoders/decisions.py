@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from stream.errors import RecordError, StateError
-from stream.judge import judge, state
+from stream.judge import judge, misfits, state
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.messages import decision
@@ -28,7 +28,7 @@ class DecisionRecords(Decoder):
     """`decode_decisions`, the part of applying that changes nothing, and the verdicts that are said."""
 
     name: ClassVar = "decisions"
-    modules: ClassVar = (decision, judge, state)
+    modules: ClassVar = (decision, judge, misfits, state)
 
     def __enter__(self) -> DecisionRecords:
         directory = self.directory()
@@ -66,10 +66,6 @@ class DecisionRecords(Decoder):
             self._judge.prepare(entries, decisions)
         except StateError:
             return "does not fit"
-        try:
-            verdicts = self._judge.json(entries, decisions)
-        except StateError:
-            return "names other pages"
-        for each in verdicts:
+        for each in self._judge.json(entries, decisions):
             msgspec.json.decode(each)
         return "fits"
