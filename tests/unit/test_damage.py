@@ -285,7 +285,8 @@ def test_a_scrub_names_any_file_that_is_damaged(whole: Path, tmp_path: Path) -> 
     led = []
     for file in [*files, *path.glob("MANIFEST-*")]:
         content = bytearray(file.read_bytes())
-        content[len(content) // 2] ^= 1
+        # A record's: the middle may be of a Bloom filter, without which RocksDB reads on if it is damaged.
+        content[len(content) // 4] ^= 1
         file.write_bytes(content)
         found = scrub(path, lambda: None)
         assert found.damage is not None, file
@@ -297,7 +298,7 @@ def test_a_scrub_names_any_file_that_is_damaged(whole: Path, tmp_path: Path) -> 
         else:
             assert found.file == file.name
             assert found.damage.startswith(f"state directory {path}: damaged: {file.name}: ")
-        content[len(content) // 2] ^= 1
+        content[len(content) // 4] ^= 1
         file.write_bytes(content)
     assert len(led) < len(files) / 4
     assert scrub(path, lambda: None).damage is None

@@ -56,8 +56,8 @@ async def test_what_is_given_back_comes_next() -> None:
 
 
 async def test_rule_9_batches_of_long_urls_are_bounded_in_bytes() -> None:
-    """The rows of a full batch of such pages would be 4 GB, and seven times as much while they are judged."""
-    values = [each.encode() for each in records_of_long_urls(GENESIS.scheme, 600)]
+    """The rows of a full batch of such pages would be 1 GB, and seven times as much while they are judged."""
+    values = [each.encode() for each in records_of_long_urls(GENESIS.scheme, 2400)]
     largest, read = max(map(len, values)), 16
     assert sum(map(len, values)) > 2 * BATCH_BYTES
     batches: list[list[int]] = []
