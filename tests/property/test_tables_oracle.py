@@ -411,7 +411,7 @@ def test_runs_must_follow_each_other_from_the_first_anchor_on(tmp_path: Path) ->
         tables.maintain(wait=True)
         tables.close()
         for later, said in (
-            (CHUNK, f"runs hold anchors up to {first + 60}, but {first + CHUNK} are counted"),
+            (CHUNK, f"anchors begin at {first + CHUNK}, but {first + 70} are counted"),
             (-CHUNK, f"runs hold anchors up to {first - CHUNK}, and from {first} on"),
             (8, f"anchors begin at {first + 8}, which is not a multiple of {CHUNK}"),
         ):

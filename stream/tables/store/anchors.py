@@ -64,8 +64,11 @@ class AnchorLog:
         self._row_bytes = 8 * self._columns
         self.first: Final = first_anchor(store)
         """Number of the first anchor."""
-        self.count = max(self.first, _number(store, COUNT))
+        stored = store.get(DEFAULT, [COUNT])[0]
+        self.count = int.from_bytes(stored, "little") if stored else self.first
         """Number of anchors ever inserted, which is the number of the next one."""
+        if self.count < self.first:
+            raise damage_error(store.path, f"anchors begin at {self.first}, but {self.count} are counted")
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
     def append(self, batch: Writes, anchors: U64) -> None:
