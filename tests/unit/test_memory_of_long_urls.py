@@ -15,7 +15,7 @@ import pytest
 from tests.long_urls import ROLES
 
 ROOT = Path(__file__).parents[2]
-ROWS = 300
+ROWS = 1200
 """Rows of the journal: 39 MB, which took 260 MB in one batch."""
 BATCH_BYTES = 2 << 20
 MEBIBYTES = 110
