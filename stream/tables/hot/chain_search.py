@@ -187,14 +187,14 @@ def _step(
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and the pairs."""
     _load(ring, chains, walk, left)
-    rows, floor, tables = ring.rows, ring.floor, chains.links.shape[1]
+    rows, floor, shift, tables = ring.rows, ring.floor, ring.shift, chains.links.shape[1]
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
     _, _, currents, row_of, table_of, exacts, wanteds, at, prefixes, followings = walk
     still = np.int64(0)
     for i in range(left):
         row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
         if prefixes[i] == wanted:
-            number = np.int64(currents[i]) + ring.shift
+            number = np.int64(currents[i]) + shift
             if exact:
                 count_live(sizes, row * tables + table, number, dead)
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])

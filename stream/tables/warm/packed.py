@@ -56,8 +56,9 @@ class PackedTables(NamedTuple):
     """Number of the first anchor that is searched."""
     end: int
     """The number after the last anchor."""
-    oldest_place: int
-    """Place of the oldest anchor."""
+    lap: int
+    """What makes the place of an anchor its number. In places before the oldest anchor's, those are a round
+    further on."""
 
 
 class PackedTable(NamedTuple):
@@ -165,7 +166,7 @@ class Packed:
             self.oldest - probing.first,
             max(self.first - probing.first, 0),
             self.end - probing.first,
-            self.oldest % self.places,
+            self.oldest - self.oldest % self.places - probing.first,
         )
         probing.collector.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
 
@@ -452,7 +453,8 @@ def _compare(
     pairs: PackedPairs,
 ) -> PackedPairs:
     """The pairs, and those of the first `count` hits whose anchors are searched and near."""
-    tables, places, oldest_place = queries.keys.shape[1], len(packed.fingerprints), packed.oldest_place
+    tables, places = queries.keys.shape[1], len(packed.fingerprints)
+    oldest, searched, end, lap = packed.oldest, packed.first, packed.end, packed.lap
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
@@ -462,9 +464,10 @@ def _compare(
     for hit in range(count):
         probe, place = probe_of[hit], np.uint64(entry[hit] & in_place)
         row, table = row_of[probe], table_of[probe]
-        since = np.int64(place) - oldest_place
-        number = packed.oldest + (since if since >= 0 else since + places)
-        if number < packed.first or number >= packed.end:
+        number = lap + np.int64(place)
+        if number < oldest:
+            number += places
+        if number < searched or number >= end:
             continue
         # Entries may have only a part of the prefix.
         if words.size and prefix_of(words, place, pieces, table) != prefix[probe]:
