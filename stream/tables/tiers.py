@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from stream.tables.arrays import I64, U64
-from stream.tables.cold.tier import ColdTier
+from stream.tables.cold.tier import MOST_BITS, ColdTier
 from stream.tables.compaction import Compaction, stored_runs
 from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth, HotTier
@@ -21,6 +21,9 @@ from stream.tables.search.probing import Probing
 from stream.tables.store.anchors import IndexedAnchors
 from stream.tables.store.rocks import Store
 from stream.tables.warm.tier import WarmTier, anchors_in
+
+FEW_BITS: Final = 12
+"""Bits an anchor and table of presence filters, below which they get a larger share of memory."""
 
 
 class TierSizes(NamedTuple):
@@ -47,7 +50,7 @@ class Tiers:
         runs = stored_runs(store, design, self._log.first, self._log.count)
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._design, self._memory = design, sizes.memory
-        shares = self._shares()
+        shares = self._shares(MOST_BITS)
         self._due_shares: MemoryShares | None = None
         """Shares to change to, once the warm tier is empty."""
         self.warm: Final = WarmTier(
@@ -117,9 +120,11 @@ class Tiers:
             self.cold.extend(evicted - self.warm.budget, self._generation, wait=wait)
             self.warm.drop(self.cold.end)
             self.warm.extend(evicted, wait=wait)
-            shares = self._shares()
-            if shares.presence > self.cold.memory:
-                self._due_shares, self.cold.memory = shares, shares.presence
+            if self._shares(FEW_BITS).presence > self.cold.memory:
+                self._due_shares = self._shares(MOST_BITS)
+                self.cold.memory = self._due_shares.presence
+            else:
+                self.cold.enlarge(wait=wait)
         else:  # pack no more, and empty the warm tier
             self.cold.extend(evicted, self._generation, wait=wait)
             self.warm.drop(self.cold.end)
@@ -128,13 +133,14 @@ class Tiers:
                 self.warm.shrink(self._due_shares.packed)
                 self._due_shares = None
 
-    def _shares(self) -> MemoryShares:
-        """The shares that suffice for presence filters of the anchors beyond the warm tier."""
+    def _shares(self, bits: int) -> MemoryShares:
+        """The shares that suffice for presence filters of the anchors beyond the warm tier, with so many bits
+        an anchor and table."""
         choices = MemoryShares.choices(self._memory)
         packed = anchors_in(self._design, choices[0].packed, self._generation)
         for shares in choices:  # for all but the first, the warm tier is emptied
             cold = self._log.count - self._log.first - (packed if shares == choices[0] else 0)
-            if cold * self._design.tables <= shares.presence:  # 8 bits an anchor and table
+            if cold * self._design.tables * bits <= 8 * shares.presence:
                 return shares
         return choices[-1]
 

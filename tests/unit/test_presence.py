@@ -17,7 +17,7 @@ from stream.tables.cold.presence import (
     false_positives,
 )
 from stream.tables.cold.runs import Run
-from stream.tables.cold.tier import ColdTier
+from stream.tables.cold.tier import MOST_BITS, ColdTier
 from stream.tables.design import Block, Design
 from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.probing import Probing, SearchOptions
@@ -135,6 +135,36 @@ def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
         presence = cold._runs[merged]
         assert presence is not None
         assert present_rows(presence, rows[: 8 * generation, :3], 9) == list(range(8 * generation))
+
+
+def test_filters_grow_when_memory_does(tmp_path: Path) -> None:
+    generation, little, much = 20_000, 200_000, 2_000_000
+    with Store(tmp_path, DESIGN.tables, 1 << 20) as store, ThreadPoolExecutor(1) as background:
+        anchors = StoredAnchors(store, DESIGN.words)
+        batch = store.batch()
+        rows = np.column_stack([random_keys(4, 4 * generation), np.zeros(4 * generation, np.uint64)])
+        anchors.log.append(batch, rows)
+        store.write(batch)
+        cold = ColdTier(store, DESIGN, anchors, background, distance=14, memory=little)
+        for number in range(4):
+            cold.add(Run(0, number, number * generation, generation))
+        cold.extend(3 * generation, generation, wait=True)
+        cold.enlarge(wait=True)
+        before = {run: p.due_blocks.copy() for run, p in cold._runs.items() if p}
+        cold.enlarge(wait=True)
+        assert all((p.due_blocks == before[run]).all() for run, p in cold._runs.items() if p)
+        cold.memory = much
+        cold.enlarge(wait=False)  # begins with one of them, while another generation is marked
+        cold.extend(4 * generation, generation, wait=True)
+        cold.enlarge(wait=True)
+        assert len(cold._runs) == 4
+        for number in range(4):
+            presence = cold._runs[Run(0, number, number * generation, generation)]
+            assert presence is not None
+            assert (presence.due_blocks == blocks_of(presence.entries, MOST_BITS)).all()
+            own = rows[number * generation : (number + 1) * generation, :3]
+            for table in range(DESIGN.tables):
+                assert present_rows(presence, own, table) == list(range(generation))
 
 
 def test_filters_take_memory_from_packed_anchors_step_by_step() -> None:

@@ -28,8 +28,10 @@ MOST_BITS: Final = 16
 """Most bits of a presence filter per anchor and table. One probe in 400 is then a false positive."""
 _STEP: Final = 7 / 8
 """Filters that are not made yet are reduced in steps of an eighth, those that are made are halved."""
+_LARGER: Final = 1.5
+"""Filters are made anew if they become so many times larger."""
 PARTS: Final = 5
-"""A merged run takes over from its parts in so many steps. Both have filters for the tables of one step."""
+"""New filters take over in so many steps. The tables of one step have filters twice."""
 
 
 class GroupEntries(NamedTuple):
@@ -42,13 +44,15 @@ class GroupEntries(NamedTuple):
 
 
 class _TakeOver:
-    """A merged run that takes over from its parts, some tables at a time."""
+    """New filters of a run that take over, some tables at a time: from those of the runs that it merges, or
+    from smaller ones of its own."""
 
-    def __init__(self, merged: Run, presence: Presence) -> None:
-        self.merged: Final = merged
+    def __init__(self, presence: Presence, parts: list[Run]) -> None:
         self.presence: Final = presence
+        self.run: Final = presence.run
+        self.parts: Final = parts
         self.table = 0
-        """The tables below this one are searched in the merged run, the others in its parts."""
+        """The tables below this one are searched by the new filters, the others by those of the parts."""
         self.next = 0
         """Filters of the tables below this one are made or being made."""
         self.marked: Future[None] | None = None
@@ -80,8 +84,7 @@ class ColdTier:
         self._design = design
         self._log, self._skipped, self._dead = anchors.log, anchors.skipped, anchors.dead
         self._distance = distance
-        self.memory = memory
-        """Filters made later do not exceed this."""
+        self._memory = memory
         self.end = anchors.log.first
         """Anchors below this number, dead ones included, are searched by this tier."""
         self.probes = 0
@@ -90,9 +93,19 @@ class ColdTier:
         """Groups found in RocksDB."""
         self._runs: dict[Run, Presence | None] = {}
         self._taking_over: _TakeOver | None = None
+        self._may_enlarge = False
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
         self._closed = False
+
+    @property
+    def memory(self) -> int:
+        """Filters made later do not exceed this."""
+        return self._memory
+
+    @memory.setter
+    def memory(self, memory: int) -> None:
+        self._memory, self._may_enlarge = memory, True
 
     def add(self, run: Run) -> None:
         """Register a run that is in RocksDB. It is searched only after `extend`."""
@@ -118,27 +131,42 @@ class ColdTier:
         """Make progress towards searching a merged run, which is in RocksDB, instead of its parts. Returns
         whether that is done. `wait` is as in `extend`; call this between searches."""
         if self._marked_to <= merged.first:
-            self._put_in_place(merged, None)
+            self._put_in_place(merged, self._parts(merged), None)
             return True
-        step = self._taking_over
-        if step is None:
-            presence = self._new_presence(merged)
-            step = self._taking_over = _TakeOver(merged, presence)
-        while True:
+        if not self._take_over(wait=wait):
+            return False
+        if merged not in self._runs:
+            self._taking_over = _TakeOver(self._new_presence(merged), self._parts(merged))
+        return self._take_over(wait=wait)
+
+    def enlarge(self, *, wait: bool) -> None:
+        """Make progress towards larger filters of runs whose filters were made when there was less memory.
+        `wait` is as in `extend`; call this between searches."""
+        while self._take_over(wait=wait) and self._may_enlarge:
+            larger = next(filter(None, map(self._larger_presence, self._runs)), None)
+            if larger is None:
+                self._may_enlarge = False
+            else:
+                self._taking_over = _TakeOver(larger, [larger.run])
+
+    def _take_over(self, *, wait: bool) -> bool:
+        """Make progress with the filters that are taking over. Returns whether none are."""
+        while (step := self._taking_over) is not None:
             if step.marked is not None:
                 if not (wait or step.marked.done()):
                     return False
                 step.marked.result()
                 for table in range(step.table, step.next):
-                    for part in self._parts(merged):
+                    for part in step.parts:
                         if (before := self._runs[part]) is not None:
                             before.drop(table)
                 step.table, step.marked = step.next, None
             if step.table == self._design.tables:
                 self._taking_over = None
-                self._put_in_place(merged, step.presence)
-                return True
-            self._begin_next(step)
+                self._put_in_place(step.run, step.parts, step.presence)
+            else:
+                self._begin_next(step)
+        return True
 
     def _begin_next(self, step: _TakeOver) -> None:
         """Make the filters of the next tables, about as large as each other step's, in the background."""
@@ -148,13 +176,13 @@ class ColdTier:
         tables = range(step.table, step.next)
         for table in tables:
             step.presence.begin(table)
-        start, end = max(step.merged.first, self._log.first), min(self._marked_to, step.merged.end)
+        start, end = max(step.run.first, self._log.first), min(self._marked_to, step.run.end)
         step.marked = self._submit([step.presence], start, end, tables)
 
-    def _put_in_place(self, merged: Run, presence: Presence | None) -> None:
-        for part in self._parts(merged):
+    def _put_in_place(self, run: Run, parts: list[Run], presence: Presence | None) -> None:
+        for part in parts:
             del self._runs[part]
-        self._runs[merged] = presence
+        self._runs[run] = presence
 
     def _parts(self, merged: Run) -> list[Run]:
         return [run for run in self._runs if run.is_part_of(merged)]
@@ -179,13 +207,13 @@ class ColdTier:
                         else:
                             marked.begin(table)
                 targets.append(marked)
-        if (step := self._taking_over) is not None and step.merged.first <= start < step.merged.end:
+        if (step := self._taking_over) is not None and step.run.first <= start < step.run.end:
             targets.append(step.presence)
         return self._submit(targets, start, end)
 
     def _is_taken_over(self, run: Run, table: int) -> bool:
         step = self._taking_over
-        return step is not None and table < step.table and step.merged.first <= run.first < step.merged.end
+        return step is not None and table < step.table and step.run.first <= run.first < step.run.end
 
     def _submit(
         self, targets: list[Presence], start: int, end: int, tables: range | None = None
@@ -220,6 +248,20 @@ class ColdTier:
             _, table, other = halved
             other.due_blocks[table] //= 2
         return Presence(self._design, run, entries, blocks)
+
+    def _larger_presence(self, run: Run) -> Presence | None:
+        """Filters of a run that are larger by half or more than those it has, if memory allows them without
+        smaller ones of other runs."""
+        if (before := self._runs[run]) is None:
+            return None
+        entries, blocks = self._entries(run), before.due_blocks
+        room = self.memory // BLOCK_BYTES - sum(int(each.due_blocks.sum()) for each in self._presences())
+        bits = float(MOST_BITS)
+        while (larger := blocks_of(entries, bits)).sum() >= _LARGER * blocks.sum():
+            if larger.sum() <= room + blocks.sum():
+                return Presence(self._design, run, entries, larger)
+            bits *= _STEP
+        return None
 
     def _entries(self, run: Run) -> I64:
         """The number of anchors of a run that entered each table, (T,)."""
