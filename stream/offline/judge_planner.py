@@ -21,6 +21,7 @@ from stream.tables.cold.runs import LEVELS, MERGED
 from stream.tables.cold.tier import MOST_BITS
 from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.pair_collector import MOST_ANCHORS
+from stream.tables.tiers import FEW_BITS
 from stream.tables.warm.tier import anchors_in
 
 GENERATION: Final = 1_000_000
@@ -78,11 +79,14 @@ def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
     anchors = ceil(pages / judges)
     design = Rule(VerdictOptions(), Scheme()).design()
     frozen = (anchors - LATE) // GENERATION * GENERATION
-    for shares in MemoryShares.choices(tables_memory):
-        packed = min(frozen, anchors_in(design, shares.packed, GENERATION))
-        cold = frozen - packed
-        if cold * design.tables <= shares.presence:
-            break
+    shares = MemoryShares.for_filters(
+        tables_memory,
+        frozen,
+        FEW_BITS * design.tables,
+        lambda memory: anchors_in(design, memory, GENERATION),
+    )
+    packed = min(frozen, anchors_in(design, shares.packed, GENERATION))
+    cold = frozen - packed
     runs = _runs(frozen, cold)
     groups = _groups(runs, design.tables, shares.presence)
     filters = min(cold * design.tables * MOST_BITS / 8, shares.presence)

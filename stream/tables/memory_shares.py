@@ -8,6 +8,7 @@ repacking, and RocksDB has a cache of its own (`tables_cache`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 HEADS_SHARE: Final = 1 / 16
@@ -39,3 +40,16 @@ class MemoryShares(NamedTuple):
     def choices(cls, memory: int) -> list[MemoryShares]:
         """All ways to divide `memory` bytes, those with the least for presence filters first."""
         return [cls.of(memory, share) for share in PRESENCE_SHARES]
+
+    @classmethod
+    def for_filters(
+        cls, memory: int, anchors: int, bits: int, packed_in: Callable[[int], int]
+    ) -> MemoryShares:
+        """Return the division with the least memory for filters that has so many bits an anchor for them,
+        else the one with the most. `packed_in` tells how many anchors are packed into a number of bytes."""
+        choices = cls.choices(memory)
+        for shares in choices:  # for all but the first, the warm tier is emptied
+            cold = anchors - (packed_in(shares.packed) if shares == choices[0] else 0)
+            if cold * bits <= 8 * shares.presence:
+                return shares
+        return choices[-1]

@@ -136,13 +136,13 @@ class Tiers:
     def _shares(self, bits: int) -> MemoryShares:
         """The shares that suffice for presence filters of the anchors beyond the warm tier, with so many bits
         an anchor and table."""
-        choices = MemoryShares.choices(self._memory)
-        packed = anchors_in(self._design, choices[0].packed, self._generation)
-        for shares in choices:  # for all but the first, the warm tier is emptied
-            cold = self._log.count - self._log.first - (packed if shares == choices[0] else 0)
-            if cold * self._design.tables * bits <= 8 * shares.presence:
-                return shares
-        return choices[-1]
+        anchors, generation = self._log.count - self._log.first, self._generation
+        return MemoryShares.for_filters(
+            self._memory,
+            anchors,
+            bits * self._design.tables,
+            lambda memory: anchors_in(self._design, memory, generation),
+        )
 
     def _evictable(self) -> int:
         """The number up to which the hot tier may evict anchors: those in runs, once there are enough for a
