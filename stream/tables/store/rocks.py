@@ -18,6 +18,7 @@ from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     ColumnFamily,
     DBCompactionStyle,
     DBCompressionType,
@@ -53,6 +54,9 @@ enabled. A manual compaction flushes all families in one manifest edit and relea
 family it has nothing to compact."""
 
 WRITE_BUFFER: Final = 64 << 20
+MANIFEST_BYTES: Final = 8 << 20
+"""Size at which RocksDB writes its manifest anew. It grows with each flush, and every checkpoint has a
+copy."""
 FLUSHES_MERGED: Final = 12
 """Flushed files that trigger a compaction. With more, existing data are rewritten less often, but a look-up
 of a missing key checks the filter of each file."""
@@ -165,6 +169,7 @@ def _options(family: str, cache: Cache) -> Options:
     options.set_max_open_files(-1)
     options.set_max_background_jobs(3)  # a flush, a long merge, and one other
     options.set_keep_log_file_num(2)
+    options.set_max_manifest_file_size(MANIFEST_BYTES)
     options.set_write_buffer_size(WRITE_BUFFER)
     options.set_level_zero_file_num_compaction_trigger(FLUSHES_MERGED)
     # One merge may rewrite all URLs, at a million per second. A billion take a quarter of an hour, in which
@@ -258,6 +263,21 @@ def _read_through(family: Rdict, reading: ReadOptions, turn: Callable[[], None])
         each.next()
     each.status()
     return family.property_int_value("rocksdb.total-sst-files-size") or 0
+
+
+def read_value(path: Path, family: str, key: bytes) -> bytes | None:
+    """Read one key of the store in a directory, and open no files but those of its family. Raises as `Store`
+    does."""
+    with TranslatedErrors(path):
+        if not _has_store(path):
+            raise StateError(f"state directory {path}: it contains no RocksDB")
+        families = {name: _options(name, Cache(0)) for name in (DEFAULT, family)}
+        db = _open_read_only(path, families)
+        try:
+            value: bytes | None = db.get_column_family(family).get(key)
+            return value
+        finally:
+            db.close()
 
 
 def _takes_direct_reads(path: Path) -> bool:
@@ -414,6 +434,13 @@ class Store:
             # compact_range does not report failures, but the next write does.
             self._db.write(WriteBatch(raw_mode=True), self._unlogged)
             tighten(self.path)
+
+    def checkpoint(self, path: Path) -> None:
+        """Make a directory `path` with the current content, by hard links, so on the same file system. What
+        is not flushed is flushed before."""
+        with self._translated_errors:
+            Checkpoint(self._db).create_checkpoint(str(path))
+            tighten(path)
 
     def close(self) -> None:
         """Close the directory. RocksDB flushes pending writes, atomically as well."""
