@@ -56,6 +56,17 @@ class DamagedStateError(StateError):
     """A state directory is corrupt; the message names the file and the remedy."""
 
 
+class CheckpointError(NeardupError):
+    """A checkpoint cannot be made or restored, because its store or the judge does not do its part; the
+    message names the file at fault."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint lacks a file, or has one that is not what was uploaded; the message names both."""
+
+    exit_code = EXIT_REFUSED
+
+
 class DiskError(NeardupError):
     """A disk is full or fails; the message names the directory."""
 

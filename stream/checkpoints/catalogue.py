@@ -1,0 +1,139 @@
+"""The checkpoints that a store has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stream.checkpoints.manifest import (
+    CheckpointName,
+    Manifest,
+    checkpoint_of_object,
+    decode,
+    encode,
+    kept_prefix,
+)
+from stream.errors import CheckpointError, DamagedCheckpointError
+from stream.stores.open import store_of
+
+_FILE: Final = re.compile(r"[0-9a-f]{32}/([0-9a-f]{32})/files/([0-9a-f]{64})")
+
+
+class StoredFile(NamedTuple):
+    """A file of checkpoints in a store."""
+
+    name: str
+    chain: str
+    """The state directory that it is of."""
+    digest: str
+    size: int
+    modified: float
+    """When it was uploaded, in seconds since the epoch."""
+
+
+class Contents(NamedTuple):
+    """What a store has of a journal."""
+
+    kept: dict[CheckpointName, float]
+    """When each checkpoint was uploaded, in seconds since the epoch."""
+    pruned: dict[CheckpointName, float]
+    """When each of these checkpoints was pruned."""
+    files: list[StoredFile]
+
+
+class Catalogue:
+    """The checkpoints in the store at `url`. Every method raises CheckpointError if the store fails."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError for a URL that names no store. Nothing is asked of the store."""
+        self.url: Final = url
+        self._store = store_of(url)
+        self._digests: dict[CheckpointName, frozenset[str]] = {}
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    def journals(self) -> list[str]:
+        """The journals that have checkpoints."""
+        with _translated_errors():
+            names = [checkpoint_of_object(each.name) for each in self._store.list()]
+        return sorted({name.journal for name in names if name})
+
+    def kept(self, journal: str) -> list[CheckpointName]:
+        """The checkpoints of a journal, newest first."""
+        with _translated_errors():
+            names = [checkpoint_of_object(each.name) for each in self._store.list(kept_prefix(journal))]
+        return sorted((name for name in names if name), reverse=True)
+
+    def contents(self, journal: str) -> Contents:
+        """All that the store has of a journal."""
+        contents = Contents({}, {}, [])
+        with _translated_errors():
+            for each in self._store.list(journal):
+                if name := checkpoint_of_object(each.name):
+                    where = contents.kept if each.name == name.object else contents.pruned
+                    where[name] = each.modified
+                elif file := _FILE.fullmatch(each.name):
+                    contents.files.append(StoredFile(each.name, file[1], file[2], each.size, each.modified))
+        return contents
+
+    def read(self, name: CheckpointName) -> Manifest:
+        """The manifest of a checkpoint, pruned or not. Raises DamagedCheckpointError if there is none, or it
+        cannot be used."""
+        for each in (name.object, name.pruned_object):
+            with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):
+                return decode(self._store.get(each), name)
+        raise DamagedCheckpointError(f"checkpoint {name}: its manifest is missing")
+
+    def digests(self, name: CheckpointName) -> frozenset[str]:
+        """The digests of a checkpoint's files. Manifests are read once, as they do not change. Raises as
+        `read` does."""
+        if name not in self._digests:
+            self._digests[name] = frozenset(each.digest for each in self.read(name).files)
+        return self._digests[name]
+
+    def add(self, manifest: Manifest) -> None:
+        """Store the manifest of a checkpoint whose files are stored. One that is there stays as it is."""
+        try:
+            with _translated_errors(FileExistsError):
+                self._store.put(manifest.name.object, encode(manifest), only_new=True)
+        except FileExistsError:
+            self.read(manifest.name)
+
+    def prune(self, name: CheckpointName) -> None:
+        """Move the manifest of a checkpoint from those that are kept to those that are pruned."""
+        with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):  # another was faster
+            content = self._store.get(name.object)
+            self._store.put(name.pruned_object, content)
+            self._store.delete([name.object])
+
+    def put_file(self, name: str, path: Path) -> None:
+        """Store a file under this name. Raises OSError if it cannot be read."""
+        with _translated_errors(local=path):
+            self._store.put(name, path)
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy an object to a new file. Raises FileNotFoundError if there is no such object, and OSError if
+        the file cannot be written."""
+        with _translated_errors(FileNotFoundError, local=path):
+            self._store.download(name, path)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove objects."""
+        with _translated_errors():
+            self._store.delete(names)
+
+
+@contextmanager
+def _translated_errors(*passed: type[OSError], local: Path | None = None) -> Iterator[None]:
+    """Translate the errors of a store, but not these types, nor errors of a `local` file."""
+    try:
+        yield
+    except OSError as error:
+        ours = local is not None and str(error.filename) == str(local)
+        if ours or isinstance(error, passed):
+            raise
+        raise CheckpointError(f"checkpoints: {error.filename}: {error.strerror}") from error

@@ -1,0 +1,176 @@
+"""The manifest of a checkpoint: whose state it is, how far it has come, and its files.
+
+Everything of a journal is below its UUID. A manifest is `JOURNAL/checkpoints/APPLIED-CHAIN.json`, a file of
+it `JOURNAL/CHAIN/files/DIGEST`, where CHAIN is the state directory that made them.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, NoReturn
+
+import msgspec
+
+from stream.errors import DamagedCheckpointError
+from stream.judge.meta import Meta
+
+VERSION: Final = 1
+_FILE: Final = re.compile(r"\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT")
+"""Files of RocksDB that make a state. The others are logs, options that a program brings, and locks."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_KEPT: Final = "checkpoints"
+_PRUNED: Final = "pruned"
+_CHECKPOINT: Final = re.compile(r"(\d{20})-([0-9a-f]{32})")
+_MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({_KEPT}|{_PRUNED})/({_CHECKPOINT.pattern})\.json")
+
+
+class CheckpointName(NamedTuple):
+    """The name of a checkpoint. Of two of the same journal, the greater one is newer."""
+
+    journal: str
+    applied: int
+    chain: str
+    """The state directory that made it, by its random id."""
+
+    def __str__(self) -> str:
+        return f"{self.applied:020d}-{self.chain}"
+
+    @property
+    def object(self) -> str:
+        """Name of its manifest."""
+        return f"{self.journal}/{_KEPT}/{self}.json"
+
+    @property
+    def pruned_object(self) -> str:
+        """Name of its manifest after it was pruned."""
+        return f"{self.journal}/{_PRUNED}/{self}.json"
+
+    def file(self, digest: str) -> str:
+        """Name of the object that a file of this checkpoint is."""
+        return f"{self.journal}/{self.chain}/files/{digest}"
+
+
+class CheckpointFile(msgspec.Struct, frozen=True):
+    """A file of a checkpoint."""
+
+    name: str
+    """In the state directory."""
+    digest: str
+    """BLAKE2b of its content, 32 bytes in hexadecimal digits."""
+    size: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint. Most fields are those of the state's `Meta`."""
+
+    version: int = VERSION
+    format: int
+    """Format version of the state."""
+    cluster: str
+    journal: str
+    scheme: str
+    options: str
+    generation: int
+    applied: int
+    last: str
+    """Digest of the journal record at `applied - 1`, in hexadecimal digits."""
+    decided: int
+    chain: str
+    time: int
+    """When it was made, in milliseconds since the epoch."""
+    files: list[CheckpointFile]
+
+    @classmethod
+    def of(cls, meta: Meta, chain: str, time: int, files: list[CheckpointFile]) -> Manifest:
+        """The manifest of a state with this metadata."""
+        return cls(**_described(meta), chain=chain, time=time, files=files)
+
+    @property
+    def name(self) -> CheckpointName:
+        """The name of the checkpoint."""
+        return CheckpointName(self.journal, self.applied, self.chain)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(each.size for each in self.files)
+
+    @property
+    def made(self) -> str:
+        """When it was made, to be read."""
+        return (
+            datetime.fromtimestamp(self.time / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        )
+
+    def difference(self, meta: Meta) -> str | None:
+        """Name a field in which a state differs from this manifest, with both values, or return None."""
+        for name, value in _described(meta).items():
+            if getattr(self, name) != value:
+                return f"{name} {value}, but its manifest says {getattr(self, name)}"
+        return None
+
+
+def _described(meta: Meta) -> dict[str, Any]:
+    same = ("cluster", "journal", "scheme", "options", "generation", "applied", "decided")
+    return {
+        "format": meta.version,
+        "last": meta.last.hex(),
+        **{name: getattr(meta, name) for name in same},
+    }
+
+
+def is_state_file(name: str) -> bool:
+    """Whether a file of this name in a RocksDB directory is part of its content."""
+    return _FILE.fullmatch(name) is not None
+
+
+def kept_prefix(journal: str) -> str:
+    """Prefix of the manifests of a journal."""
+    return f"{journal}/{_KEPT}"
+
+
+def checkpoint_of(journal: str, text: str) -> CheckpointName | None:
+    """The checkpoint of a journal that is called so; None for other texts."""
+    match = _CHECKPOINT.fullmatch(text)
+    return CheckpointName(journal, int(match[1]), match[2]) if match else None
+
+
+def checkpoint_of_object(name: str) -> CheckpointName | None:
+    """The checkpoint whose manifest an object is, pruned or not; None for other objects."""
+    match = _MANIFEST.fullmatch(name)
+    return checkpoint_of(match[1], match[3]) if match else None
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Encode a manifest as JSON."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
+def decode(content: bytes, name: CheckpointName) -> Manifest:
+    """Decode the manifest of a checkpoint. Raises DamagedCheckpointError for one that cannot be read, is of
+    another version or of another checkpoint."""
+
+    def refuse(why: object) -> NoReturn:
+        raise DamagedCheckpointError(f"checkpoint {name}: its manifest {why}") from None
+
+    try:
+        version = msgspec.json.decode(content, type=_VersionOnly).version
+        if version != VERSION:
+            refuse(f"has version {version}; this program reads {VERSION}")
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        refuse(f"cannot be read: {error}")
+    if manifest.name != name:
+        refuse(f"is of {manifest.name}")
+    names = {each.name for each in manifest.files}
+    if len(names) < len(manifest.files) or "CURRENT" not in names:
+        refuse("lists a file twice, or no CURRENT")
+    for each in manifest.files:
+        if not is_state_file(each.name) or not _DIGEST.fullmatch(each.digest):
+            refuse(f"lists {each.name!r} with the digest {each.digest!r}")
+    return manifest
+
+
+class _VersionOnly(msgspec.Struct):
+    version: int

@@ -1,0 +1,113 @@
+"""Restores a state directory from a checkpoint, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.manifest import CheckpointFile, Manifest
+from stream.errors import DamagedCheckpointError, StateBusyError, StateError
+from stream.failpoints import reach
+from stream.judge.meta import meta_of
+from stream.private import private_directory
+from stream.scratch import ScratchDirectory
+
+AT_ONCE: Final = 4
+"""Files downloaded at the same time."""
+
+
+def is_empty(directory: Path) -> bool:
+    """Whether there is no state in a directory, and no other file."""
+    return not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+
+
+def restore(
+    catalogue: Catalogue,
+    manifest: Manifest,
+    directory: Path,
+    report: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Restore a checkpoint into a directory that does not exist or is empty. `report` is called with the
+    size of each file that was downloaded.
+
+    Files are downloaded into a directory beside it, verified and synced before that takes its name. Raises
+    DamagedCheckpointError if an object is missing or is not what was uploaded, StateBusyError if the
+    directory was filled meanwhile, CheckpointError, and OSError if it cannot be written.
+    """
+    private_directory(directory.parent)
+    with ScratchDirectory("restore", directory.parent) as scratch:
+        path = Path(scratch)
+        _download(catalogue, manifest, path, report)
+        _refuse_other_state(manifest, path)
+        _sync(path)
+        try:
+            path.rename(directory)
+        except OSError as error:
+            if is_empty(directory):
+                raise
+            raise StateBusyError(f"state directory {directory}: another process has filled it") from error
+        _sync(directory.parent)
+        reach("restore.renamed")
+
+
+def verify(catalogue: Catalogue, manifest: Manifest, report: Callable[[int], None] = lambda _: None) -> None:
+    """Download all files of a checkpoint, and compare their digests. Raises DamagedCheckpointError, which
+    names the first file that is not what was uploaded, and CheckpointError."""
+    with TemporaryDirectory(prefix="neardup-verify-") as scratch:
+        path = Path(scratch, "file")
+        for file in manifest.files:
+            _download_file(catalogue, manifest, file, path)
+            path.unlink()
+            report(file.size)
+
+
+def _download(catalogue: Catalogue, manifest: Manifest, into: Path, report: Callable[[int], None]) -> None:
+    def download(file: CheckpointFile) -> None:
+        _download_file(catalogue, manifest, file, into / file.name)
+        report(file.size)
+        reach("restore.file")
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="restore") as pool:
+        running = [pool.submit(download, file) for file in manifest.files]
+        try:
+            for each in running:
+                each.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFile, path: Path) -> None:
+    name = manifest.name.file(file.digest)
+    try:
+        catalogue.download(name, path)
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(f"checkpoint {manifest.name}: {file.name}: {name} is missing") from error
+    if path.stat().st_size != file.size or digest_of_file(path) != file.digest:
+        raise DamagedCheckpointError(
+            f"checkpoint {manifest.name}: {file.name}: {name} is damaged: it is not what was uploaded"
+        )
+
+
+def _refuse_other_state(manifest: Manifest, path: Path) -> None:
+    """Raise DamagedCheckpointError unless the files are the state that the manifest says."""
+    try:
+        meta = meta_of(path)
+    except StateError as error:
+        raise DamagedCheckpointError(f"checkpoint {manifest.name}: {error}") from error
+    difference = "no metadata" if meta is None else manifest.difference(meta)
+    if difference:
+        raise DamagedCheckpointError(f"checkpoint {manifest.name}: its state has {difference}")
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

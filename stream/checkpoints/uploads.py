@@ -1,0 +1,130 @@
+"""Uploads of checkpoints: what a state directory has at one moment, file by file, then a manifest.
+
+A file that the store has already is not uploaded again, unless it may be removed before the manifest names
+it. So an upload must end within UPLOAD_SECONDS, while a file without a manifest stays for the longer
+`pruning.SPARED_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import DigestCache
+from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
+from stream.checkpoints.pruning import named_files, prune
+from stream.errors import CheckpointError, DamagedCheckpointError
+from stream.failpoints import reach
+from stream.judge.meta import Meta, meta_of
+from stream.scratch import ScratchDirectory
+from stream.tables.store.failures import TranslatedErrors
+from stream.tables.store.rocks import Store
+
+UPLOAD_SECONDS: Final = 12 * 3600.0
+"""Time-out of an upload. The next one begins with what this one has stored."""
+
+
+class LinkedState(NamedTuple):
+    """The state of one moment, in a directory of hard links."""
+
+    path: Path
+    meta: Meta
+    time: int
+    """The moment, in milliseconds since the epoch."""
+
+
+@contextmanager
+def linked(store: Store) -> Iterator[LinkedState | None]:
+    """A directory with what a store has now, removed at the end; None if nothing was applied yet.
+
+    The store must not be closed before the directory is there. Then it may be. Raises as `Store` does.
+    """
+    store.flush()  # creating a checkpoint flushes as well, but keeps the GIL
+    with TranslatedErrors(store.path), ScratchDirectory("checkpoint", store.path.parent) as scratch:
+        path, now = Path(scratch, "state"), time.time()
+        store.checkpoint(path)
+        reach("checkpoint.linked")
+        meta = meta_of(path)
+        yield LinkedState(path, meta, int(now * 1000)) if meta and meta.last else None
+
+
+class UploadProgress(NamedTuple):
+    """How far an upload is."""
+
+    remaining: int
+    """Bytes to upload."""
+    uploaded: int
+    """Bytes uploaded since the last report."""
+
+
+class Uploads:
+    """Uploads the checkpoints of one state directory, one at a time."""
+
+    def __init__(self, catalogue: Catalogue, chain: str, kept: int) -> None:
+        """`chain` is the random id of the state directory, `kept` the number of its checkpoints to keep."""
+        self.catalogue: Final = catalogue
+        self._chain, self._kept = chain, kept
+        self._digests = DigestCache()
+
+    def newest(self, journal: str) -> Manifest | None:
+        """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
+        for name in self.catalogue.kept(journal):
+            if name.chain == self._chain:
+                with suppress(DamagedCheckpointError):
+                    return self.catalogue.read(name)
+        return None
+
+    def upload(
+        self,
+        state: LinkedState,
+        turn: Callable[[], None] = lambda: None,
+        report: Callable[[UploadProgress], None] = lambda _: None,
+    ) -> Manifest:
+        """Upload a state and prune older checkpoints. `turn` is called often, and may sleep or raise.
+
+        Raises CheckpointError, and OSError for a file that cannot be read.
+        """
+        deadline = time.monotonic() + UPLOAD_SECONDS
+        paths = sorted(each for each in state.path.iterdir() if is_state_file(each.name))
+        digests = self._digests.digests(paths, turn)
+        files = [
+            CheckpointFile(path.name, digest, path.stat().st_size)
+            for path, digest in zip(paths, digests, strict=True)
+        ]
+        manifest = Manifest.of(state.meta, self._chain, state.time, files)
+        lacking = self._lacking(manifest)
+        remaining = sum(each.size for each in lacking)
+        report(UploadProgress(remaining, 0))
+        for each in lacking:
+            turn()
+            if time.monotonic() > deadline:
+                raise CheckpointError(
+                    f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next"
+                    " one goes on with what is stored"
+                )
+            self.catalogue.put_file(manifest.name.file(each.digest), state.path / each.name)
+            remaining -= each.size
+            report(UploadProgress(remaining, each.size))
+            reach("checkpoint.file")
+        self.catalogue.add(manifest)
+        reach("checkpoint.manifest")
+        prune(self.catalogue, manifest.journal, self._chain, self._kept)
+        return manifest
+
+    def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
+        """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""
+        contents, since = self.catalogue.contents(manifest.journal), time.time() - UPLOAD_SECONDS
+        stored = {each.digest: each for each in contents.files if each.chain == self._chain}
+        names = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
+        named, _ = named_files(self.catalogue, [name for name in names if name.chain == self._chain])
+        lacking = []
+        for file in {each.digest: each for each in manifest.files}.values():
+            there = stored.get(file.digest)
+            lasts = there is not None and (there.modified > since or file.digest in named[self._chain])
+            if there is None or there.size != file.size or not lasts:
+                lacking.append(file)
+        return lacking

@@ -1,0 +1,85 @@
+"""A small state with checkpoints, for tests without a broker; also a program that a failpoint kills:
+
+python -m tests.checkpointed make|restore DIRECTORY STORE
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.restoring import restore
+from stream.checkpoints.uploads import UploadProgress, Uploads, linked
+from stream.judge.meta import META, Meta
+from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
+from tests.genesis import JOURNAL
+
+CHAIN: Final = "cd" * 16
+OTHER_CHAIN: Final = "ef" * 16
+ROWS: Final = 300
+
+
+def open_store(directory: Path) -> Store:
+    return Store(directory, 1, 1 << 20)
+
+
+def meta(applied: int, **fields: object) -> Meta:
+    made = Meta(
+        cluster="here",
+        journal=JOURNAL,
+        scheme="scheme",
+        width=64,
+        sketch_bytes=320,
+        options="options",
+        generation=1000,
+        applied=applied,
+        last=applied.to_bytes(16, "big"),
+        decided=2 * applied,
+        time=3 * applied,
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def write(store: Store, applied: int, **fields: object) -> None:
+    """Write rows that follow from `applied`, and how far the state has come."""
+    rng, batch = random.Random(applied), store.batch()
+    for number in range(ROWS * applied, ROWS * (applied + 1)):
+        batch.put(LOG, number.to_bytes(8, "big"), rng.randbytes(100))
+        batch.put(URLS, rng.randbytes(16), number.to_bytes(9, "big"))
+    batch.put(DEFAULT, META, msgspec.msgpack.encode(meta(applied, **fields)))
+    store.write(batch)
+
+
+def uploads_of(catalogue: Catalogue, chain: str = CHAIN, kept: int = 3) -> Uploads:
+    return Uploads(catalogue, chain, kept)
+
+
+def checkpoint(store: Store, uploads: Uploads) -> tuple[Manifest, list[UploadProgress]]:
+    """Make a checkpoint, and return it with the progress of its upload."""
+    progress: list[UploadProgress] = []
+    with linked(store) as state:
+        assert state is not None
+        return uploads.upload(state, report=progress.append), progress
+
+
+def digest_of(directory: Path) -> str:
+    with Store(directory, 1, 1 << 20, read_only=True) as store:
+        return store.digest()
+
+
+if __name__ == "__main__":
+    action, directory, catalogue = sys.argv[1], Path(sys.argv[2]), Catalogue(sys.argv[3])
+    if action == "restore":
+        restore(catalogue, catalogue.read(catalogue.kept(JOURNAL)[0]), directory)
+    else:
+        uploads = uploads_of(catalogue, kept=1)
+        with open_store(directory) as store:
+            for applied in (1, 2, 3):
+                write(store, applied)
+                checkpoint(store, uploads)

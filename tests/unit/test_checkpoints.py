@@ -1,0 +1,468 @@
+"""Checkpoints of a state in a directory: made, pruned and restored, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream import failpoints
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.known_damage import known_damage, note_damage
+from stream.checkpoints.manifest import CheckpointFile, Manifest, decode, encode
+from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
+from stream.checkpoints.restoring import is_empty, restore, verify
+from stream.checkpoints.uploads import UPLOAD_SECONDS, linked
+from stream.errors import CheckpointError, DamagedCheckpointError, DamagedStateError, StateBusyError
+from stream.tables.store.rocks import LOG, URLS, Store
+from tests.checkpointed import (
+    CHAIN,
+    OTHER_CHAIN,
+    ROWS,
+    checkpoint,
+    digest_of,
+    open_store,
+    uploads_of,
+    write,
+)
+from tests.genesis import JOURNAL
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def catalogue(objects: Path) -> Catalogue:
+    return Catalogue(str(objects))
+
+
+@pytest.fixture
+def made(tmp_path: Path, catalogue: Catalogue) -> Manifest:
+    """The checkpoint of the state in `tmp_path / "judge"`."""
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        return checkpoint(store, uploads_of(catalogue))[0]
+
+
+def files(objects: Path, chain: str = CHAIN) -> dict[str, Path]:
+    """Digest -> file of a chain in the store."""
+    return {each.name: each for each in (objects / JOURNAL / chain / "files").iterdir()}
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def scratch(directory: Path) -> list[Path]:
+    return list(directory.glob("neardup-*"))
+
+
+def test_a_restored_directory_has_what_was_linked_and_nothing_later(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        with linked(store) as state:
+            assert state is not None
+            then = store.digest()
+            write(store, 2)
+            store.flush()
+            manifest = uploads_of(catalogue).upload(state)
+        assert store.digest() != then
+    assert (manifest.applied, manifest.decided, manifest.chain) == (1, 2, CHAIN)
+    restored = tmp_path / "new" / "judge"
+    restore(catalogue, manifest, restored)
+    assert digest_of(restored) == then
+    assert stat.S_IMODE(restored.stat().st_mode) == 0o700
+    assert {stat.S_IMODE((restored / each.name).stat().st_mode) for each in manifest.files} == {0o600}
+    with open_store(restored) as store:  # to be written, too
+        write(store, 2)
+    assert not scratch(tmp_path)
+    assert not scratch(restored.parent)
+
+
+def test_only_files_that_the_store_lacks_are_uploaded(tmp_path: Path, catalogue: Catalogue) -> None:
+    uploads = uploads_of(catalogue)
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        first, _ = checkpoint(store, uploads)
+        write(store, 2)
+        second, progress = checkpoint(store, uploads)
+        before = {each.digest for each in first.files}
+        new = {each.digest: each.size for each in second.files if each.digest not in before}
+        assert 0 < len(new) < len(second.files)
+        assert sum(each.uploaded for each in progress) == sum(new.values()) == progress[0].remaining
+        assert progress[-1].remaining == 0
+        _, progress = checkpoint(store, uploads_of(catalogue))  # of another process, and nothing is new
+        assert sum(each.uploaded for each in progress) == 0
+
+
+def test_a_checkpoint_has_each_write_in_all_families_or_in_none(tmp_path: Path) -> None:
+    """Also of writes that are made while it is linked."""
+    ended = threading.Event()
+
+    def write_on(store: Store) -> None:
+        applied = 1
+        while not ended.is_set():
+            applied += 1
+            write(store, applied)
+
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        thread = threading.Thread(target=write_on, args=(store,))
+        thread.start()
+        try:
+            for _ in range(4):
+                with linked(store) as state:
+                    assert state is not None
+                    with Store(state.path, 1, 1 << 20, read_only=True) as copy:
+                        rows = {family: sum(1 for _ in copy.scan(family)) for family in (LOG, URLS)}
+                    assert rows == dict.fromkeys((LOG, URLS), ROWS * state.meta.applied)
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_state_without_an_applied_record_has_no_checkpoint(tmp_path: Path) -> None:
+    with open_store(tmp_path / "judge") as store:
+        write(store, 0, last=b"")
+        with linked(store) as state:
+            assert state is None
+
+
+def test_an_upload_that_is_stopped_leaves_no_manifest_and_the_next_one_goes_on(
+    tmp_path: Path, objects: Path, catalogue: Catalogue
+) -> None:
+    turns = iter([None] * 8)
+    uploads = uploads_of(catalogue)
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        with linked(store) as state:
+            assert state is not None
+            with pytest.raises(StopIteration):
+                uploads.upload(state, turn=lambda: next(turns))
+        assert catalogue.kept(JOURNAL) == []
+        uploaded = sum(each.stat().st_size for each in files(objects).values())
+        assert uploaded
+        manifest, progress = checkpoint(store, uploads)
+    assert sum(each.uploaded for each in progress) <= manifest.bytes - uploaded + 4096
+    verify(catalogue, manifest)
+
+
+def test_a_second_manifest_at_the_same_place_changes_nothing(tmp_path: Path, catalogue: Catalogue) -> None:
+    with open_store(tmp_path / "judge") as store:
+        write(store, 1)
+        first, _ = checkpoint(store, uploads_of(catalogue))
+        checkpoint(store, uploads_of(catalogue))
+    assert catalogue.read(first.name) == first
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("spoil", [cut, flip, Path.unlink])
+def test_a_spoiled_object_is_named_and_nothing_is_restored(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest, spoil: Callable[[Path], None]
+) -> None:
+    for file in made.files:
+        kept = files(objects)[file.digest]
+        whole = kept.read_bytes()
+        spoil(kept)
+        what = f"checkpoint {made.name}: {file.name}: .*{file.digest} is "
+        with pytest.raises(DamagedCheckpointError, match=what):
+            restore(catalogue, made, tmp_path / "restored")
+        with pytest.raises(DamagedCheckpointError, match=what):
+            verify(catalogue, made)
+        assert not (tmp_path / "restored").exists()
+        assert not scratch(tmp_path)
+        kept.write_bytes(whole)
+    verify(catalogue, made)
+    restore(catalogue, made, tmp_path / "restored")
+    assert digest_of(tmp_path / "restored") == digest_of(tmp_path / "judge")
+
+
+def test_a_damaged_object_is_uploaded_again_once_it_is_deleted(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    files(objects)[made.files[0].digest].unlink()
+    with open_store(tmp_path / "judge") as store:
+        write(store, 2)
+        again, _ = checkpoint(store, uploads_of(catalogue))
+    verify(catalogue, again)
+
+
+def test_files_of_another_state_are_refused(tmp_path: Path, catalogue: Catalogue, made: Manifest) -> None:
+    """Whatever the manifest says, it is the state's own record that counts."""
+    for name, value in (("decided", 3), ("generation", 999), ("last", "00" * 16), ("scheme", "other")):
+        wrong = msgspec.structs.replace(made, **{name: value})
+        with pytest.raises(DamagedCheckpointError, match=f"{name} .*, but its manifest says {value}"):
+            restore(catalogue, wrong, tmp_path / "restored")
+        assert not (tmp_path / "restored").exists()
+
+
+def test_a_manifest_that_is_not_what_was_written_is_refused(made: Manifest) -> None:
+    content = encode(made)
+    assert decode(content, made.name) == made
+    other = msgspec.structs.replace(made, applied=made.applied + 1)
+    first, without = made.files[0], [each for each in made.files if each.name != "CURRENT"]
+    for wrong, why in (
+        (content[:-9], "cannot be read"),
+        (b"", "cannot be read"),
+        (content.replace(b'"version": 1', b'"version": 2'), "version 2; this program reads 1"),
+        (encode(other), f"is of {other.name}"),
+        (encode(msgspec.structs.replace(made, files=without)), "no CURRENT"),
+        (encode(msgspec.structs.replace(made, files=[*made.files, first])), "a file twice"),
+    ):
+        with pytest.raises(DamagedCheckpointError, match=re.escape(str(made.name))) as error:
+            decode(wrong, made.name)
+        assert why in str(error.value)
+    for name, digest in (
+        ("../../judge/CURRENT", first.digest),
+        ("LOCK", first.digest),
+        ("000001.sst", "../x"),
+    ):
+        files = [*made.files, CheckpointFile(name, digest, 1)]
+        with pytest.raises(DamagedCheckpointError, match="its manifest lists"):
+            decode(encode(msgspec.structs.replace(made, files=files)), made.name)
+
+
+def test_a_directory_with_files_is_not_replaced(tmp_path: Path, catalogue: Catalogue, made: Manifest) -> None:
+    there = tmp_path / "there"
+    assert is_empty(there)
+    there.mkdir()
+    assert is_empty(there)
+    (there / "file").write_text("mine")
+    assert not is_empty(there)
+    with pytest.raises(StateBusyError, match=f"state directory {there}: another process has filled it"):
+        restore(catalogue, made, there)
+    assert [each.name for each in there.iterdir()] == ["file"]
+    (there / "file").unlink()
+    restore(catalogue, made, there)
+    assert digest_of(there) == digest_of(tmp_path / "judge")
+
+
+def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_names_them(
+    tmp_path: Path, objects: Path, catalogue: Catalogue
+) -> None:
+    uploads, manifests = uploads_of(catalogue, kept=2), []
+    with open_store(tmp_path / "judge") as store:
+        for applied in (1, 2, 3):
+            write(store, applied)
+            manifests.append(checkpoint(store, uploads)[0])
+        assert catalogue.kept(JOURNAL) == [manifests[2].name, manifests[1].name]
+        digests = [{each.digest for each in manifest.files} for manifest in manifests]
+        orphans = digests[0] - digests[1] - digests[2]
+        assert orphans
+        restore(catalogue, manifests[0], tmp_path / "older")  # by whoever began before it was pruned
+        for each in files(objects).values():
+            age(each, SPARED_SECONDS + 60)
+        write(store, 4)
+        checkpoint(store, uploads)
+        assert digests[0] <= set(files(objects))  # a pruned manifest names them still
+        for each in objects.glob(f"{JOURNAL}/pruned/*"):
+            age(each, SPARED_SECONDS + 60)
+        write(store, 5)
+        newest, _ = checkpoint(store, uploads)
+        assert not orphans & set(files(objects))
+        assert catalogue.kept(JOURNAL)[0] == newest.name
+    for name in catalogue.kept(JOURNAL):
+        verify(catalogue, catalogue.read(name))
+
+
+def test_a_file_that_may_be_removed_before_the_manifest_is_there_is_uploaded_again(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    (objects / made.name.object).unlink()
+    for each in files(objects).values():
+        age(each, UPLOAD_SECONDS + 60)
+    with open_store(tmp_path / "judge") as store:
+        again, progress = checkpoint(store, uploads_of(catalogue))
+    assert sum(each.uploaded for each in progress) == again.bytes
+    assert all(time.time() - files(objects)[each.digest].stat().st_mtime < 60 for each in again.files)
+
+
+def test_a_file_that_nothing_names_goes_a_day_after_its_upload(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    left = objects / made.name.file("00" * 32)
+    left.write_bytes(b"of an upload that did not end")
+    with open_store(tmp_path / "judge") as store:
+        for applied, seconds in ((2, SPARED_SECONDS - 60), (3, SPARED_SECONDS + 60)):
+            age(left, seconds)
+            assert left.exists()
+            write(store, applied)
+            checkpoint(store, uploads_of(catalogue))
+    assert not left.exists()
+
+
+def test_a_manifest_that_cannot_be_read_keeps_its_files(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    (objects / made.name.object).write_bytes(b"of a later version")
+    for each in files(objects).values():
+        age(each, SPARED_SECONDS + 60)
+    before = set(files(objects))
+    with open_store(tmp_path / "judge") as store:
+        write(store, 2)
+        newest, _ = checkpoint(store, uploads_of(catalogue))
+    assert before <= set(files(objects))
+    verify(catalogue, newest)
+
+
+def test_two_directories_upload_at_once_and_share_nothing(
+    tmp_path: Path, objects: Path, catalogue: Catalogue
+) -> None:
+    errors: list[BaseException] = []
+
+    def run(chain: str) -> None:
+        try:
+            uploads = uploads_of(Catalogue(str(objects)), chain, kept=2)
+            with open_store(tmp_path / chain) as store:
+                for applied in range(1, 6):
+                    write(store, applied)
+                    checkpoint(store, uploads)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(chain,)) for chain in (CHAIN, OTHER_CHAIN)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not errors
+    kept = catalogue.kept(JOURNAL)
+    assert {(each.applied, each.chain) for each in kept} == {
+        (applied, chain) for applied in (4, 5) for chain in (CHAIN, OTHER_CHAIN)
+    }
+    for each in kept:
+        restore(catalogue, catalogue.read(each), tmp_path / str(each))
+    shutil.rmtree(objects / JOURNAL / OTHER_CHAIN)
+    for each in kept:
+        if each.chain == CHAIN:
+            verify(catalogue, catalogue.read(each))
+
+
+def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    with open_store(tmp_path / "other") as store:
+        for applied, seconds, stays in (
+            (2, ABANDONED_SECONDS - 60, True),
+            (3, ABANDONED_SECONDS + 60, False),
+        ):
+            age(objects / made.name.object, seconds)
+            write(store, applied)
+            checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
+            assert (made.name in catalogue.kept(JOURNAL)) is stays
+        for each in (*files(objects).values(), *objects.glob(f"{JOURNAL}/pruned/*")):
+            age(each, SPARED_SECONDS + 60)
+        write(store, 4)
+        checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
+    assert files(objects) == {}
+    assert {each.chain for each in catalogue.kept(JOURNAL)} == {OTHER_CHAIN}
+
+
+def test_damage_is_noted_by_the_content_of_the_file(tmp_path: Path) -> None:
+    directory = tmp_path / "judge"
+    directory.mkdir()
+    (directory / "000012.sst").write_bytes(b"damaged")
+    for name in ("000012.sst", "000012.sst", "000013.sst"):  # the last one is not there
+        note_damage(directory, DamagedStateError(f"state directory {directory}: damaged: {name}: why"))
+    note_damage(directory, DamagedStateError(f"state directory {directory}: damaged: 3 anchors of 4"))
+    assert known_damage(directory) == {digest_of_file(directory / "000012.sst")}
+    assert known_damage(tmp_path / "other") == set()
+
+
+def test_a_store_that_is_away_is_named(tmp_path: Path, made: Manifest) -> None:
+    away = Catalogue(str(tmp_path / "unmounted" / "objects"))
+    for call in (lambda: away.kept(JOURNAL), lambda: away.contents(JOURNAL), away.journals):
+        with pytest.raises(CheckpointError, match=f"checkpoints: {tmp_path}/unmounted/objects"):
+            call()
+    with (
+        open_store(tmp_path / "judge") as store,
+        pytest.raises(CheckpointError, match="unmounted"),
+    ):
+        checkpoint(store, uploads_of(away))
+    assert not scratch(tmp_path)
+
+
+def test_the_digest_is_of_the_whole_content(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"x" * (3 << 20))
+    other.write_bytes(b"x" * ((3 << 20) - 1) + b"y")
+    turns: list[None] = []
+    digests = {digest_of_file(each, lambda: turns.append(None)) for each in (one, other)}
+    assert len(digests) == 2
+    assert len(turns) == 6
+
+
+def run(action: str, directory: Path, objects: Path, failpoint: str = "") -> int:
+    environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.checkpointed", action, str(directory), str(objects)],
+        env=environment, timeout=300, check=False,
+    ).returncode  # fmt: skip
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("failpoint", "kept"),
+    [
+        ("checkpoint.linked", 0), ("checkpoint.linked:2", 1), ("checkpoint.file", 0),
+        ("checkpoint.file:3", 0), ("checkpoint.file:7", 1), ("checkpoint.manifest", 1),
+        ("checkpoint.manifest:2", 2), ("checkpoint.pruned", 1), ("checkpoint.pruned:2", 1),
+    ],
+)  # fmt: skip
+def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, failpoint: str, kept: int
+) -> None:
+    directory = tmp_path / "judge"
+    assert run("make", directory, objects, failpoint) == -signal.SIGKILL
+    assert len(catalogue.kept(JOURNAL)) == kept
+    for name in catalogue.kept(JOURNAL):
+        restore(catalogue, catalogue.read(name), tmp_path / str(name))
+    assert run("make", directory, objects) == 0
+    (newest,) = catalogue.kept(JOURNAL)
+    restore(catalogue, catalogue.read(newest), tmp_path / "restored")
+    assert digest_of(tmp_path / "restored") == digest_of(directory)
+    assert not scratch(tmp_path)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("failpoint", ["restore.file", "restore.file:3", "restore.renamed"])
+def test_a_killed_restore_leaves_the_whole_state_or_none(
+    tmp_path: Path, objects: Path, failpoint: str, made: Manifest
+) -> None:
+    directory = tmp_path / "restored"
+    assert run("restore", directory, objects, failpoint) == -signal.SIGKILL
+    if failpoint == "restore.renamed":
+        assert digest_of(directory) == digest_of(tmp_path / "judge")
+        shutil.rmtree(directory)
+    assert not directory.exists()
+    assert run("restore", directory, objects) == 0
+    assert digest_of(directory) == digest_of(tmp_path / "judge")
+    assert not scratch(tmp_path)
