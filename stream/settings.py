@@ -72,6 +72,22 @@ _BYTE_SIZE: Final = TypeAdapter(ByteSize)
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
+def _seconds(value: object) -> object:
+    """Convert a duration, given as text with or without a unit, to seconds. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f"{value!r} is not a duration; write 3600, 90s, 15m, 1h or 7d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) ?([smhd]?)")
+_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+Duration = Annotated[float, BeforeValidator(_seconds)]
+"""Seconds, or a number with a unit."""
+
+
 def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """Parse a comma-separated list of networks and addresses. Raises ValueError."""
     return [ipaddress.ip_network(each.strip()) for each in listed.split(",") if each.strip()]
@@ -144,6 +160,16 @@ class Settings(BaseSettings):
     scrub_hours: float = Field(24.0, ge=0)
     """Hours between background scrubs, which read the judge's whole state from disk to find damage; 0
     disables them."""
+
+    checkpoints: str | None = Field(None, min_length=1)
+    """Where a judge keeps checkpoints of its state: a directory, or `s3://bucket/prefix`, `gs://...` or
+    `az://...`. An empty state directory is restored from there. Whoever may read it has all URLs of the
+    crawl. Credentials are those of the provider's own clients, and not part of the URL."""
+    checkpoint_interval: Duration = Field(3600.0, gt=0)
+    """Seconds between checkpoints, or a time with a unit (`15m`, `6h`). Only files that are new since the
+    last checkpoint are uploaded."""
+    checkpoints_kept: int = Field(3, ge=1)
+    """Number of checkpoints that are kept of each state directory."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Number of child processes that fingerprint pages; by default one per core."""

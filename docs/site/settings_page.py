@@ -82,6 +82,7 @@ EXAMPLES: Final = {
     "verdict_routes": "duplicate,rejected",
     "worker_processes": "4",
     "claim_root": "/srv/crawls",
+    "checkpoints": "s3://bucket/neardup",
     "schema_registry_url": "https://registry.example:8081",
     "schema_registry_user": "neardup",
     "schema_registry_password": "...",

@@ -29,6 +29,7 @@ SECTIONS = {
         "run": "run workers, a judge and a dashboard under one supervisor",
         "worker": "fingerprint pages and append them to the journal",
         "judge": "decide the pages of the journal and publish verdicts",
+        "checkpoint": "make, list, verify or restore checkpoints of the judge's state",
         "dashboard": "show verdicts and progress on a web page",
     },
     "Use a deployment": {

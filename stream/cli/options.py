@@ -321,7 +321,7 @@ def _metavar(name: str) -> str | None:
     kind = str(get_type_hints(Settings, include_extras=True)[name])
     units = {"seconds": "SECONDS", "hours": "HOURS", "deadline": "SECONDS"}
     if "BeforeValidator" in kind:
-        return "SIZE"
+        return "DURATION" if name == "checkpoint_interval" else "SIZE"
     if values := choices(name):
         return f"[{'|'.join(values)}]"
     if Settings.model_fields[name].annotation in (int, float):

@@ -192,6 +192,12 @@ class JudgeMetrics(Metrics):
             "neardup_judge_source_gaps_total",
             "Gaps met in source partitions, which then wait for the missing pages.",
         )
+        self.checkpoint_failures = self._counter(
+            "neardup_judge_checkpoint_failures_total", "Checkpoints that failed; each is tried again."
+        )
+        self.checkpoint_uploaded = self._counter(
+            "neardup_judge_checkpoint_uploaded_bytes_total", "Bytes of files uploaded for checkpoints."
+        )
         self.rebalances = self._counter(
             "neardup_judge_rebalances_total",
             "Rebalances of the judges' consumer group, including the first assignment.",
@@ -209,7 +215,7 @@ class JudgeMetrics(Metrics):
         self.stage_seconds = self._histogram(
             "neardup_judge_stage_seconds",
             "Time per stage: decide, prepare (state changes), encode (records to publish), publish (one "
-            "transaction), apply, flush (concurrent with the others).",
+            "transaction), apply; concurrent with them flush and checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )
@@ -259,6 +265,22 @@ class JudgeMetrics(Metrics):
         self.damaged_files = self._gauge(
             "neardup_judge_damaged_files",
             "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
+        )
+        self.checkpoint_interval = self._gauge(
+            "neardup_judge_checkpoint_interval_seconds",
+            "Time between checkpoints; 0 if the judge makes none.",
+        )
+        self.checkpointed = self._gauge(
+            "neardup_judge_checkpoint_timestamp_seconds",
+            "Time at which this directory's newest checkpoint had all that was applied, in seconds since the "
+            "epoch; before the first one, the start of this judge; 0 if it makes none.",
+        )
+        self.checkpoint_bytes = self._gauge(
+            "neardup_judge_checkpoint_bytes", "Size of this directory's newest checkpoint."
+        )
+        self.checkpoint_uploading = self._gauge(
+            "neardup_judge_checkpoint_uploading_bytes",
+            "What is still to be uploaded of the running checkpoint; 0 if none runs.",
         )
         self.state_free_bytes = self._gauge(
             "neardup_judge_state_free_bytes",

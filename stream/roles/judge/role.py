@@ -28,6 +28,7 @@ from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.roles.judge.batch_in_flight import BatchInFlight
+from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.scrubs import Scrubs
 from stream.roles.judge.stats import JudgeStats
@@ -53,6 +54,7 @@ class JudgeRole:
         self._flushes = Flushes(settings.flush_seconds, self.stats, self.watch)
         self._directory = settings.state_dir / settings.namespace / "judge"
         self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.note_scrub)
+        self._checkpoints = Checkpoints(settings, self._directory, self.watch)
         self.ops_url: str | None = None
         """Where its metrics and health are served."""
 
@@ -88,9 +90,14 @@ class JudgeRole:
                             reach("judge.ahead")
                             await transaction.finish()
                         await batch.publish(transaction, partial(self._committed, batch, state, election))
-                self._flushes.begin_if_due(state)
-                self._scrubs.refuse_damage()
+                self._attend(state)
             await transaction.finish()
+
+    def _attend(self, state: State) -> None:
+        """Attend to what runs beside the loop."""
+        self._flushes.begin_if_due(state)
+        self._scrubs.refuse_damage()
+        self._checkpoints.begin_if_due(state)
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """Report a batch whose verdicts are published and whose state is written."""
@@ -110,11 +117,16 @@ class JudgeRole:
         with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
-        opening = watch.opened(open_follower(settings, genesis, directory))
+        opening = watch.opened(open_follower(settings, genesis, directory, restore=True))
         async with enter_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
-                async with self._flushes.beside(follower.state), self._scrubs.beside():
-                    await self._stand_by(genesis, follower, member_id(directory.with_suffix(".instance")))
+                instance = member_id(directory.with_suffix(".instance"))
+                async with (
+                    self._flushes.beside(follower.state),
+                    self._scrubs.beside(),
+                    self._checkpoints.beside(instance),
+                ):
+                    await self._stand_by(genesis, follower, instance)
                 log.info("stopped", **self.stats.fields(follower.state))
 
     async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
@@ -130,8 +142,7 @@ class JudgeRole:
             while not election.won.is_set() and not self._stop.is_set():
                 await election.attend()
                 await run_unless_stopped(self._stop, follower.follow())
-                self._flushes.begin_if_due(follower.state)
-                self._scrubs.refuse_damage()
+                self._attend(follower.state)
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)
 

@@ -1,0 +1,219 @@
+"""`neardup checkpoint now|list|verify|restore`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stream.cli.group import CommandGroup, SectionCommand
+from stream.cli.options import with_settings
+from stream.cli.quantity import quantity
+from stream.ops import logging
+from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.checkpoints.catalogue import Catalogue
+    from stream.checkpoints.manifest import CheckpointName
+
+ANSWER_SECONDS: Final = 0.2
+"""Time between looks for the judge's answer."""
+OPEN_SECONDS: Final = 5.0
+"""Time between attempts to open the state directory of a judge that does not answer."""
+
+
+@click.group("checkpoint", cls=CommandGroup)
+def command() -> None:
+    """Make, list, verify or restore checkpoints of the judge's state."""
+
+
+@command.command("now", cls=SectionCommand)
+@with_settings("namespace", "state_dir", "checkpoints", "checkpoints_kept")
+def now(settings: Settings) -> None:
+    """Make a checkpoint of the judge's state below --state-dir, and print its name.
+
+    A judge that has the state open is asked to make it. Interrupted, this command withdraws the request.
+    """
+    from stream.checkpoints.requests import CheckpointRequests
+    from stream.errors import StateBusyError
+
+    logging.configure(settings.log_format, "checkpoint")
+    catalogue = _catalogue(settings)
+    directory = settings.state_dir / settings.namespace / "judge"
+    try:
+        name = _make(catalogue, directory, settings.checkpoints_kept)
+    except StateBusyError:
+        requests = CheckpointRequests(directory)
+        try:
+            name = _ask(requests, lambda: _make(catalogue, directory, settings.checkpoints_kept))
+        finally:
+            requests.withdraw()
+    click.echo(name)
+
+
+def _make(catalogue: Catalogue, directory: Path, kept: int) -> str:
+    """Make a checkpoint of a state that no process has open, and return its name. Raises StateBusyError if
+    one has."""
+    from stream.checkpoints.uploads import Uploads, linked
+    from stream.errors import CheckpointError
+    from stream.judge.meta import meta_of
+    from stream.kafka.member import member_id
+    from stream.settings import MIB
+    from stream.tables.store.rocks import Store, tables_of
+
+    meta_of(directory)  # refuses a directory of another version, before it is opened to be written
+    with Store(directory, tables_of(directory), MIB) as store, linked(store) as state:
+        if state is None:
+            raise CheckpointError(f"state directory {directory}: nothing was applied to it yet")
+        uploads = Uploads(catalogue, member_id(directory.with_suffix(".instance")), kept)
+        return str(uploads.upload(state).name)
+
+
+def _ask(requests: Any, make: Callable[[], str]) -> str:
+    """Ask the judge for a checkpoint, and return its name. If the judge ends, make it."""
+    from stream.errors import CheckpointError, StateBusyError
+
+    request, tried = requests.ask(), time.monotonic()
+    while (answer := requests.answer_to(request)) is None:
+        time.sleep(ANSWER_SECONDS)
+        if time.monotonic() - tried > OPEN_SECONDS:
+            tried = time.monotonic()
+            try:
+                return make()
+            except StateBusyError:
+                continue
+    if answer.checkpoint is None:
+        raise CheckpointError(f"the judge made no checkpoint: {answer.error}")
+    return str(answer.checkpoint)
+
+
+_JOURNAL = click.option(
+    "--journal", metavar="UUID", help="Journal of the checkpoint; needed if the store has several."
+)
+_CHECKPOINT = click.option("--checkpoint", metavar="NAME", help="Name of the checkpoint.  [default: newest]")
+
+
+@command.command("list", cls=SectionCommand)
+@with_settings("checkpoints")
+def list_all(settings: Settings) -> None:
+    """List the checkpoints in the store, the newest of each journal first.
+
+    Exits with code 1 if one of them cannot be read.
+    """
+    from stream.errors import DamagedCheckpointError
+
+    logging.configure(settings.log_format, "checkpoint")
+    catalogue, problems = _catalogue(settings), []
+    for journal in catalogue.journals():
+        click.echo(f"journal {journal}")
+        for name in catalogue.kept(journal):
+            try:
+                manifest = catalogue.read(name)
+            except DamagedCheckpointError as error:
+                problems.append(str(error))
+                continue
+            click.echo(
+                f"  {name}  made {manifest.made}  format {manifest.format}  "
+                f"{quantity(len(manifest.files), 'file')}  {manifest.bytes:,} bytes"
+            )
+    for problem in problems:
+        click.echo(problem, err=True)
+    if problems:
+        sys.exit(1)
+
+
+@command.command("verify", cls=SectionCommand)
+@with_settings("checkpoints")
+@_JOURNAL
+@_CHECKPOINT
+@click.option("--all", "each", is_flag=True, help="Verify all checkpoints of the journal.")
+def verify(settings: Settings, journal: str | None, checkpoint: str | None, each: bool) -> None:
+    """Read all files of a checkpoint, and check that they are what was uploaded.
+
+    Exits with code 1 if one is missing or damaged, and names it.
+    """
+    from stream.checkpoints import restoring
+    from stream.errors import DamagedCheckpointError
+
+    logging.configure(settings.log_format, "checkpoint")
+    catalogue, damaged = _catalogue(settings), False
+    journal = _journal(catalogue, journal)
+    for name in catalogue.kept(journal) if each else [_name(catalogue, journal, checkpoint)]:
+        try:
+            manifest = catalogue.read(name)
+            restoring.verify(catalogue, manifest)
+            click.echo(
+                f"{name}: {quantity(len(manifest.files), 'file')}, {manifest.bytes:,} bytes, as uploaded"
+            )
+        except DamagedCheckpointError as error:
+            damaged = True
+            click.echo(str(error), err=True)
+    if damaged:
+        sys.exit(1)
+
+
+@command.command("restore", cls=SectionCommand)
+@with_settings("checkpoints")
+@_JOURNAL
+@_CHECKPOINT
+@click.argument("directory", type=click.Path(path_type=Path))
+def restore(settings: Settings, directory: Path, journal: str | None, checkpoint: str | None) -> None:
+    """Restore a checkpoint into DIRECTORY, which must be new or empty.
+
+    Roles restore an empty state directory by themselves. The judge's is STATE_DIR/NAMESPACE/judge.
+    """
+    from stream.checkpoints import restoring
+    from stream.errors import SettingsError
+
+    logging.configure(settings.log_format, "checkpoint")
+    catalogue = _catalogue(settings)
+    if not restoring.is_empty(directory):
+        raise SettingsError(f"{directory}: has files; name a new directory")
+    name = _name(catalogue, _journal(catalogue, journal), checkpoint)
+    manifest = catalogue.read(name)
+    restoring.restore(catalogue, manifest, directory)
+    click.echo(f"{name}: {quantity(len(manifest.files), 'file')}, {manifest.bytes:,} bytes, in {directory}")
+
+
+def _catalogue(settings: Settings) -> Catalogue:
+    from stream.checkpoints.catalogue import Catalogue
+    from stream.errors import SettingsError
+
+    if not settings.checkpoints:
+        raise SettingsError("checkpoints: not set; name the directory or bucket that has them")
+    return Catalogue(settings.checkpoints)
+
+
+def _journal(catalogue: Catalogue, journal: str | None) -> str:
+    """The journal that is meant. Raises SettingsError."""
+    from stream.errors import SettingsError
+
+    journals = catalogue.journals()
+    if journal in journals:
+        return journal
+    if journal is None and len(journals) == 1:
+        return journals[0]
+    have = f"checkpoints of {', '.join(journals)}" if journals else "no checkpoints"
+    raise SettingsError(
+        f"--journal: {catalogue} has {have}" + ("" if journal is None else f", none of {journal}")
+    )
+
+
+def _name(catalogue: Catalogue, journal: str, checkpoint: str | None) -> CheckpointName:
+    """The checkpoint that is meant, by default the newest. Raises SettingsError."""
+    from stream.checkpoints.manifest import checkpoint_of
+    from stream.errors import SettingsError
+
+    if checkpoint is None:
+        names = catalogue.kept(journal)
+        if not names:
+            raise SettingsError(f"checkpoints: {catalogue} has none of journal {journal}")
+        return names[0]
+    name = checkpoint_of(journal, checkpoint)
+    if name is None:
+        raise SettingsError(f"--checkpoint: {checkpoint!r} is no name of a checkpoint; `list` prints them")
+    return name

@@ -1,0 +1,154 @@
+"""Checkpoints of a judge's state: every `checkpoint_interval`, in a thread beside the loop.
+
+The state is linked while the judge goes on, so a checkpoint is of one moment however long its upload takes.
+Nothing depends on it: if its store fails, the judge says so and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
+from stream.checkpoints.uploads import UploadProgress, Uploads, linked
+from stream.errors import CheckpointError, OutputError
+from stream.futures import retrieved
+from stream.judge.state import State
+from stream.roles.judge.watch import JudgeWatch
+from stream.settings import Settings
+from stream.tables.store.scrub_child import Throttle
+
+SHARE: Final = 0.25
+"""Fraction of time for which the thread works. It competes with the judge for processors and the disk."""
+FIRST_PAUSE: Final = 10.0
+"""Seconds from a failed checkpoint to the next attempt. They double with each further failure, up to the
+interval."""
+
+log = structlog.get_logger(__name__)
+
+
+class _StoppedError(Exception):
+    """The judge ends, and with it the upload."""
+
+
+class Checkpoints:
+    """Makes checkpoints of a judge's state, one at a time, if the setting `checkpoints` names a store."""
+
+    def __init__(self, settings: Settings, directory: Path, watch: JudgeWatch) -> None:
+        """Raises SettingsError if `checkpoints` names no store."""
+        self._interval, self._kept = settings.checkpoint_interval, settings.checkpoints_kept
+        self._watch = watch
+        self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
+        self._requests = CheckpointRequests(directory)
+        self._newest: Manifest | None = None
+        """The newest checkpoint of this directory."""
+        self._known = False
+        """Whether `newest` was asked of the store."""
+        self._stop = threading.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._due, self._pause = 0.0, FIRST_PAUSE
+
+    @asynccontextmanager
+    async def beside(self, chain: str) -> AsyncIterator[None]:
+        """Make checkpoints while entered. `chain` is the random id of the state directory. Ends a running
+        upload on exit, after the file that it is at."""
+        if self._catalogue is None:
+            yield
+            return
+        self._uploads = Uploads(self._catalogue, chain, self._kept)
+        self._watch.note_checkpoint_interval(self._interval)
+        try:
+            yield
+        finally:
+            self._stop.set()
+            if self._running is not None:
+                await asyncio.wait([self._running])
+
+    def begin_if_due(self, state: State) -> None:
+        """Begin a checkpoint if one is due or requested. Raises the error of the last one, unless it was the
+        store's."""
+        if self._running is not None:
+            if not self._running.done():
+                return
+            running, self._running = self._running, None
+            running.result()
+        request = self._requests.waiting()
+        if self._catalogue is None:
+            if request is not None:
+                self._answer(request, error="this judge has no setting checkpoints")
+        elif request is not None or time.monotonic() >= self._due:
+            self._running = retrieved(asyncio.create_task(self._run(state, request)))
+
+    async def _run(self, state: State, request: str | None) -> None:
+        """Make a checkpoint, answer the request, and decide when the next one is due."""
+        self._due = time.monotonic() + self._interval
+        try:
+            with self._watch.stage("checkpoint"):
+                await asyncio.to_thread(self._make, state, request is not None)
+        except _StoppedError:
+            return
+        except CheckpointError as error:
+            self._due = time.monotonic() + self._pause
+            log.warning("checkpoint_failed", error=str(error), retry_seconds=round(self._pause))
+            self._pause = min(2 * self._pause, max(self._interval, FIRST_PAUSE))
+            self._watch.metrics.checkpoint_failures.inc()
+            self._answer(request, error=str(error))
+            return
+        self._pause = FIRST_PAUSE
+        newest = self._newest
+        self._answer(request, *(("nothing was applied yet",) if newest is None else (None, str(newest.name))))
+
+    def _make(self, state: State, requested: bool) -> None:
+        """Bring the newest checkpoint up to date, unless it is young enough."""
+        if not self._known:
+            self._newest, self._known = self._uploads.newest(state.meta.journal), True
+            if self._newest is not None:
+                age = time.time() - self._newest.time / 1000
+                self._watch.note_checkpoint(self._newest)
+                if 0 <= age < self._interval and not requested:
+                    self._due = time.monotonic() + self._interval - age
+                    return
+        if self._newest is not None and self._newest.applied == state.meta.applied:
+            self._watch.note_checkpoint(self._newest, time.time())
+            return
+        began, throttle, uploaded = time.monotonic(), Throttle(SHARE), 0
+
+        def turn() -> None:
+            if self._stop.is_set():
+                raise _StoppedError
+            throttle.turn()
+
+        def report(progress: UploadProgress) -> None:
+            nonlocal uploaded
+            uploaded += progress.uploaded
+            self._watch.note_upload(progress)
+
+        try:
+            with linked(state.store) as moment:
+                if moment is None:
+                    return
+                self._newest = manifest = self._uploads.upload(moment, turn, report)
+        finally:
+            self._watch.note_upload(UploadProgress(0, 0))
+        self._watch.note_checkpoint(manifest)
+        log.info(
+            "checkpoint",
+            checkpoint=str(manifest.name),
+            bytes=manifest.bytes,
+            uploaded_bytes=uploaded,
+            seconds=round(time.monotonic() - began, 1),
+        )
+
+    def _answer(self, request: str | None, error: str | None = None, checkpoint: str | None = None) -> None:
+        if request is not None:
+            with suppress(OutputError):
+                self._requests.answer(CheckpointAnswer(request=request, checkpoint=checkpoint, error=error))

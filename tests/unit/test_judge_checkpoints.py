@@ -1,0 +1,239 @@
+"""Checkpoints beside a judge: when they are made, what is told of them, and what a failing store does."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.requests import CheckpointRequests
+from stream.errors import DiskError, SettingsError
+from stream.roles.judge import checkpoints
+from stream.roles.judge.checkpoints import Checkpoints
+from stream.roles.judge.watch import JudgeWatch
+from stream.settings import Settings
+from stream.tables.store.rocks import Store
+from tests.checkpointed import CHAIN, digest_of, meta, open_store, write
+from tests.commands import neardup
+from tests.genesis import JOURNAL
+from tests.waiting import until
+
+
+class Judge:
+    """As much of a judge as checkpoints need."""
+
+    def __init__(self, path: Path, store: Store, **settings: Any) -> None:
+        self.directory, self.store, self.watch = path / "neardup" / "judge", store, JudgeWatch()
+        self.state: Any = SimpleNamespace(store=store, meta=meta(0, last=b""))
+        chosen = {"checkpoints": str(path / "objects"), **settings}
+        self.checkpoints = Checkpoints(Settings(**chosen), self.directory, self.watch)
+
+    def apply(self, applied: int) -> None:
+        write(self.store, applied)
+        self.state.meta = meta(applied)
+
+    def metric(self, name: str) -> float:
+        value = self.watch.metrics.registry.get_sample_value(f"neardup_judge_checkpoint_{name}")
+        assert value is not None
+        return value
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Run the loop until the condition holds."""
+
+        def turn() -> object:
+            self.checkpoints.begin_if_due(self.state)
+            return condition()
+
+        await until(turn)
+
+    async def idle(self) -> None:
+        """Wait for the checkpoint that runs or is due."""
+        self.checkpoints.begin_if_due(self.state)
+        if self.checkpoints._running is not None:
+            await self.checkpoints._running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "neardup" / "judge") as opened:
+        yield opened
+
+
+def kept(path: Path) -> list[int]:
+    return [each.applied for each in Catalogue(str(path / "objects")).kept(JOURNAL)]
+
+
+async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
+    tmp_path: Path, store: Store
+) -> None:
+    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.idle()
+        assert kept(tmp_path) == []
+        began = time.time()
+        for applied in (1, 2):
+            judge.apply(applied)
+            await judge.until(lambda applied=applied: applied in kept(tmp_path))
+        await judge.idle()
+        told = judge.metric("timestamp_seconds")
+        assert began <= told <= time.time()
+        assert judge.metric("uploaded_bytes_total") > judge.metric("uploading_bytes") == 0
+        await judge.until(lambda: judge.metric("timestamp_seconds") > told)  # nothing new: still complete
+        assert kept(tmp_path) == [2, 1]
+        newest = Catalogue(str(tmp_path / "objects")).kept(JOURNAL)[0]
+        assert judge.metric("bytes") == Catalogue(str(tmp_path / "objects")).read(newest).bytes
+
+
+async def test_a_restarted_judge_goes_on_with_the_interval(tmp_path: Path, store: Store) -> None:
+    first = Judge(tmp_path, store)
+    first.apply(1)
+    async with first.checkpoints.beside(CHAIN):
+        await first.until(lambda: kept(tmp_path))
+        await first.idle()
+    again = Judge(tmp_path, store)
+    again.apply(2)
+    async with again.checkpoints.beside(CHAIN):
+        await again.idle()
+        assert kept(tmp_path) == [1]
+        assert again.metric("timestamp_seconds") == pytest.approx(first.metric("timestamp_seconds"), abs=0.01)
+        assert 3590 < again.checkpoints._due - time.monotonic() <= 3600
+
+
+async def test_without_the_setting_none_is_made_and_a_request_is_answered(
+    tmp_path: Path, store: Store
+) -> None:
+    judge = Judge(tmp_path, store, checkpoints=None)
+    judge.apply(1)
+    requests = CheckpointRequests(judge.directory)
+    async with judge.checkpoints.beside(CHAIN):
+        judge.checkpoints.begin_if_due(judge.state)
+        request = requests.ask()
+        judge.checkpoints.begin_if_due(judge.state)
+        answer = requests.answer_to(request)
+        assert answer is not None
+        assert answer.error == "this judge has no setting checkpoints"
+    assert judge.metric("interval_seconds") == 0
+    assert not (tmp_path / "objects").exists()
+
+
+async def test_a_store_that_fails_is_told_and_tried_again(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "FIRST_PAUSE", 0.01)
+    (tmp_path / "objects").write_text("no directory")
+    judge = Judge(tmp_path, store)
+    judge.apply(1)
+    with capture_logs() as logs:
+        async with judge.checkpoints.beside(CHAIN):
+            await judge.until(lambda: judge.metric("failures_total") > 2)
+            (tmp_path / "objects").unlink()
+            await judge.until(lambda: kept(tmp_path) == [1])
+    failed = [each for each in logs if each["event"] == "checkpoint_failed"]
+    assert len(failed) > 2
+    assert all(f"checkpoints: {tmp_path}/objects" in each["error"] for each in failed)
+
+
+async def test_a_full_disk_ends_the_judge(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise Exception("IO error: No space left on device: While link file")
+
+    monkeypatch.setattr(store, "checkpoint", refuse)
+    judge = Judge(tmp_path, store)
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        with pytest.raises(DiskError, match="free some space"):
+            await judge.until(lambda: False)
+
+
+async def test_a_judge_that_ends_stops_the_upload(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    put = Catalogue.put_file
+
+    def slow(self: Catalogue, name: str, path: Path) -> None:
+        loop.call_soon_threadsafe(reached.set)
+        while not judge.checkpoints._stop.is_set():
+            time.sleep(0.001)
+        put(self, name, path)
+
+    monkeypatch.setattr(Catalogue, "put_file", slow)
+    judge = Judge(tmp_path, store)
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        judge.checkpoints.begin_if_due(judge.state)
+        await reached.wait()
+        assert judge.metric("uploading_bytes") > 0
+    assert kept(tmp_path) == []
+    assert len(list((tmp_path / "objects" / JOURNAL / CHAIN / "files").iterdir())) == 1
+
+
+async def test_a_request_is_answered_with_a_checkpoint_of_what_was_applied(
+    tmp_path: Path, store: Store
+) -> None:
+    judge = Judge(tmp_path, store)
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.until(lambda: kept(tmp_path))
+        await judge.idle()
+        judge.apply(2)
+        command = asyncio.create_task(
+            asyncio.to_thread(
+                neardup, "checkpoint", "now", "--state-dir", tmp_path, "--checkpoints", tmp_path / "objects"
+            )
+        )
+        await judge.until(command.done)
+    assert command.result().stdout.endswith(f"{2:020d}-{CHAIN}\n")
+    assert kept(tmp_path) == [2, 1]
+    assert not list(judge.directory.parent.glob("*request*"))
+    assert not list(judge.directory.parent.glob("*answer*"))
+
+
+def test_a_url_that_names_no_store_is_refused_at_once(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(SettingsError, match="has credentials in it"):
+        Judge(tmp_path, store, checkpoints="file://key@host/directory")
+
+
+def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(tmp_path: Path) -> None:
+    directory, objects = tmp_path / "neardup" / "judge", tmp_path / "objects"
+    with open_store(directory) as store:
+        write(store, 1)
+    at = ("--checkpoints", objects)
+    made = neardup("checkpoint", "now", "--state-dir", tmp_path, *at)
+    assert made.exit_code == 0, made.output
+    name = made.stdout.strip()
+    assert name.startswith(f"{1:020d}-")
+    listed = neardup("checkpoint", "list", *at)
+    assert f"journal {JOURNAL}\n  {name}  made " in listed.stdout
+    assert neardup("checkpoint", "verify", *at).exit_code == 0
+    restored = neardup("checkpoint", "restore", tmp_path / "new", "--checkpoint", name, *at)
+    assert restored.exit_code == 0
+    assert digest_of(tmp_path / "new") == digest_of(directory)
+    with pytest.raises(SettingsError, match="new: has files"):
+        neardup("checkpoint", "restore", tmp_path / "new", *at)
+    with pytest.raises(SettingsError, match=r"--journal: .* has checkpoints of abab.*, none of 00"):
+        neardup("checkpoint", "verify", "--journal", "00", *at)
+    with pytest.raises(SettingsError, match="--checkpoint: 'x' is no name of a checkpoint"):
+        neardup("checkpoint", "verify", "--checkpoint", "x", *at)
+    with pytest.raises(SettingsError, match="checkpoints: not set"):
+        neardup("checkpoint", "list")
+    shutil.rmtree(next((objects / JOURNAL).glob("*/files")))
+    damaged = neardup("checkpoint", "verify", *at)
+    assert damaged.exit_code == 1
+    assert f"checkpoint {name}: " in damaged.stderr
+    assert " is missing" in damaged.stderr
+    (objects / JOURNAL / "checkpoints" / f"{name}.json").write_text("{")
+    unreadable = neardup("checkpoint", "list", *at)
+    assert unreadable.exit_code == 1
+    assert f"checkpoint {name}: its manifest cannot be read" in unreadable.stderr
