@@ -16,7 +16,9 @@ NICE: Final = 10
 
 
 @click.command("dashboard")
-@with_settings(*CONNECTION, "dev", "state_dir", "rebuild_damaged", "dashboard_host", "dashboard_port")
+@with_settings(
+    *CONNECTION, "dev", "state_dir", "rebuild_damaged", "checkpoints", "dashboard_host", "dashboard_port"
+)
 def command(settings: Settings) -> None:
     """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough."""
     from stream.dashboard.role import DashboardRole

@@ -20,14 +20,14 @@ CHUNK = 256
 
 
 @click.command("query", cls=SectionCommand)
-@with_settings(*CONNECTION, "state_dir", "rebuild_damaged")
+@with_settings(*CONNECTION, "state_dir", "rebuild_damaged", "checkpoints")
 @with_sources
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
 def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     """Find the anchors that match the pages in SOURCES, without inserting the pages.
 
-    The command keeps its own copy of the judge's state below --state-dir. The first call builds it from the
-    topics, later calls bring it up to date.
+    The command keeps its own copy of the judge's state below --state-dir. The first call restores it from a
+    checkpoint, or builds it from the topics; later calls bring it up to date.
     """
     from stream.cli.progress import show_damages
     from stream.kafka.clients import with_translated_errors
@@ -50,7 +50,7 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)
     directory = settings.state_dir / settings.namespace / "query"
     console = Console(stderr=True)
-    async with open_follower(settings, genesis, directory) as follower:
+    async with open_follower(settings, genesis, directory, restore=True) as follower:
         with console.status("following the decisions"):
             await follower.follow_to_end()
         messages = chain.from_iterable(opened)

@@ -1,4 +1,4 @@
-"""Opens a role's state directory, and moves a damaged one aside to be rebuilt (setting `rebuild_damaged`)."""
+"""Opens a role's state directory, and moves a damaged one aside (setting `rebuild_damaged`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from stream.checkpoints.known_damage import note_damage
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.futures import retrieved
 from stream.judge.state import State
@@ -48,24 +49,15 @@ async def _close(opening: asyncio.Task[State]) -> None:
 
 
 def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    def attempt() -> State:
-        refuse_known_damage(directory)
-        return State(
-            directory,
-            genesis,
-            cluster_id,
-            memory=settings.tables_memory,
-            generation=settings.tables_generation,
-            cache=settings.tables_cache,
-        )
-
-    try:
-        return attempt()
-    except DamagedStateError as error:
-        if not settings.rebuild_damaged:
-            raise
-        _move_away(directory, error)
-    return attempt()
+    refuse_known_damage(directory)
+    return State(
+        directory,
+        genesis,
+        cluster_id,
+        memory=settings.tables_memory,
+        generation=settings.tables_generation,
+        cache=settings.tables_cache,
+    )
 
 
 @asynccontextmanager
@@ -75,15 +67,17 @@ async def move_if_damaged(settings: Settings, directory: Path) -> AsyncIterator[
     try:
         yield
     except DamagedStateError as error:
+        note_damage(directory, error)
         if not settings.rebuild_damaged:
             raise
-        moved = _move_away(directory, error)
+        moved = move_away(directory, error)
         raise StaleError(
             f"state directory {directory}: damaged and moved to {moved}; the next start rebuilds it"
         ) from error
 
 
-def _move_away(directory: Path, error: DamagedStateError) -> Path:
+def move_away(directory: Path, error: DamagedStateError) -> Path:
+    """Rename a damaged state directory, and return its new path."""
     moved = set_aside(directory)
     log.error("state_damaged", error=str(error), moved_to=str(moved))
     return moved

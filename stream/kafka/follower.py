@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from stream.errors import StateError
+import structlog
+
+from stream.checkpoints.known_damage import note_damage
+from stream.checkpoints.manifest import CheckpointName
+from stream.errors import DamagedStateError, StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import broker_metadata, clients
-from stream.kafka.damaged_state import move_if_damaged, open_state
+from stream.kafka.damaged_state import move_away, move_if_damaged, open_state
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
+from stream.kafka.positions_in_topics import Position, misfit
 from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
+from stream.kafka.restored_state import restore_if_empty
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 
 class Follower:
@@ -66,8 +75,11 @@ class Follower:
 
 
 @asynccontextmanager
-async def open_follower(settings: Settings, genesis: Genesis, directory: Path) -> AsyncIterator[Follower]:
-    """Open a state directory with a follower.
+async def open_follower(
+    settings: Settings, genesis: Genesis, directory: Path, *, restore: bool = False
+) -> AsyncIterator[Follower]:
+    """Open a state directory with a follower. With `restore`, an empty one is restored from a checkpoint, if
+    the setting `checkpoints` names a store.
 
     Raises StateError if the directory belongs to another Kafka cluster or journal, or is ahead of it (rule
     9), and DamagedStateError if it is damaged. With `rebuild_damaged`, a damaged directory is moved aside. If
@@ -75,42 +87,40 @@ async def open_follower(settings: Settings, genesis: Genesis, directory: Path) -
     closing it.
     """
     names = TopicNames(settings.namespace)
+    if not restore:
+        settings = settings.model_copy(update={"checkpoints": None})
     async with move_if_damaged(settings, directory), AsyncExitStack() as stack:
         async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
             cluster_id = await retry_until_answered("a broker", lambda: broker_metadata.cluster_id(client))
-        state = await stack.enter_async_context(open_state(directory, genesis, cluster_id, settings))
+        state = await _open_state(stack, settings, genesis, cluster_id, directory)
         journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
         decisions = await stack.enter_async_context(
             TopicReader(settings, names.decisions, state.meta.decided)
         )
-        follower = Follower(Judge(state, genesis), journal, decisions, directory)
-        await _refuse_foreign_state(follower, settings, genesis)
-        yield follower
+        position = Position(state.meta.applied, state.meta.last, state.meta.decided)
+        if reason := await misfit(position, settings, genesis, journal, decisions):
+            raise StateError(f"state directory {directory}: {reason}")
+        yield Follower(Judge(state, genesis), journal, decisions, directory)
 
 
-async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:
-    """Raise StateError unless the state was built from this journal and these decisions."""
-    meta, path, names = follower.state.meta, follower.directory, TopicNames(settings.namespace)
-    first, end = await retry_until_answered(f"topic {names.decisions}", follower.decisions.bounds)
-    if meta.decided > end:
-        raise StateError(
-            f"state directory {path}: has applied decisions up to {meta.decided}, but they end at {end}"
-        )
-    if meta.decided < first:
-        raise StateError(
-            f"state directory {path}: needs decisions from {meta.decided}, but they start at {first}"
-        )
-    if not meta.last:
-        return
-    _, end = await retry_until_answered(f"topic {names.journal}", follower.journal.bounds)
-    if meta.applied > end:
-        raise StateError(
-            f"state directory {path}: has applied topic {names.journal} up to {meta.applied}, "
-            f"but it ends at {end}"
-        )
-    async with journal_reader(settings, meta.applied - 1, genesis) as reader:
-        entries = await reader.read_up_to(meta.applied)
-    if entries[-1].digest != meta.last:
-        raise StateError(
-            f"state directory {path}: built from another journal, whose record {meta.applied - 1} differs"
-        )
+async def _open_state(
+    stack: AsyncExitStack, settings: Settings, genesis: Genesis, cluster_id: str, directory: Path
+) -> State:
+    """Open a state directory, after restoring it if it is empty."""
+    avoided: set[CheckpointName] = set()
+    can_move = settings.rebuild_damaged
+    while True:
+        restored = await restore_if_empty(settings, genesis, cluster_id, directory, avoided)
+        try:
+            return await stack.enter_async_context(open_state(directory, genesis, cluster_id, settings))
+        except DamagedStateError as error:
+            if restored is not None:  # it was damaged when it was uploaded
+                log.warning("checkpoint_refused", checkpoint=str(restored), reason=str(error))
+                avoided.add(restored)
+                await in_thread(shutil.rmtree, directory)
+            elif can_move:
+                can_move = False
+                note_damage(directory, error)
+                move_away(directory, error)
+            else:
+                raise

@@ -100,7 +100,7 @@ class Finder:
             try:
                 async with (
                     ChildPool(1, configuration, registry_of(self._settings)) as self._pool,
-                    open_follower(self._settings, self._genesis, self._directory) as follower,
+                    open_follower(self._settings, self._genesis, self._directory, restore=True) as follower,
                 ):
                     await self._follow(follower)
             except (NeardupError, OSError) as error:

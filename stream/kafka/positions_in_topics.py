@@ -1,0 +1,49 @@
+"""Whether a state, open or in a checkpoint, was built from the topics as they are now (rule 9)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import JournalReader, RecordReader, journal_reader
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+
+
+class Position(NamedTuple):
+    """How far a state has come."""
+
+    applied: int
+    """The next journal offset to apply."""
+    last: bytes
+    """Digest of the journal record at `applied - 1`; empty before the first record."""
+    decided: int
+    """The next offset of the decisions topic to apply."""
+
+
+async def misfit(
+    position: Position,
+    settings: Settings,
+    genesis: Genesis,
+    journal: JournalReader,
+    decisions: RecordReader,
+) -> str | None:
+    """Return why a state cannot go on from its position, or None. The readers are asked for the bounds of
+    their topics only. Waits for brokers, and raises StateError if the record before the position is gone."""
+    names = TopicNames(settings.namespace)
+    first, end = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
+    if position.decided > end:
+        return f"has applied decisions up to {position.decided}, but they end at {end}"
+    if position.decided < first:
+        return f"needs decisions from {position.decided}, but they start at {first}"
+    if not position.last:
+        return None
+    _, end = await retry_until_answered(f"topic {names.journal}", journal.bounds)
+    if position.applied > end:
+        return f"has applied topic {names.journal} up to {position.applied}, but it ends at {end}"
+    async with journal_reader(settings, position.applied - 1, genesis) as reader:
+        entries = await reader.read_up_to(position.applied)
+    if entries[-1].digest != position.last:
+        return f"built from another journal, whose record {position.applied - 1} differs"
+    return None
