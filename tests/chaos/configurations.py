@@ -63,5 +63,6 @@ def configuration(seed: int, epoch: int) -> Configuration:
         "judge_rows": rng.choice((16, 256, 32_768)),
         "flush_seconds": rng.choice((0.3, 1.0, 3.0)),
         "scrub_hours": rng.choice((0.0, 0.005)),
+        "checkpoint_interval": rng.choice((0.5, 3.0)),
     }
     return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, rng.random() < DASHBOARDS)

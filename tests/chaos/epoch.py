@@ -136,7 +136,8 @@ class Epoch:
         settings: dict[str, object] = {
             "bootstrap_servers": servers, "namespace": self._namespace, "log_format": "json",
             "dev": len(self._kafka.brokers) < 3, "worker_processes": 1,
-            "session_seconds": SESSION_SECONDS, "shutdown_seconds": 5, **self._made.settings, **other,
+            "session_seconds": SESSION_SECONDS, "shutdown_seconds": 5,
+            "checkpoints": self._directory / "checkpoints", **self._made.settings, **other,
         }  # fmt: skip
         return {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.items()}
 
