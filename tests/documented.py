@@ -40,6 +40,7 @@ PAGES_NOT_RUN: Final = {
     "docs/integrations/datatrove.md": "the package datatrove: tests/examples/test_dataset_examples.py",
     "docs/integrations/ray.md": "Ray: tests/engines/test_ray_example.py",
     "docs/integrations/spark.md": "Spark: tests/engines/test_spark_example.py",
+    "docs/how-to/keep-checkpoints.md": "a bucket: tests/unit/test_judge_checkpoints.py has a directory",
     "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
 }
 """Pages whose commands cannot run in this sandbox, and why."""
