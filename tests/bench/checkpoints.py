@@ -21,7 +21,7 @@ import click
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.restoring import restore
-from stream.checkpoints.uploads import LinkedState, Uploads, linked
+from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.roles.judge.checkpoints import SHARE
 from stream.tables.store.scrub_child import Throttle
@@ -89,10 +89,10 @@ def increments(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
     for place in range(1 + batches // INTERVAL):
         with linked(growth.state.store) as state:
             assert state is not None
-            sent: list[int] = []
-            size = uploads.upload(state, report=lambda each, sent=sent: sent.append(each.uploaded)).bytes
+            sent: list[UploadProgress] = []
+            size = uploads.upload(state, report=sent.append).bytes
         if place:
-            uploaded += sum(sent)
+            uploaded += sum(each.uploaded for each in sent)
         else:
             before = size
         rows_per_second(growth, INTERVAL)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ async def judged(settings: Settings, tmp_path: Path) -> Settings:
         async with running(JudgeRole(settings)):
             appended = await append(settings, record(part(0, start, start + 20, opening=not start)))
             await decided(settings, appended)
-            await until(lambda end=appended[-1].offset + 1: end in {each.applied for each in kept(settings)})
+            await until(partial(has_checkpoint, settings, appended[-1].offset + 1))
     assert len(kept(settings)) == 3
     return settings
 
@@ -64,6 +65,11 @@ def kept(settings: Settings) -> list[CheckpointName]:
     assert settings.checkpoints is not None
     catalogue = Catalogue(settings.checkpoints)
     return [name for journal in catalogue.journals() for name in catalogue.kept(journal)]
+
+
+def has_checkpoint(settings: Settings, applied: int) -> bool:
+    """Whether there is a checkpoint up to this journal offset."""
+    return applied in {each.applied for each in kept(settings)}
 
 
 def directory(settings: Settings) -> Path:

@@ -358,12 +358,12 @@ def test_two_directories_upload_at_once_and_share_nothing(
     assert {(each.applied, each.chain) for each in kept} == {
         (applied, chain) for applied in (4, 5) for chain in (CHAIN, OTHER_CHAIN)
     }
-    for each in kept:
-        restore(catalogue, catalogue.read(each), tmp_path / str(each))
+    for name in kept:
+        restore(catalogue, catalogue.read(name), tmp_path / str(name))
     shutil.rmtree(objects / JOURNAL / OTHER_CHAIN)
-    for each in kept:
-        if each.chain == CHAIN:
-            verify(catalogue, catalogue.read(each))
+    for name in kept:
+        if name.chain == CHAIN:
+            verify(catalogue, catalogue.read(name))
 
 
 def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,7 +82,7 @@ async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
         began = time.time()
         for applied in (1, 2):
             judge.apply(applied)
-            await judge.until(lambda applied=applied: applied in kept(tmp_path))
+            await judge.until(partial(lambda end: end in kept(tmp_path), applied))
         await judge.idle()
         told = judge.metric("timestamp_seconds")
         assert began <= told <= time.time()
