@@ -142,6 +142,22 @@ async def test_a_store_that_fails_is_told_and_tried_again(
     assert all(f"checkpoints: {tmp_path}/objects" in each["error"] for each in failed)
 
 
+@pytest.mark.parametrize("error", [SettingsError("AWS_PROFILE: no such profile"), OSError(2, "gone")])
+async def test_whatever_else_fails_beside_the_disk_does_not_end_the_judge(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    judge = Judge(tmp_path, store)
+    judge.apply(1)
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(Catalogue, "put_file", fail)
+        async with judge.checkpoints.beside(CHAIN):
+            await judge.until(lambda: judge.metric("failures_total") == 1)
+    assert [each["error"] for each in logs if each["event"] == "checkpoint_failed"] == [str(error)]
+
+
 async def test_a_full_disk_ends_the_judge(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
-from stream.errors import CheckpointError, OutputError
+from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
 from stream.judge.state import State
 from stream.roles.judge.watch import JudgeWatch
@@ -96,7 +96,7 @@ class Checkpoints:
                 await asyncio.to_thread(self._make, state, request is not None)
         except _StoppedError:
             return
-        except CheckpointError as error:
+        except (CheckpointError, SettingsError, OSError) as error:  # a provider's settings are read late
             self._due = time.monotonic() + self._pause
             log.warning("checkpoint_failed", error=str(error), retry_seconds=round(self._pause))
             self._pause = min(2 * self._pause, max(self._interval, FIRST_PAUSE))
