@@ -45,6 +45,22 @@ def test_sizes_may_have_units(written: object, size: int) -> None:
     assert type(found) is int
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5m", 90), ("6 h", 21_600), ("7d", 604_800), (90, 90), (0.5, 0.5)],
+)
+def test_durations_may_have_units(written: object, seconds: float) -> None:
+    found = load(checkpoint_interval=written)
+    assert found.checkpoint_interval == seconds
+    assert load(**{"checkpoint_interval": found.environment()["NEARDUP_CHECKPOINT_INTERVAL"]}) == found
+
+
+@pytest.mark.parametrize("written", ["soon", "-1h", "0", "1w", "h", ""])
+def test_other_durations_are_refused(written: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--checkpoint-interval: "):
+        load(checkpoint_interval=written)
+
+
 def test_an_error_names_the_flag() -> None:
     with pytest.raises(SettingsError, match=r"^--worker-memory: .*'4 horses' is not a size; .* 128MiB$"):
         load(worker_memory="4 horses")
