@@ -168,10 +168,10 @@ class _Object(io.RawIOBase):
         end = min(self._position + len(buffer), self._info.size)
         if end <= self._position:
             return 0
-        found = self._bucket.read(self._info.key, self._position, end, self._info.etag)
-        buffer[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+        content = self._bucket.read(self._info.key, self._position, end, self._info.etag)
+        buffer[: len(content)] = content
+        self._position += len(content)
+        return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._info.size}[whence]

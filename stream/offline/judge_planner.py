@@ -19,6 +19,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.tables.cold.presence import BITS_SET
 from stream.tables.cold.runs import LEVELS, MERGED
 from stream.tables.cold.tier import MOST_BITS
+from stream.tables.design import Design
 from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.pair_collector import MOST_ANCHORS
 from stream.tables.tiers import FEW_BITS
@@ -38,10 +39,12 @@ PACKED_BYTES: Final = 85
 """Of a packed anchor."""
 RECORD_BYTES, TABLE_BYTES = 413, 215
 """Disk of an anchor and its share of duplicates, and of its tables, merges included."""
-ROW_SECONDS: Final = 5.9e-6
-"""To decide and to apply a row while all anchors are in RAM."""
-PACKED_SECONDS: Final = 0.25e-6
+ROW_SECONDS: Final = 5.4e-6
+"""To decide and to apply a row while all anchors are in the hot tier."""
+PACKED_SECONDS: Final = 0.35e-6
 """More for a row with each doubling of the packed anchors."""
+MERGE_SECONDS: Final = 1.4e-6
+"""More for a row, on average, once runs are merged beside it."""
 GROUP_SECONDS, RUN_SECONDS = 4e-6, 0.08e-6
 """To read a group from the page cache; to ask the filters of a run."""
 START_SECONDS, FILTER_SECONDS = 0.5e-6, 0.3e-6
@@ -79,18 +82,14 @@ def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
     anchors = ceil(pages / judges)
     design = Rule(VerdictOptions(), Scheme()).design()
     frozen = (anchors - LATE) // GENERATION * GENERATION
-    shares = MemoryShares.for_filters(
-        tables_memory,
-        frozen,
-        FEW_BITS * design.tables,
-        lambda memory: anchors_in(design, memory, GENERATION),
-    )
-    packed = min(frozen, anchors_in(design, shares.packed, GENERATION))
-    cold = frozen - packed
+    shares, cold = _shares_and_cold(design, frozen, tables_memory)
+    packed = frozen - cold
     runs = _runs(frozen, cold)
     groups = _groups(runs, design.tables, shares.presence)
     filters = min(cold * design.tables * MOST_BITS / 8, shares.presence)
     row = ROW_SECONDS + PACKED_SECONDS * log(1 + packed / GENERATION, 2)
+    if frozen >= MERGED * GENERATION:
+        row += MERGE_SECONDS
     memory = PROCESS_BYTES + PACKED_BYTES * packed + filters if frozen else EMPTY_BYTES + NEW_BYTES * anchors
     return JudgePlan(
         judges=judges,
@@ -104,6 +103,25 @@ def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
         page_cache=16.5 * design.tables * frozen,
         start_seconds=START_SECONDS * packed + FILTER_SECONDS * cold,
     )
+
+
+def _shares_and_cold(design: Design, frozen: int, memory: int) -> tuple[MemoryShares, int]:
+    """Return how tables that grew to so many anchors divide their memory, and the anchors beyond the warm
+    tier, which is emptied whenever filters get more memory."""
+
+    def packed_in(packed: int) -> int:
+        return anchors_in(design, packed, GENERATION)
+
+    choices = MemoryShares.choices(memory)
+    shares, emptied = choices[0], 0
+    while shares != choices[-1]:
+        most = 8 * shares.presence // (FEW_BITS * design.tables)
+        most += packed_in(shares.packed) if not emptied else 0
+        if frozen <= most:
+            break
+        emptied = -(-most // GENERATION) * GENERATION
+        shares = MemoryShares.for_filters(memory, emptied, MOST_BITS * design.tables, packed_in)
+    return shares, min(frozen, max(emptied, frozen - packed_in(shares.packed)))
 
 
 def _runs(frozen: int, cold: int) -> list[int]:

@@ -106,15 +106,15 @@ def _profile() -> Mapping[str, str]:
     sections = [(config, f"profile {name}"), (credentials, name)]
     if name == "default":
         sections.insert(0, (config, name))
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     is_there = False
     for file, section in sections:
         if (parsed := _parsed(file)).has_section(section):
             is_there = True
-            found |= parsed[section]
+            settings |= parsed[section]
     if named and not is_there:
         raise SettingsError(f"AWS_PROFILE: no profile {named} in {config} or {credentials}")
-    return found
+    return settings
 
 
 def _parsed(file: Path) -> configparser.RawConfigParser:

@@ -104,8 +104,8 @@ class Bucket:
         import obstore
 
         with self._client(prefix) as client:
-            found = obstore.list_with_delimiter(client, prefix)["objects"]
-            return [_info(each) for each in found if self._is_object(client, each, prefix)]
+            objects = obstore.list_with_delimiter(client, prefix)["objects"]
+            return [_info(each) for each in objects if self._is_object(client, each, prefix)]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects. Those that are not there count as removed."""

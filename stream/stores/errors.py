@@ -137,11 +137,11 @@ def meaning(error: Exception) -> tuple[int, str]:
     if "?uploadId=" in text and "Error performing DELETE" in text:
         return _UPLOAD  # obstore tells why it could not abort the upload, not why it tried
     for code in _CODE.findall(text):
-        if found := _CODES.get(code[0] or code[1]):
-            return found
+        if cause := _CODES.get(code[0] or code[1]):
+            return cause
     if kind in _KINDS:
         return _KINDS[kind]
-    if found := next((cause for sign, cause in _SIGNS.items() if sign in text), None):
-        return found
+    if cause := next((each for sign, each in _SIGNS.items() if sign in text), None):
+        return cause
     status = _STATUS.search(text)
     return _STATUSES.get(int(status[1]), _OTHER) if status else _OTHER

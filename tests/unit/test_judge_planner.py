@@ -22,8 +22,20 @@ def test_memory_and_disk_are_within_15_percent_of_the_measured(anchors: int, ram
     assert computed.disk / anchors == pytest.approx(disk, rel=0.15)
 
 
+def test_memory_shrinks_while_the_warm_tier_is_emptied_for_filters() -> None:
+    before, after, later = (plan_judge(anchors * 10**6, GIB).memory / MIB for anchors in (13, 16, 20))
+    assert before == pytest.approx(1823, rel=0.15)
+    assert after == pytest.approx(1427, rel=0.15)
+    assert later == pytest.approx(1676, rel=0.15)
+
+
+@pytest.mark.parametrize(("anchors", "rate"), [(10**6, 186_712), (5 * 10**6, 149_135), (2 * 10**7, 128_239)])
+def test_pages_a_second_are_within_15_percent_of_the_measured(anchors: int, rate: int) -> None:
+    assert plan_judge(anchors, GIB).rows_per_second == pytest.approx(rate, rel=0.15)
+
+
 @pytest.mark.parametrize(
-    ("anchors", "groups"), [(10**7, 0.0), (16_260_000, 0.19), (64_100_000, 0.1), (8e7, 0.62), (1e8, 1.8)]
+    ("anchors", "groups"), [(10**7, 0.0), (20_001_592, 0.044), (64_100_000, 0.1), (8e7, 0.62), (1e8, 1.8)]
 )
 def test_groups_are_near_to_the_measured(anchors: float, groups: float) -> None:
     assert plan_judge(round(anchors), GIB).groups == pytest.approx(groups, rel=0.4, abs=0.1)
