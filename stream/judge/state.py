@@ -188,6 +188,8 @@ class StateReader:
     """Read access to the pages in a store."""
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
+        """Raises StateError for a store of another format, before anything of it is read."""
+        stored_meta(store)
         self.store = store
         self._prints = words_of(scheme.width)
         words = record_words(scheme.width, scheme.sketch_bytes)

@@ -149,6 +149,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str,
         (meta,) = store.get("default", [META])
         writes = store.batch()
         writes.put("default", META, msgspec.msgpack.encode(msgspec.msgpack.decode(meta or b"") | change))
+        writes.put("default", b"pages/anchors", (5).to_bytes(8, "little"))  # where formats put it differs
         store.write(writes)
     said = (
         rf"another version made it \(format {change.get('version', VERSION)}; this program reads {VERSION}\)"
