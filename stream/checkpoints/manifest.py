@@ -19,6 +19,9 @@ VERSION: Final = 1
 _FILE: Final = re.compile(r"\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT")
 """Files of RocksDB that make a state. The others are logs, options that a program brings, and locks."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_BYTES: Final = re.compile(r"([0-9a-f]{2})*")
+_LATEST: Final = 253_402_300_800_000
+"""Milliseconds since the epoch at which the year 10000 begins."""
 _KEPT: Final = "checkpoints"
 _PRUNED: Final = "pruned"
 _CHECKPOINT: Final = re.compile(r"(\d{20})-([0-9a-f]{32})")
@@ -167,8 +170,12 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
     if len(names) < len(manifest.files) or "CURRENT" not in names:
         refuse("lists a file twice, or no CURRENT")
     for each in manifest.files:
-        if not is_state_file(each.name) or not _DIGEST.fullmatch(each.digest):
-            refuse(f"lists {each.name!r} with the digest {each.digest!r}")
+        if not is_state_file(each.name) or not _DIGEST.fullmatch(each.digest) or each.size < 0:
+            refuse(f"lists {each.name!r} with the digest {each.digest!r} and the size {each.size}")
+    if not _BYTES.fullmatch(manifest.last):
+        refuse(f"has the digest {manifest.last!r}")
+    if not 0 <= manifest.time < _LATEST or min(manifest.applied, manifest.decided) < 0:
+        refuse(f"has time {manifest.time}, applied {manifest.applied}, decided {manifest.decided}")
     return manifest
 
 

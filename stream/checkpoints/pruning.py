@@ -1,9 +1,10 @@
 """Removes old checkpoints from a store.
 
-The newest checkpoints of each state directory are kept. A directory that made none for ABANDONED_SECONDS,
-while another one did, is gone and loses its own. A file stays for SPARED_SECONDS after the last manifest that
-names it was pruned, so that whoever restores from it can end, and as long after it was uploaded, because a
-manifest may be about to name it.
+The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
+the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
+gone and loses its own. A file stays for SPARED_SECONDS after the last manifest that names it was pruned, so
+that whoever restores from it can end, and as long after it was uploaded, because a manifest may be about to
+name it. A clock that is ahead of the store's changes nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue, Contents
 from stream.checkpoints.manifest import CheckpointName
-from stream.errors import DamagedCheckpointError
+from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.failpoints import reach
 
 SPARED_SECONDS: Final = 86_400.0
 ABANDONED_SECONDS: Final = 7 * 86_400.0
 
 
-def prune(catalogue: Catalogue, journal: str, chain: str, kept: int) -> None:
-    """Prune the checkpoints of a journal after one of the directory `chain` was uploaded, and remove files
-    that nothing names any more. Raises CheckpointError."""
-    contents, now = catalogue.contents(journal), time.time()
-    for name in _superfluous(contents, chain, kept, now):
+def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
+    """Prune the checkpoints of a journal after `added` was uploaded, and remove files that nothing names any
+    more. Raises CheckpointError."""
+    contents = catalogue.contents(added.journal)
+    if added not in contents.kept:
+        raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was just stored")
+    now = min(time.time(), contents.kept[added])
+    for name in _superfluous(contents, added, kept, now):
         catalogue.prune(name)
         del contents.kept[name]
         contents.pruned[name] = now
@@ -45,16 +49,22 @@ def prune(catalogue: Catalogue, journal: str, chain: str, kept: int) -> None:
     catalogue.delete([*unnamed, *(name.pruned_object for name in forgotten)])
 
 
-def _superfluous(contents: Contents, chain: str, kept: int, now: float) -> list[CheckpointName]:
-    """The checkpoints to prune, oldest first."""
+def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: float) -> list[CheckpointName]:
+    """The checkpoints to prune."""
+
+    def age(name: CheckpointName) -> tuple[bool, float, CheckpointName]:
+        return name == added, contents.kept[name], name
+
     chains: dict[str, list[CheckpointName]] = defaultdict(list)
-    for name in sorted(contents.kept, reverse=True):
+    for name in sorted(contents.kept, key=age, reverse=True):
         chains[name.chain].append(name)
     superfluous: list[CheckpointName] = []
     for each, names in chains.items():
-        abandoned = each != chain and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
+        abandoned = (
+            each != added.chain and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
+        )
         superfluous += names[0 if abandoned else kept :]
-    return sorted(superfluous)
+    return superfluous
 
 
 def named_files(

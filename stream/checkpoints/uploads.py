@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import structlog
+
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import DigestCache
 from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
@@ -23,6 +25,8 @@ from stream.judge.meta import Meta, meta_of
 from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors
 from stream.tables.store.rocks import Store
+
+log = structlog.get_logger(__name__)
 
 UPLOAD_SECONDS: Final = 12 * 3600.0
 """Time-out of an upload. The next one begins with what this one has stored."""
@@ -86,7 +90,7 @@ class Uploads:
     ) -> Manifest:
         """Upload a state and prune older checkpoints. `turn` is called often, and may sleep or raise.
 
-        Raises CheckpointError, and OSError for a file that cannot be read.
+        Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
         deadline = time.monotonic() + UPLOAD_SECONDS
         paths = sorted(each for each in state.path.iterdir() if is_state_file(each.name))
@@ -112,7 +116,10 @@ class Uploads:
             reach("checkpoint.file")
         self.catalogue.add(manifest)
         reach("checkpoint.manifest")
-        prune(self.catalogue, manifest.journal, self._chain, self._kept)
+        try:
+            prune(self.catalogue, manifest.name, self._kept)
+        except CheckpointError as error:  # the checkpoint is there; the next one prunes
+            log.warning("checkpoint_not_pruned", checkpoint=str(manifest.name), error=str(error))
         return manifest
 
     def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 
 from stream import failpoints
 from stream.checkpoints.catalogue import Catalogue
@@ -364,6 +365,65 @@ def test_two_directories_upload_at_once_and_share_nothing(
     for name in kept:
         if name.chain == CHAIN:
             verify(catalogue, catalogue.read(name))
+
+
+def test_a_state_that_was_built_again_keeps_its_own_checkpoints(
+    tmp_path: Path, objects: Path, catalogue: Catalogue
+) -> None:
+    with open_store(tmp_path / "lost") as store:
+        for applied in (7, 8):
+            write(store, applied)
+            further, _ = checkpoint(store, uploads_of(catalogue, kept=2))
+            age(objects / further.name.object, 60)
+    with open_store(tmp_path / "again") as store:
+        for applied in (2, 3):
+            write(store, applied)
+            checkpoint(store, uploads_of(catalogue, kept=2))
+            assert applied in {each.applied for each in catalogue.kept(JOURNAL)}
+    assert [each.applied for each in catalogue.kept(JOURNAL)] == [3, 2]
+
+
+def test_a_clock_that_is_ahead_removes_nothing(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, now = set(files(objects)), time.time
+    with open_store(tmp_path / "other") as store:
+        write(store, 2)
+        monkeypatch.setattr("stream.checkpoints.pruning.time.time", lambda: now() + 2 * ABANDONED_SECONDS)
+        checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
+    assert made.name in catalogue.kept(JOURNAL)
+    assert set(files(objects)) == before
+
+
+def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
+    tmp_path: Path, catalogue: Catalogue, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise CheckpointError("checkpoints: denied")
+
+    monkeypatch.setattr(catalogue, "prune", refuse)
+    with open_store(tmp_path / "judge") as store, structlog.testing.capture_logs() as logs:
+        write(store, 2)
+        newest, _ = checkpoint(store, uploads_of(catalogue, kept=1))
+    assert {newest.name, made.name} == set(catalogue.kept(JOURNAL))
+    assert [each["event"] for each in logs] == ["checkpoint_not_pruned"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"last": "zz"}, "has the digest 'zz'"),
+        ({"last": "abc"}, "has the digest 'abc'"),
+        ({"time": 10**18}, "has time 1000000000000000000"),
+        ({"time": -1}, "has time -1"),
+        ({"decided": -2}, "decided -2"),
+    ],
+)
+def test_a_manifest_with_values_that_cannot_be_is_refused(
+    made: Manifest, fields: dict[str, object], said: str
+) -> None:
+    with pytest.raises(DamagedCheckpointError, match=said):
+        decode(encode(msgspec.structs.replace(made, **fields)), made.name)
 
 
 def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(
