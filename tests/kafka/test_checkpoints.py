@@ -109,7 +109,8 @@ async def test_a_lost_state_is_restored_and_goes_on(judged: Settings) -> None:
     assert restored(logs) == [str(newest)]
     assert not refused(logs)
     await all_once(judged)
-    assert len({each.chain for each in kept(judged)}) == 2  # a new directory has checkpoints of its own
+    async with running(JudgeRole(judged)):  # a new directory has checkpoints of its own
+        await until(lambda: len({each.chain for each in kept(judged)}) == 2)
 
 
 async def test_what_does_not_fit_is_named_and_the_next_older_is_restored(judged: Settings) -> None:
