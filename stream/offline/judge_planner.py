@@ -37,7 +37,7 @@ EMPTY_BYTES, NEW_BYTES = 445 << 20, 150
 """The same without anchors, and for each anchor of the first generation."""
 PACKED_BYTES: Final = 85
 """Of a packed anchor."""
-RECORD_BYTES, TABLE_BYTES = 413, 215
+RECORD_BYTES, TABLE_BYTES = 485, 215
 """Disk of an anchor and its share of duplicates, and of its tables, merges included."""
 ROW_SECONDS: Final = 5.4e-6
 """To decide and to apply a row while all anchors are in the hot tier."""

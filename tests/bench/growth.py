@@ -277,7 +277,7 @@ def summary(growth: Growth) -> dict[str, Any]:
 @click.option("--anchors", required=True, help="Number of anchors to grow to, such as 1e8.")
 @click.option(
     "--directory", required=True, type=click.Path(path_type=Path, file_okay=False),
-    help="Keeps the state and the figures. At 1e8 anchors it takes 60 GB, or 37 GB with --sketch-bins 64.",
+    help="Keeps the state and the figures. At 1e8 anchors it takes 70 GB, or 35 GB with --sketch-bins 64.",
 )  # fmt: skip
 @click.option("--tables-memory", default="1GiB", show_default=True, help="RAM of the tables.")
 @click.option("--generation", type=int, default=1_000_000, show_default=True, help="As tables_generation.")

@@ -14,12 +14,17 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("anchors", "ram_mib", "disk"), [(1_009_000, 844, 413), (5_000_000, 1378, 605), (10_000_000, 1799, 631)]
+    ("anchors", "ram_mib", "disk"), [(1_009_000, 844, 488), (2_018_513, 1101, 590), (3_004_830, 1228, 636)]
 )
 def test_memory_and_disk_are_within_15_percent_of_the_measured(anchors: int, ram_mib: int, disk: int) -> None:
     computed = plan_judge(anchors, GIB)
     assert computed.memory / MIB == pytest.approx(ram_mib, rel=0.15)
     assert computed.disk / anchors == pytest.approx(disk, rel=0.15)
+
+
+@pytest.mark.parametrize(("anchors", "ram_mib"), [(5_000_000, 1378), (10_000_000, 1799)])
+def test_memory_of_more_anchors_is_within_15_percent_of_the_measured(anchors: int, ram_mib: int) -> None:
+    assert plan_judge(anchors, GIB).memory / MIB == pytest.approx(ram_mib, rel=0.15)
 
 
 def test_memory_shrinks_while_the_warm_tier_is_emptied_for_filters() -> None:
