@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
+from stream.durable import sync_directory
 from stream.errors import ClosedPipeError, OutputError
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def _whole(path: Path) -> Iterator[Output]:
                 os.fsync(file.fileno())
         with _translated_errors(named):
             part.replace(target)
-            _sync_directory(target.parent)
+            with suppress(PermissionError):  # a directory can be writable but not readable
+                sync_directory(target.parent)
     except BaseException:
         with suppress(OSError):  # it may not exist, or its disk may be gone
             part.unlink()
@@ -163,17 +165,6 @@ def _take_after(fd: int, there: os.stat_result) -> None:
     with suppress(PermissionError):
         os.fchown(fd, there.st_uid, there.st_gid)
     os.fchmod(fd, stat.S_IMODE(there.st_mode))
-
-
-def _sync_directory(directory: Path) -> None:
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # a directory can be writable but not readable
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.manifest import CheckpointFile, Manifest
+from stream.durable import sync_directory
 from stream.errors import DamagedCheckpointError, StateBusyError, StateError
 from stream.failpoints import reach
 from stream.judge.meta import meta_of
@@ -45,14 +45,14 @@ def restore(
         path = Path(scratch)
         _download(catalogue, manifest, path, report)
         _refuse_other_state(manifest, path)
-        _sync(path)
+        sync_directory(path)
         try:
             path.rename(directory)
         except OSError as error:
             if is_empty(directory):
                 raise
             raise StateBusyError(f"state directory {directory}: another process has filled it") from error
-        _sync(directory.parent)
+        sync_directory(directory.parent)
         reach("restore.renamed")
 
 
@@ -103,11 +103,3 @@ def _refuse_other_state(manifest: Manifest, path: Path) -> None:
     difference = "no metadata" if meta is None else manifest.difference(meta)
     if difference:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: its state has {difference}")
-
-
-def _sync(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

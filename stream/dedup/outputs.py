@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from stream.dedup.copies import compression_by_name
+from stream.durable import sync_directory
 from stream.errors import OutputError, SettingsError
 from stream.objects import is_url
 from stream.output import STDOUT, if_interrupted
@@ -69,7 +70,7 @@ class Outputs:
             yield {name: whole / part if part else whole for name, part in self.names.items()}
             try:
                 if whole.exists():
-                    _sync(whole)
+                    sync_directory(whole)
                     whole.replace(self.output.resolve())  # an empty directory is replaced, and a link stays
             except OSError as error:
                 raise OutputError(f"{self.output}: {error.strerror}") from error
@@ -191,12 +192,3 @@ def _same(one: Path, other: Path) -> bool:
     if one.exists() and other.exists():
         return one.samefile(other)
     return one.resolve() == other.resolve()
-
-
-def _sync(directory: Path) -> None:
-    """Make names in a directory durable: those of files that are already."""
-    held = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from stream.durable import sync_directory
 from stream.stores.files import blocks_of, new_file
 from stream.stores.store import Entry, Store, checked, is_name, whole
 
@@ -42,7 +43,7 @@ class DirectoryStore(Store):
                     part.rename(target)
                 else:
                     _link(part, target, new)
-                _sync(target.parent)
+                sync_directory(target.parent)
             finally:
                 part.unlink(missing_ok=True)
 
@@ -99,7 +100,7 @@ class DirectoryStore(Store):
         if directory != self._root:
             self._make(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _sync(directory.parent)
+        sync_directory(directory.parent)
 
     @contextmanager
     def _explained(self, name: str, ours: bytes | Path | None = None) -> Iterator[None]:
@@ -120,14 +121,6 @@ def _link(part: Path, target: Path, content: bytes) -> None:
     except FileExistsError:
         if target.read_bytes() != content:
             raise
-
-
-def _sync(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _raise_unless_missing(error: OSError) -> None:
