@@ -63,7 +63,7 @@ class Catalogue:
         return sorted({name.journal for name in names if name})
 
     def kept(self, journal: str) -> list[CheckpointName]:
-        """The checkpoints of a journal, newest first."""
+        """The checkpoints of a journal, first those that have come furthest in it."""
         with _translated_errors():
             names = [checkpoint_of_object(each.name) for each in self._store.list(kept_prefix(journal))]
         return sorted((name for name in names if name), reverse=True)

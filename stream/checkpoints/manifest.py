@@ -29,7 +29,7 @@ _MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({_KEPT}|{_PRUNED})/({_CHECKPO
 
 
 class CheckpointName(NamedTuple):
-    """The name of a checkpoint. Of two of the same journal, the greater one is newer."""
+    """The name of a checkpoint. Of two of the same journal, the greater one has come further in it."""
 
     journal: str
     applied: int

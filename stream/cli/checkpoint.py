@@ -18,7 +18,7 @@ from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.checkpoints.catalogue import Catalogue
-    from stream.checkpoints.manifest import CheckpointName
+    from stream.checkpoints.manifest import CheckpointName, Manifest
 
 ANSWER_SECONDS: Final = 0.2
 """Time between looks for the judge's answer."""
@@ -116,10 +116,7 @@ def list_all(settings: Settings) -> None:
             except DamagedCheckpointError as error:
                 problems.append(str(error))
                 continue
-            click.echo(
-                f"  {name}  made {manifest.made}  format {manifest.format}  "
-                f"{quantity(len(manifest.files), 'file')}  {manifest.bytes:,} bytes"
-            )
+            click.echo(f"  {name}  made {manifest.made}  format {manifest.format}  {_size(manifest, '  ')}")
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
@@ -146,9 +143,7 @@ def verify(settings: Settings, journal: str | None, checkpoint: str | None, each
         try:
             manifest = catalogue.read(name)
             restoring.verify(catalogue, manifest)
-            click.echo(
-                f"{name}: {quantity(len(manifest.files), 'file')}, {manifest.bytes:,} bytes, as uploaded"
-            )
+            click.echo(f"{name}: {_size(manifest)}, as uploaded")
         except DamagedCheckpointError as error:
             damaged = True
             click.echo(str(error), err=True)
@@ -176,7 +171,11 @@ def restore(settings: Settings, directory: Path, journal: str | None, checkpoint
     name = _name(catalogue, _journal(catalogue, journal), checkpoint)
     manifest = catalogue.read(name)
     restoring.restore(catalogue, manifest, directory)
-    click.echo(f"{name}: {quantity(len(manifest.files), 'file')}, {manifest.bytes:,} bytes, in {directory}")
+    click.echo(f"{name}: {_size(manifest)}, in {directory}")
+
+
+def _size(manifest: Manifest, between: str = ", ") -> str:
+    return f"{quantity(len(manifest.files), 'file')}{between}{manifest.bytes:,} bytes"
 
 
 def _catalogue(settings: Settings) -> Catalogue:
