@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -116,15 +118,21 @@ def test_a_table_that_no_anchor_entered_has_no_filter_and_no_groups() -> None:
     assert present_rows(presence, keys, 1) == list(range(len(keys)))
 
 
-def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
-    generation, memory = 20_000, 300_000
-    with Store(tmp_path, DESIGN.tables, 1 << 20) as store, ThreadPoolExecutor(1) as background:
+@contextmanager
+def cold_tier(path: Path, count: int, memory: int) -> Iterator[tuple[ColdTier, U64]]:
+    """A cold tier without runs, and the rows of the anchors in its store."""
+    with Store(path, DESIGN.tables, 1 << 20) as store, ThreadPoolExecutor(1) as background:
         anchors = StoredAnchors(store, DESIGN.words)
         batch = store.batch()
-        rows = np.column_stack([random_keys(4, 16 * generation), np.zeros(16 * generation, np.uint64)])
+        rows = np.column_stack([random_keys(4, count), np.zeros(count, np.uint64)])
         anchors.log.append(batch, rows)
         store.write(batch)
-        cold = ColdTier(store, DESIGN, anchors, background, distance=14, memory=memory)
+        yield ColdTier(store, DESIGN, anchors, background, distance=14, memory=memory), rows
+
+
+def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
+    generation, memory = 20_000, 300_000
+    with cold_tier(tmp_path, 16 * generation, memory) as (cold, rows):
         for number in range(16):
             cold.add(Run(0, number, number * generation, generation))
             cold.extend((number + 1) * generation, generation, wait=True)
@@ -139,13 +147,7 @@ def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
 
 def test_filters_grow_when_memory_does(tmp_path: Path) -> None:
     generation, little, much = 20_000, 200_000, 2_000_000
-    with Store(tmp_path, DESIGN.tables, 1 << 20) as store, ThreadPoolExecutor(1) as background:
-        anchors = StoredAnchors(store, DESIGN.words)
-        batch = store.batch()
-        rows = np.column_stack([random_keys(4, 4 * generation), np.zeros(4 * generation, np.uint64)])
-        anchors.log.append(batch, rows)
-        store.write(batch)
-        cold = ColdTier(store, DESIGN, anchors, background, distance=14, memory=little)
+    with cold_tier(tmp_path, 4 * generation, little) as (cold, rows):
         for number in range(4):
             cold.add(Run(0, number, number * generation, generation))
         cold.extend(3 * generation, generation, wait=True)
