@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
+from msgspec import structs
 
 from stream.cli import cli
 from stream.errors import RecordError, RecordVersionError, StateError
@@ -27,9 +28,11 @@ from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
+from stream.messages.best import BestRecord, KeptPage, decode_best, encode_best
 from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.row_columns import COLUMNS
+from stream.messages.verdict import PageRef
 from stream.messages.verdict_avro import to_avro, to_json
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -182,6 +185,63 @@ def test_every_cluster_change_validates(decided: list[JudgedBatch]) -> None:
         assert list(each) == list(schema("cluster")["properties"])
         assert not validator("cluster").is_valid({**each, "state": "gone"})
         assert not validator("cluster").is_valid({**each, "more": 1})
+
+
+KEPT = BestRecord(
+    cluster="abababab.2.0",
+    best=KeptPage(MIRROR, "abababab.7.65535", 272, None, "2026-01-02T02:04:05.678Z"),
+    was=PageRef(NEWS, "abababab.2.0"),
+    because="joined",
+    members=2,
+    as_of="abababab.7.65535",
+    decided_at="2026-01-02T03:04:05.000Z",
+)
+KEPT_RECORDS = [
+    KEPT,
+    structs.replace(KEPT, best=KeptPage(MIRROR, "abababab.9.1", 0, -1.5, None), because="grew", members=4),
+    structs.replace(KEPT, best=None, because="left", members=0),
+    structs.replace(KEPT, was=None, because="better"),
+]
+
+
+def test_every_kept_page_validates() -> None:
+    for each in KEPT_RECORDS:
+        value = encode_best(each)
+        validator("best").validate(json.loads(value))
+        assert list(json.loads(value)) == list(schema("best")["properties"]), "in the order of the schema"
+        assert decode_best(value, "best") == each
+    for name in json.loads(encode_best(KEPT)):
+        short = {field: value for field, value in json.loads(encode_best(KEPT)).items() if field != name}
+        assert not validator("best").is_valid(short), name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"members": 0}, "keeps a page of 0 members"),
+        ({"best": None}, "keeps no page of 2 members"),
+        ({"cluster": "abababab.2"}, r"\$.cluster"),
+        ({"as_of": "abababab.2.065"}, r"\$.as_of"),
+        ({"because": "liked"}, "because"),
+        ({"members": -1}, "members"),
+        ({"best": {"url": NEWS, "id": "abababab.2.0"}}, "length"),
+        ({"best": {**msgspec.to_builtins(KEPT.best), "length": -1}}, "length"),
+    ],
+)
+def test_a_wrong_kept_page_is_invalid_and_refused(wrong: dict[str, Any], error: str) -> None:
+    value = {**json.loads(encode_best(KEPT)), **wrong}
+    assert not validator("best").is_valid(value)
+    with pytest.raises(RecordError, match=rf"^best partition 3 offset 7: .*{error}"):
+        decode_best(json.dumps(value).encode(), "best partition 3 offset 7")
+
+
+def test_a_kept_page_of_another_version_is_refused_by_name() -> None:
+    value = json.dumps({"v": 2, "cluster": "abababab.2.0", "kept": []}).encode()
+    with pytest.raises(RecordVersionError, match=r"^best offset 7: has version 2, .* version 1 only"):
+        decode_best(value, "best offset 7")
+    for broken in (b"", b"{}", b"no JSON", b'{"v": "2"}'):
+        with pytest.raises(RecordError, match=r"^best offset 7: "):
+            decode_best(broken, "best offset 7")
 
 
 @pytest.mark.parametrize(

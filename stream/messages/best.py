@@ -1,0 +1,102 @@
+"""Records of the topic `best`: which page of a cluster is kept. Their schema is in `schemas/`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from stream.errors import RecordError, RecordVersionError
+from stream.messages.verdict import PageRef
+
+VERSION: Final = 1
+ELECT_HEADER: Final = "elect"
+"""Record header with the policy, as the setting `elect` has it."""
+
+Because = Literal["joined", "left", "better", "grew", "expired", "forgotten"]
+PageId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]{0,4})$")]
+"""`journal.offset.index`."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class KeptPage(msgspec.Struct, frozen=True):
+    """The page of a cluster that is kept: the newest version of its URL, as of the record."""
+
+    url: str
+    id: PageId
+    length: Count
+    """Characters of the normalised text."""
+    quality: float | None
+    """As the crawler gave it; None for none."""
+    fetched_at: str | None
+
+
+class BestRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The page of a cluster that is kept from now on. The topic is compacted by `cluster`.
+
+    A cluster without a record keeps the page whose id is the cluster's id.
+    """
+
+    v: int = VERSION
+    cluster: PageId
+    best: KeptPage | None
+    """None if no URL's newest version is in the cluster."""
+    was: PageRef | None
+    """The page that was kept before this record; None if none was."""
+    because: Because
+    """What happened last: a better URL `joined` the cluster; the kept URL `left` it; a new version of a URL
+    made another one the `better` one; the cluster `grew` to at least twice the members told before; or the
+    kept URL was not seen for so long that it `expired`, or was `forgotten`."""
+    members: Count
+    """Number of URLs whose newest version is in the cluster."""
+    as_of: PageId
+    """Id of the last page that was seen. A record with a lower one than another before it is a repetition."""
+    decided_at: str
+    """Log time, as in the verdict of `as_of`."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """`as_of` as offset and index, which sort in the order of judgement."""
+        _, offset, index = self.as_of.split(".")
+        return int(offset), int(index)
+
+
+def encode_best(record: BestRecord) -> bytes:
+    """Encode a record as JSON."""
+    return _ENCODER.encode(record)
+
+
+def decode_best(value: bytes, where: str) -> BestRecord:
+    """Decode a record; `where` names it in errors. Raises RecordVersionError for another version, and
+    RecordError for what is no such record."""
+    try:
+        record = _DECODER.decode(value)
+        if record.v != VERSION:
+            raise ValueError(f"version {record.v}")
+        if (record.best is None) != (record.members == 0):
+            raise ValueError(f"keeps {'no' if record.best is None else 'a'} page of {record.members} members")
+    except (msgspec.DecodeError, ValueError) as error:
+        _refuse_other_version(value, where)
+        raise RecordError(f"{where}: {error}") from error
+    return record
+
+
+class _VersionOnly(msgspec.Struct):
+    """The part of a record that is the same in all versions."""
+
+    v: int
+
+
+def _refuse_other_version(value: bytes, where: str) -> None:
+    with suppress(msgspec.DecodeError):
+        number = msgspec.json.decode(value, type=_VersionOnly).v
+        if number != VERSION:
+            raise RecordVersionError(
+                f"{where}: has version {number}, but this program reads version {VERSION} only; run the"
+                " neardup that wrote it"
+            )
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(BestRecord)
