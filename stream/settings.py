@@ -56,6 +56,7 @@ _SERVICE: Final = re.compile(
 )
 _SERVICE_URL: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 _VERDICT: Final = "unique|duplicate|recrawl|insufficient|rejected"
+_HOST: Final = r"[a-z0-9_-]+(\.[a-z0-9_-]+)*"
 
 
 def _bytes(value: object) -> object:
@@ -96,6 +97,8 @@ def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]
 _PATTERN_MEANINGS: Final = {
     "namespace": "use at most 81 letters, digits, _ and -, starting with a letter or digit",
     "verdict_routes": f"write a comma-separated list of {_VERDICT.replace('|', ', ')}",
+    "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts in lower case",
+    "elector_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
@@ -210,6 +213,17 @@ class Settings(BaseSettings):
     """Number of anchors that are frozen into RocksDB at once. Fixed when the state directory is created."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)
     """RocksDB block cache for everything but the tables, which are cached by the operating system."""
+
+    elect: str = Field("", pattern=rf"^(first|longest|newest|quality|hosts={_HOST}(,{_HOST})*)?$")
+    """Which page of each cluster is kept, and told on the topic `NAMESPACE.best`: `first`, `longest`,
+    `newest` by `fetched_at`, `quality` for the highest one, or `hosts=a.example,b.example` for a page of the
+    first of these hosts that has one. Of equal quality, and of one host, the longest page is kept; other ties
+    go to the URL that is in the cluster for the longest time. By default there is no such topic. `topics
+    create` and the elector need the same value."""
+    elect_seconds: Duration = Field(10.0, ge=0)
+    """Seconds, or a time with a unit, in which at most one record of a cluster is written to that topic."""
+    elector_name: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")
+    """Name of a further elector, with a policy of its own. Its topic is `NAMESPACE.best-NAME`."""
 
     ops_host: str = Field("127.0.0.1", min_length=1)
     """Address on which a role serves `/metrics`, `/livez` and `/readyz`; loopback by default."""

@@ -41,6 +41,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
+        ("topic", "{ns}.best", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
         (
             "topic",
             "{ns}.genesis",
@@ -55,6 +56,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
+        ("topic", "{ns}.best", ("Describe", _CONFIGS), "show and check it, with `elect`"),
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "show and check it, read scheme and options"),
     ),
     "topics seed": (("topic", "{ns}.genesis", (_READ,), "read the seed"),),

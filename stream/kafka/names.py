@@ -45,6 +45,10 @@ class TopicNames:
         """Topic of superseded anchors, compacted by cluster id."""
         return f"{self.namespace}.clusters"
 
+    def best(self, elector: str = "") -> str:
+        """Topic of the pages that are kept, compacted by cluster id, P partitions; of this elector."""
+        return f"{self.namespace}.best{elector and f'-{elector}'}"
+
     @property
     def rejected(self) -> str:
         """Dead-letter topic: original bytes of rejected pages, with the reason in headers."""

@@ -10,7 +10,7 @@ from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "load", "publish", "follow"]
+Role = Literal["worker", "judge", "elector", "load", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 GENESIS_BYTES: Final = 64 << 10
@@ -20,7 +20,7 @@ JOURNAL_BYTES: Final = 1 * MIB
 DECISIONS_BYTES: Final = 4 * MIB
 """Maximum size of a decision record: 65,536 rows of about 50 bytes at worst."""
 VERDICTS_BYTES: Final = 1 * MIB
-"""Maximum size of a record batch of verdicts or cluster changes."""
+"""Maximum size of a record batch of verdicts, cluster changes or kept pages."""
 PAGES_BYTES: Final = 32 * MIB
 """Maximum size of a page message: a page of 16 MiB in base64 or escaped in JSON. A dead letter contains the
 same bytes."""
@@ -108,10 +108,15 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     route_names = [f"verdicts.{verdict}" for verdict in settings.routes]
     for name, verdict in zip(route_names, settings.routes, strict=True):
         topics[name] = TopicPlan(names.route_topic(verdict), None, VERDICTS_BYTES, _ACKNOWLEDGED)
+    best = ("best",) if settings.elect else ()
+    if settings.elect:
+        name = names.best(settings.elector_name)
+        topics["best"] = TopicPlan(name, None, VERDICTS_BYTES, _COMPACTED, transactional=False)
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),
         "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *route_names),
+        "elector": ("genesis", "journal", "decisions", *best),
         "load": ("genesis", "journal"),
         "publish": ("pages",),
         "follow": ("verdicts",),

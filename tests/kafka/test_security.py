@@ -47,7 +47,7 @@ pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
 """Unique, duplicate, changed (so that an anchor is superseded), rejected."""
 ROUTES = ["duplicate"]
-ROUTED = {"verdict_routes": ",".join(ROUTES)}
+ROUTED = {"verdict_routes": ",".join(ROUTES), "elect": "longest"}
 
 
 @pytest.fixture(autouse=True)

@@ -98,6 +98,23 @@ async def test_created_topics_are_as_planned(settings: Settings, names: TopicNam
         await topics.check(settings, role)
 
 
+async def test_the_topic_of_kept_pages_is_made_where_an_elector_is_wanted(
+    settings: Settings, names: TopicNames
+) -> None:
+    """In a deployment that was there before, too, and once for each elector."""
+    await topics.create(settings, SCHEME, OPTIONS)
+    electing = settings.model_copy(update={"elect": "longest"})
+    with pytest.raises(TopicError, match=r"missing topics: \w+\.best \("):
+        await topics.check(electing, "elector")
+    for settings in (electing, electing.model_copy(update={"elect": "newest", "elector_name": "newest"})):
+        await topics.create(settings, SCHEME, OPTIONS)
+        await topics.check(settings, "elector")
+        rows = {row.name: row for row in (await topics.describe(settings))[0]}
+        best = rows[names.best(settings.elector_name)]
+        assert (best.partitions, best.cleanup, best.markers) == (3, "compact", False)
+    assert names.best("newest").endswith(".best-newest")
+
+
 async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) -> None:
     said: list[str] = []
     first = await topics.create(settings, SCHEME, OPTIONS, said.append)

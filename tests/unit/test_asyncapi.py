@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from stream.fingerprint.row import Row, Status
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, plan
+from stream.messages.best import ELECT_HEADER, decode_best
 from stream.messages.verdict import Verdict
 from stream.roles.worker.backlog import PagesTopic, Rejected
 from stream.roles.worker.dead_letters import _headers
@@ -74,7 +75,9 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_channels_are_the_topics_as_the_code_makes_them() -> None:
-    topics = {each.name: each for each in plan(load(namespace="n", verdict_routes="duplicate"))}
+    topics = {
+        each.name: each for each in plan(load(namespace="n", verdict_routes="duplicate", elect="longest"))
+    }
     channels = {
         each["address"].format(namespace="n", verdict="duplicate"): each for each in API["channels"].values()
     }
@@ -84,6 +87,20 @@ def test_channels_are_the_topics_as_the_code_makes_them() -> None:
         assert kafka.get("partitions") == topic.partitions, name
         told = {option: _written(value) for option, value in kafka["topicConfiguration"].items()}
         assert told == {**topic.config, "max.message.bytes": str(topic.largest + BATCH_MARGIN)}, name
+
+
+def test_examples_are_what_their_schemas_say() -> None:
+    found = 0
+    for message in API["components"]["messages"].values():
+        for example in message.get("examples", []):
+            schema = json.loads((SCHEMAS / message["payload"]["schema"]["$ref"]).read_text("utf-8"))
+            Draft202012Validator(schema).validate(example["payload"])
+            found += 1
+    assert found == 2
+    kept = API["components"]["messages"]["best"]
+    assert API["components"]["schemas"]["bestHeaders"]["required"] == [ELECT_HEADER]
+    for example in kept["examples"]:
+        decode_best(json.dumps(example["payload"]).encode(), example["name"])
 
 
 def _written(value: object) -> str:

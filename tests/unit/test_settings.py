@@ -61,6 +61,28 @@ def test_other_durations_are_refused(written: str) -> None:
         load(checkpoint_interval=written)
 
 
+@pytest.mark.parametrize(
+    "written", ["", "first", "quality", "hosts=a.example", "hosts=a.example,localhost,xn--bcher-kva.example"]
+)
+def test_policies_of_the_kept_page(written: str) -> None:
+    assert load(elect=written).elect == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["longer", "longest ", "hosts", "hosts=", "hosts=a.example,", "hosts=A.example", "hosts=a.example:80"],
+)
+def test_other_policies_are_refused(written: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--elect: write first, longest, newest, quality or hosts="):
+        load(elect=written)
+
+
+@pytest.mark.parametrize("written", ["-", "Newest", "a" * 33, "a.b"])
+def test_other_names_of_electors_are_refused(written: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--elector-name: use at most 32 "):
+        load(elector_name=written)
+
+
 def test_an_error_names_the_flag() -> None:
     with pytest.raises(SettingsError, match=r"^--worker-memory: .*'4 horses' is not a size; .* 128MiB$"):
         load(worker_memory="4 horses")
