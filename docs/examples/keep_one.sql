@@ -10,13 +10,17 @@ WHERE coalesce(getvariable('keep') NOT IN ('first', 'longest', 'newest', 'qualit
 -- is not in its old cluster any more, even if it was the anchor. Pages with too little text have no cluster; of those
 -- with equal texts, one is kept.
 CREATE OR REPLACE TEMP TABLE newest_versions AS
-SELECT
-    *,
-    coalesce(cluster, text_hash) AS alike,
-    split_part(id, '.', 2)::BIGINT * 100_000 + split_part(id, '.', 3)::BIGINT AS place,
-    min(place) OVER (PARTITION BY url_digest, alike) AS first_place
-FROM judged
-WHERE verdict <> 'rejected'
+WITH versions AS (
+    SELECT
+        *,
+        coalesce(cluster, text_hash) AS alike,
+        split_part(id, '.', 2)::BIGINT * 100_000 + split_part(id, '.', 3)::BIGINT AS place,
+        alike IS DISTINCT FROM lag(alike) OVER (PARTITION BY url_digest ORDER BY place) AS moved
+    FROM judged
+    WHERE verdict <> 'rejected'
+)
+SELECT * EXCLUDE (moved), max(place) FILTER (moved) OVER (PARTITION BY url_digest) AS first_place
+FROM versions
 QUALIFY row_number() OVER (PARTITION BY url_digest ORDER BY place DESC) = 1;
 
 SELECT error('keep: `judged` has pages without a length, so the longest is not known')
@@ -25,8 +29,9 @@ FROM newest_versions WHERE getvariable('keep') = 'longest' AND length IS NULL LI
 SELECT error('keep: no page of `judged` has a quality, so the best is not known')
 FROM newest_versions WHERE getvariable('keep') = 'quality' HAVING count(*) > 0 AND count(quality) = 0;
 
--- The first page of a cluster is that of the URL that was in it first. Of pages of the same length, time or quality, the
--- first is kept; those without a time count as the oldest, and those without a quality as the worst.
+-- The first page of a cluster is that of the URL that is in it for the longest time without having been elsewhere. Of pages
+-- of the same length or time, the first is kept, and of the same quality the longest; pages without a time count as the
+-- oldest, and those without a quality as the worst.
 CREATE OR REPLACE TEMP TABLE kept AS
 FROM newest_versions
 QUALIFY row_number() OVER (
@@ -35,6 +40,7 @@ QUALIFY row_number() OVER (
         CASE getvariable('keep') WHEN 'longest' THEN length WHEN 'newest' THEN epoch_ms(fetched_at) END
             DESC NULLS LAST,
         CASE getvariable('keep') WHEN 'quality' THEN quality END DESC NULLS LAST,
+        CASE getvariable('keep') WHEN 'quality' THEN length END DESC,
         first_place
 ) = 1;
 

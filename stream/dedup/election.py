@@ -34,14 +34,15 @@ WHY: Final = {
     "rejected": "could not be read",
 }
 """Why pages are dropped."""
-_ORDER: Final = {
-    "first": "NULL",
-    "longest": "length",
-    "newest": "fetched_at",
-    "quality": "quality",
+_ORDER: Final[dict[Keep, str]] = {
+    "first": "since",
+    "longest": "length DESC, since",
+    "newest": "fetched_at DESC NULLS LAST, since",
+    "quality": "quality DESC NULLS LAST, length DESC, since",
 }
-_LACKED: Final = ("fetched_at", "quality")
-"""Of these, fields that pages may lack."""
+"""The order of the pages of a cluster, best first."""
+_LACKED: Final[dict[Keep, str]] = {"newest": "fetched_at", "quality": "quality"}
+"""Fields by which pages are kept, and which they may lack."""
 
 _NO_ROWS: Final = """
 CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::BLOB AS url_digest,
@@ -76,14 +77,19 @@ LEFT JOIN (SELECT id FROM verdicts) AS anchors ON anchors.id = cluster
 """`elsewhere` is a page whose cluster the index had before."""
 _NEWEST_VERSIONS: Final = """
 CREATE TABLE newest_versions AS
+WITH versions AS (
+    SELECT *, alike IS DISTINCT FROM lag(alike) OVER (PARTITION BY url_digest ORDER BY number) AS moved
+    FROM judged
+    WHERE verdict <> 'rejected'
+)
 SELECT
-    *,
-    min(number) OVER (PARTITION BY url_digest, alike) AS first_number,
+    * EXCLUDE (moved),
+    max(number) FILTER (moved) OVER (PARTITION BY url_digest) AS since,
     min(number) OVER (PARTITION BY coalesce(text_hash, number::VARCHAR)) AS twin
-FROM judged
-WHERE verdict <> 'rejected'
+FROM versions
 QUALIFY row_number() OVER (PARTITION BY url_digest ORDER BY number DESC) = 1
 """
+"""`since` is the first page from which on the URL was nowhere else."""
 _CLUSTERS: Final = """
 CREATE TABLE clusters AS
 SELECT *, bool_or(elsewhere) OVER (PARTITION BY cluster) AS outside
@@ -93,7 +99,7 @@ _KEPT: Final = """
 CREATE TABLE kept AS
 SELECT number, cluster FROM clusters
 WHERE NOT outside
-QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {order} DESC NULLS LAST, first_number) = 1
+QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {order}) = 1
 ORDER BY number
 """
 _DROPPED: Final = """
@@ -192,9 +198,9 @@ class Election:
     def elect(self, keep: Keep, *, chains: bool) -> None:
         """Decide which pages are kept. Raises SettingsError for the newest of pages that have no time, and
         for the best of pages that have no quality."""
-        field = _ORDER[keep]
+        field = _LACKED.get(keep)
         having = f"SELECT count({field}) > 0 OR count(*) = 0 FROM judged WHERE verdict <> 'rejected'"  # noqa: S608 (constants)
-        if field in _LACKED and not self._one(having):
+        if field and not self._one(having):
             raise SettingsError(
                 f"keep: no page has a `{field}`, so none is kept by it; name the column with"
                 f" --{option_of(field)}"
@@ -203,7 +209,7 @@ class Election:
         joined = "JOIN chains USING (twin)" if chains else ""
         with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
-            self._database.execute(_KEPT.format(order=field))
+            self._database.execute(_KEPT.format(order=_ORDER[keep]))
             self._database.execute(_DROPPED)
 
     def parts(self) -> dict[str, Part]:
