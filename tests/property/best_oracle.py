@@ -4,8 +4,8 @@ state. It shares no code with the elector."""
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from urllib.parse import urlsplit
 
@@ -132,35 +132,35 @@ def tell(before: dict[int, Told], judged: Sequence[Judged], elect: str) -> list[
     return found
 
 
-def record_of(told: Told, journal: str = "9f576ade") -> BestRecord:
+def record_of(told: Told) -> BestRecord:
     """The record that says it; `because` is not exact."""
     page, grew = told.best, url_of(told.best) == url_of(told.was)
     best = None
     if page:
         moment = None if page.fetched_at is None else rfc3339(page.fetched_at)
-        best = KeptPage(page.url, show(page.page, journal), page.length, page.quality, moment)
+        best = KeptPage(page.url, show(page.page), page.length, page.quality, moment)
     return BestRecord(
-        cluster=show(told.cluster, journal),
+        cluster=show(told.cluster),
         best=best,
-        was=PageRef(told.was.url, show(told.was.page, journal)) if told.was else None,
+        was=PageRef(told.was.url, show(told.was.page)) if told.was else None,
         because="grew" if grew else "joined" if page else "left",
         members=told.members,
-        as_of=show(told.as_of, journal),
+        as_of=show(told.as_of),
         decided_at=rfc3339(1_700_000_000_000 + told.as_of),
     )
 
 
-def verdict_of(page: Judged, journal: str = "9f576ade") -> dict[str, object]:
+def verdict_of(page: Judged) -> dict[str, object]:
     """The fields of its verdict that tell which page is kept."""
     return {
-        "id": show(page.page, journal),
+        "id": show(page.page),
         "url": page.url,
         "verdict": page.verdict,
-        "cluster": None if page.cluster is None else show(page.cluster, journal),
+        "cluster": None if page.cluster is None else show(page.cluster),
     }
 
 
-def show(page: int, journal: str) -> str:
+def show(page: int, journal: str = "9f576ade") -> str:
     """The published form of a packed id."""
     return f"{journal}.{page >> 16}.{page & 65535}"
 
@@ -210,3 +210,48 @@ def crawl(seed: int, n: int, *, offset: int = 1) -> list[Judged]:
             )
         )  # fmt: skip
     return found
+
+
+@dataclass
+class Topics:
+    """Verdicts, and what an elector says of them, that may be killed after it sent its records: then it says
+    the same again."""
+
+    elect: str
+    rng: random.Random
+    judged: list[Judged] = field(default_factory=list)
+    records: list[BestRecord] = field(default_factory=list)
+    told: dict[int, Told] = field(default_factory=dict)
+
+    def pause(self, pages: list[Judged]) -> None:
+        """Publish verdicts on pages, and what the elector says at a pause after them."""
+        self.judged += pages
+        news = tell(self.told, self.judged, self.elect)
+        self.told.update({each.cluster: each for each in news})
+        self.rng.shuffle(news)  # of different partitions
+        sent = [record_of(each) for each in news]
+        self.records += [*sent[: self.rng.randrange(len(sent) + 1)], *sent] if sent else []
+
+    def compacted(self) -> list[BestRecord]:
+        """What is left of the records: at least the last one of each cluster."""
+        last = {each.cluster: number for number, each in enumerate(self.records)}
+        return [
+            each
+            for number, each in enumerate(self.records)
+            if last[each.cluster] == number or self.rng.random() < 0.3
+        ]
+
+    def wanted(self) -> dict[str, object]:
+        """Cluster -> URL that is kept."""
+        now = kept(self.judged, self.elect).items()
+        return {show(cluster): url_of(page) for cluster, page in now}
+
+
+def pauses(topics: Topics, seed: int, pages: int = 300) -> Iterator[list[Judged]]:
+    """Publish a crawl, and yield what is published at each pause."""
+    left = crawl(seed, pages)
+    while left:
+        size = topics.rng.choice((1, 5, 20, 60))
+        now, left = left[:size], left[size:]
+        topics.pause(now)
+        yield now

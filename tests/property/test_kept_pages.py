@@ -5,65 +5,18 @@ from __future__ import annotations
 import json
 import random
 import runpy
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from stream.messages.best import BestRecord, decode_best, encode_best
 from tests.documented import ROOT
-from tests.property.best_oracle import (
-    POLICIES,
-    Judged,
-    Told,
-    crawl,
-    kept,
-    record_of,
-    show,
-    tell,
-    url_of,
-    verdict_of,
-)
+from tests.property.best_oracle import POLICIES, Judged, Topics, kept, pauses, show, url_of, verdict_of
 
-PAGES, PARTITIONS = 300, 3
-Index: Any = runpy.run_path(str(ROOT / "docs" / "examples" / "keep_index.py"))["Index"]
-
-
-@dataclass
-class Topics:
-    """Verdicts, and what an elector says of them, that may be killed after it sent its records: then it says
-    the same again."""
-
-    elect: str
-    rng: random.Random
-    judged: list[Judged] = field(default_factory=list)
-    records: list[BestRecord] = field(default_factory=list)
-    told: dict[int, Told] = field(default_factory=dict)
-
-    def pause(self, pages: list[Judged]) -> None:
-        """Publish verdicts on pages, and what the elector says at a pause after them."""
-        self.judged += pages
-        news = tell(self.told, self.judged, self.elect)
-        self.told.update({each.cluster: each for each in news})
-        self.rng.shuffle(news)  # of different partitions
-        sent = [record_of(each) for each in news]
-        self.records += [*sent[: self.rng.randrange(len(sent) + 1)], *sent] if sent else []
-
-    def compacted(self) -> list[BestRecord]:
-        """What is left of the records: at least the last one of each cluster."""
-        last = {each.cluster: number for number, each in enumerate(self.records)}
-        return [
-            each
-            for number, each in enumerate(self.records)
-            if last[each.cluster] == number or self.rng.random() < 0.3
-        ]
-
-    def wanted(self) -> dict[str, object]:
-        """Cluster -> URL that is kept."""
-        now = kept(self.judged, self.elect).items()
-        return {show(cluster, "9f576ade"): url_of(page) for cluster, page in now}
+EXAMPLES = ROOT / "docs" / "examples"
+Index: Any = runpy.run_path(str(EXAMPLES / "keep_index.py"))["Index"]
 
 
 def read(index: Any, verdicts: list[Judged], records: list[BestRecord], rng: random.Random) -> None:
@@ -78,16 +31,6 @@ def read(index: Any, verdicts: list[Judged], records: list[BestRecord], rng: ran
 def found(index: Any, judged: list[Judged]) -> dict[str, object]:
     urls = {each.url: url_of(each) for each in judged}
     return {cluster: url and urls[url] for cluster, (url, _) in index.clusters.items()}
-
-
-def pauses(topics: Topics, seed: int) -> Iterator[list[Judged]]:
-    """Publish a crawl, and yield what is published at each pause."""
-    pages = crawl(seed, PAGES)
-    while pages:
-        size = topics.rng.choice((1, 5, 20, 60))
-        now, pages = pages[:size], pages[size:]
-        topics.pause(now)
-        yield now
 
 
 @pytest.mark.parametrize("elect", POLICIES)
@@ -118,6 +61,59 @@ def test_a_reader_that_starts_late_reads_twice_or_was_away_has_them_too(elect: s
         verdicts, records = (topics.rng.randrange(len(each) + 1) for each in (topics.judged, topics.records))
         read(late, topics.judged[verdicts:], topics.records[records:], topics.rng)
         assert found(late, topics.judged) == topics.wanted()
+
+
+def duckdb() -> Any:
+    return pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)").connect()
+
+
+def judged_by_sql(database: Any, judged: list[Judged], elect: str) -> dict[str, str]:
+    """Cluster -> id of the page that docs/examples/keep_one.sql keeps of all verdicts."""
+    rows = [
+        {
+            "text_hash": f"{each.page % 3}",
+            "url_digest": str(url_of(each)),
+            "length": each.length,
+            "quality": each.quality,
+            "fetched_at": each.fetched_at,
+            "fingerprint": "0" * 16,
+            **verdict_of(each),
+        }
+        for each in judged
+    ]
+    database.register("pages", pa.Table.from_pylist(rows))
+    database.execute(
+        "CREATE OR REPLACE TEMP TABLE judged AS"
+        " SELECT * REPLACE (make_timestamp(fetched_at * 1000) AS fetched_at) FROM pages"
+    )
+    database.execute("SET VARIABLE keep = $keep", {"keep": elect})
+    database.execute((EXAMPLES / "keep_one.sql").read_text())
+    return dict(database.execute("SELECT cluster, id FROM kept WHERE cluster IS NOT NULL").fetchall())
+
+
+@pytest.mark.parametrize("elect", [each for each in POLICIES if "=" not in each])
+@pytest.mark.parametrize("seed", range(10, 13))
+def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None:
+    """As is a table of DuckDB that follows the topics by docs/examples/keep_index.sql."""
+    topics, at = Topics(elect, random.Random(seed)), 0
+    with duckdb() as database:
+        for verdicts in pauses(topics, seed):
+            by_sql = judged_by_sql(database, topics.judged, elect)
+            now = {cluster: page for cluster, page in kept(topics.judged, elect).items() if page}
+            assert by_sql == {show(cluster): show(page.page) for cluster, page in now.items()}
+
+            new = [("verdicts", [json.dumps(verdict_of(each)) for each in verdicts])]
+            new += [("best", [encode_best(each).decode() for each in topics.records[at:]])]
+            for name, values in new:
+                records = {"value": pa.array(values, pa.string()), "number": range(len(values))}
+                database.register("records", pa.table(records))
+                database.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM records")
+                database.execute(f"ALTER TABLE {name} ALTER value TYPE JSON")
+            database.execute((EXAMPLES / "keep_index.sql").read_text())
+            at = len(topics.records)
+            urls = {each.url: url_of(each) for each in topics.judged}
+            rows = database.execute("SELECT cluster, url FROM index_pages").fetchall()
+            assert {cluster: url and urls[url] for cluster, url in rows} == topics.wanted()
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
