@@ -170,7 +170,8 @@ class Settings(BaseSettings):
     crawl. Credentials are those of the provider's own clients, and not part of the URL."""
     checkpoint_interval: Duration = Field(3600.0, gt=0)
     """Seconds between checkpoints, or a time with a unit (`15m`, `6h`). Only files that are new since the
-    last checkpoint are uploaded."""
+    last checkpoint are uploaded. A leading judge also records how far all sources were judged this often,
+    with checkpoints or without."""
     checkpoints_kept: int = Field(3, ge=1)
     """Number of checkpoints that are kept of each state directory."""
 

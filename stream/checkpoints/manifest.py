@@ -79,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     last: str
     """Digest of the journal record at `applied - 1`, in hexadecimal digits."""
     decided: int
+    ledger: int = 0
+    """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
     chain: str
     time: int
     """When it was made, in milliseconds since the epoch."""
@@ -115,7 +117,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _described(meta: Meta) -> dict[str, Any]:
-    same = ("cluster", "journal", "scheme", "options", "generation", "applied", "decided")
+    same = ("cluster", "journal", "scheme", "options", "generation", "applied", "decided", "ledger")
     return {
         "format": meta.version,
         "last": meta.last.hex(),
@@ -174,8 +176,10 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
             refuse(f"lists {each.name!r} with the digest {each.digest!r} and the size {each.size}")
     if not _BYTES.fullmatch(manifest.last):
         refuse(f"has the digest {manifest.last!r}")
-    if not 0 <= manifest.time < _LATEST or min(manifest.applied, manifest.decided) < 0:
-        refuse(f"has time {manifest.time}, applied {manifest.applied}, decided {manifest.decided}")
+    if not 0 <= manifest.time < _LATEST or manifest.applied < 0:
+        refuse(f"has time {manifest.time}, applied {manifest.applied}")
+    if not 0 <= manifest.ledger <= manifest.decided:
+        refuse(f"has decided {manifest.decided}, ledger {manifest.ledger}")
     return manifest
 
 

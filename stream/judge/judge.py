@@ -20,13 +20,14 @@ from stream.judge.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import NO_PAGE, allot
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Admission
+from stream.judge.ledger_records import misfit_ledger
 from stream.judge.misfits import misfit
 from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, StateChange
 from stream.judge.verdict_json_compiled import columns, write
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NAMES_NEAREST, NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
+from stream.messages.decision import NAMES_NEAREST, NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions, LedgerPart
 from stream.messages.journal import Genesis
 from stream.messages.verdict import CLUSTERED, Verdict
 from stream.tables.arrays import distinct, is_among
@@ -99,6 +100,19 @@ class Judge:
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
         )
+
+    def apply_ledger(self, record: Decisions, part: LedgerPart, offset: int) -> None:
+        """Apply a ledger record with this part of the ledger, which stands at this offset of the decisions
+        topic. It changes nothing but the position.
+
+        Raises StateError if it does not say what the state has.
+        """
+        state = self.state
+        if why := misfit_ledger(record, part, state, self.genesis):
+            raise StateError(
+                f"state directory {state.store.path}: the ledger record at decisions offset {offset} {why}"
+            )
+        state.note_ledger(state.meta.ledger if part.first else offset, offset + 1)
 
     def json(self, entries: Sequence[Entry], decisions: Decisions) -> list[bytes]:
         """Return the verdicts that were published with decisions about exactly these records, in JSON and in

@@ -79,6 +79,7 @@ class JudgedBatch:
             last=self.entries[-1].digest,
             time=self.log_time,
             sources=list(self.admission.progress.values()),
+            ledger=None,
             codes=codes.tobytes(),
             other=verdicts.other[clustered].astype("<i8").tobytes(),
             distance=verdicts.distance[clustered].astype(np.uint8).tobytes(),

@@ -115,6 +115,10 @@ class Ledger:
         now = self.progress.get(gap.source)
         return gap.expected == (now.expected if now else None)
 
+    def in_order(self) -> list[SourceProgress]:
+        """Return the progress of all sources, in order of cluster, topic id and partition."""
+        return [self.progress[key] for key in sorted(self.progress)]
+
     def apply(self, progress: Iterable[SourceProgress]) -> None:
         """Apply decided progress."""
         for each in progress:

@@ -44,6 +44,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the journal record at `applied - 1`; empty before the first record."""
     decided: int = 0
     """The next offset of the decisions topic to apply."""
+    ledger: int = 0
+    """Offset of the newest ledger record in the decisions topic, or of its first part; 0 before any."""
     time: int = 0
     """Log time, in milliseconds since the epoch (rule 15)."""
     held: LoadedRecords | None = None

@@ -297,7 +297,8 @@ class StateReader:
 
 
 class State(StateReader):
-    """The judge's state. The only writer is `apply`, or its three steps; everything else reads.
+    """The judge's state. The only writers are `apply`, or its three steps, and `note_ledger`; everything else
+    reads.
 
     Between `advance` and `write`, a decided batch is in RAM only, where the next batch finds it. RocksDB may
     flush whatever it is given at any time, so it must not be given uncommitted decisions (rule 9).
@@ -482,6 +483,15 @@ class State(StateReader):
             decided=decided,
             held=self._held(),
         )
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+
+    def note_ledger(self, ledger: int, decided: int) -> None:
+        """Store that a ledger record was applied. `ledger` is its offset in the decisions topic, or that of
+        its first part, and `decided` the next offset there. No batch may be ahead of the store."""
+        meta = msgspec.structs.replace(self.meta, ledger=ledger, decided=decided)
+        writes = self.store.batch()
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta

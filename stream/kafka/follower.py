@@ -62,6 +62,9 @@ class Follower:
                     f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
                     f"{self.state.meta.applied}: it was built from other decisions"
                 )
+            if (part := decisions.ledger) is not None:
+                await in_thread(self.judge.apply_ledger, decisions, part, record.offset)
+                continue
             entries = await self.journal.read_up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 

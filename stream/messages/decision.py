@@ -41,6 +41,15 @@ class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
     """Offsets that retention deleted before a worker read them, as declared so far."""
 
 
+class LedgerPart(msgspec.Struct, frozen=True, array_like=True):
+    """Which part of the whole ledger a ledger record has."""
+
+    first: int
+    """Index of its first source, among all sources in order of cluster, topic id and partition."""
+    total: int
+    """Number of all sources."""
+
+
 class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
     """An anchor that no longer matches, because the page of its URL changed."""
 
@@ -51,7 +60,8 @@ class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_field="kind"):
-    """The decisions about the N rows in journal records `start` up to `end`."""
+    """The decisions about the N rows in journal records `start` up to `end`; or a ledger record, which has no
+    rows and the progress of all sources."""
 
     version: int = VERSION
     journal: str
@@ -65,7 +75,9 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     time: int
     """Log time after that record, in milliseconds since the epoch."""
     sources: list[SourceProgress]
-    """Progress of the source partitions that advanced."""
+    """Progress of the source partitions that advanced; in a ledger record, of its part of all."""
+    ledger: LedgerPart | None
+    """None if this is no ledger record."""
     codes: bytes
     """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | NAMES_NEAREST, or
     NOT_ADMITTED."""
@@ -106,6 +118,40 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
         )
 
 
+def ledger_record(
+    journal: str,
+    options: str,
+    applied: int,
+    last: bytes,
+    time: int,
+    sources: list[SourceProgress],
+    part: LedgerPart,
+) -> Decisions:
+    """Return a ledger record, or a part of one, as of journal offset `applied`."""
+    return Decisions(
+        journal=journal,
+        options=options,
+        start=applied,
+        end=applied,
+        last=last,
+        time=time,
+        sources=sources,
+        ledger=part,
+        codes=b"",
+        other=b"",
+        numbers=b"",
+        distance=b"",
+        similarity=b"",
+        clusters=b"",
+        anchors=b"",
+        nearest=b"",
+        nearest_numbers=b"",
+        nearest_similarity=b"",
+        superseded=[],
+        skipped=[],
+    )
+
+
 def encode_decisions(decisions: Decisions) -> bytes:
     """Encode a record of the decisions topic."""
     return _ENCODER.encode(decisions)
@@ -117,6 +163,8 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
         decisions = _DECODER.decode(value)
         if decisions.version != VERSION:
             raise ValueError(f"version {decisions.version}")
+        if why := _misshapen(decisions):
+            raise ValueError(why)
         for name, size in _SIZES:
             if len(getattr(decisions, name)) % size:
                 raise ValueError(f"the length of {name} is not a multiple of {size} bytes")
@@ -126,10 +174,24 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
     return decisions
 
 
+def _misshapen(decisions: Decisions) -> str | None:
+    """Return why a record is neither decisions about journal records nor a ledger record, or None."""
+    part, count = decisions.ledger, len(decisions.sources)
+    if part is None:
+        return None if decisions.start < decisions.end else "decides no journal record"
+    if decisions.start != decisions.end or any(getattr(decisions, name) for name in _OF_ROWS):
+        return "a ledger record that decides rows"
+    if not 0 <= part.first <= part.first + count <= part.total or (part.total and not count):
+        return f"a ledger record of {count} sources from {part.first} on, of {part.total}"
+    return None
+
+
 _SIZES: Final = (
     ("other", 8), ("numbers", 8), ("similarity", 2), ("clusters", 8), ("anchors", 8),
     ("nearest", 8), ("nearest_numbers", 8), ("nearest_similarity", 2),
 )  # fmt: skip
 """Bytes per entry."""
+_OF_ROWS: Final = ("codes", *(name for name, _ in _SIZES), "distance", "superseded", "skipped")
+"""Fields about rows, which are empty in a ledger record."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Decisions)

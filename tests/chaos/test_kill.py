@@ -17,7 +17,10 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-JUDGE_POINTS = ("judge.sent", "judge.committed", "flush", "freeze.build", "freeze.ingest", "freeze.meta")
+JUDGE_POINTS = (
+    "judge.sent", "judge.committed", "judge.ledger_sent", "judge.ledger_committed", "flush", "freeze.build",
+    "freeze.ingest", "freeze.meta",
+)  # fmt: skip
 WORKER_POINTS = ("worker.before_append", "worker.append")
 TIMES = 3
 
@@ -29,7 +32,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
     chaos = settings.model_copy(
         update={
             "tables_generation": 48, "tables_memory": 0, "flush_seconds": 0.3, "session_seconds": 2.0,
-            "shutdown_seconds": 3.0, "partitions": 4,
+            "shutdown_seconds": 3.0, "partitions": 4, "checkpoint_interval": 1.0,
         }
     )  # fmt: skip
     kills: Counter[str] = Counter()

@@ -109,9 +109,21 @@ async def append(settings: Settings, *records: bytes, topic: str | None = None, 
 
 
 async def decisions(settings: Settings) -> list[Decisions]:
-    """Return all decision records so far."""
+    """Return all decisions about journal records so far."""
+    return [each for each in (await decision_records(settings)).values() if each.ledger is None]
+
+
+async def ledgers(settings: Settings) -> dict[int, Decisions]:
+    """Return offset -> ledger record, of all so far."""
+    return {
+        offset: each for offset, each in (await decision_records(settings)).items() if each.ledger is not None
+    }
+
+
+async def decision_records(settings: Settings) -> dict[int, Decisions]:
+    """Return offset -> record, of all records of the decisions topic so far."""
     records = await read_all(settings, TopicNames(settings.namespace).decisions)
-    return [decode_decisions(each.value, each.offset) for each in records]
+    return {each.offset: decode_decisions(each.value, each.offset) for each in records}
 
 
 async def decided(settings: Settings, appended: list[Any]) -> None:

@@ -47,6 +47,7 @@ def decision(number: int, expected: dict[int, int]) -> bytes:
                 SourceProgress(SOURCE.cluster_id, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
                 for partition, offset in expected.items()
             ],
+            ledger=None,
             codes=b"",
             other=b"",
             numbers=b"",

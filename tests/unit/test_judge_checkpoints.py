@@ -50,14 +50,14 @@ class Judge:
         """Run the loop until the condition holds."""
 
         def turn() -> object:
-            self.checkpoints.begin_if_due(self.state)
+            self.checkpoints.begin_if_due(self.state, self.checkpoints.request())
             return condition()
 
         await until(turn)
 
     async def idle(self) -> None:
         """Wait for the checkpoint that runs or is due."""
-        self.checkpoints.begin_if_due(self.state)
+        self.checkpoints.begin_if_due(self.state, self.checkpoints.request())
         if self.checkpoints._running is not None:
             await self.checkpoints._running
 
@@ -115,9 +115,9 @@ async def test_without_the_setting_none_is_made_and_a_request_is_answered(
     judge.apply(1)
     requests = CheckpointRequests(judge.directory)
     async with judge.checkpoints.beside(CHAIN):
-        judge.checkpoints.begin_if_due(judge.state)
+        judge.checkpoints.begin_if_due(judge.state, judge.checkpoints.request())
         request = requests.ask()
-        judge.checkpoints.begin_if_due(judge.state)
+        judge.checkpoints.begin_if_due(judge.state, judge.checkpoints.request())
         answer = requests.answer_to(request)
         assert answer is not None
         assert answer.error == "this judge has no setting checkpoints"
@@ -189,7 +189,7 @@ async def test_a_judge_that_ends_stops_the_upload(
     judge = Judge(tmp_path, store)
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
-        judge.checkpoints.begin_if_due(judge.state)
+        judge.checkpoints.begin_if_due(judge.state, judge.checkpoints.request())
         await reached.wait()
         assert judge.metric("uploading_bytes") > 0
     assert kept(tmp_path) == []

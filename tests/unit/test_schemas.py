@@ -29,7 +29,14 @@ from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
 from stream.messages.best import BestRecord, KeptPage, decode_best, encode_best
-from stream.messages.decision import Decisions, decode_decisions, encode_decisions
+from stream.messages.decision import (
+    Decisions,
+    LedgerPart,
+    SourceProgress,
+    decode_decisions,
+    encode_decisions,
+    ledger_record,
+)
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.row_columns import COLUMNS
 from stream.messages.verdict import PageRef
@@ -593,6 +600,36 @@ def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) 
     assert np.frombuffer(plain(first)["numbers"], "<i8").tolist() == [0, 0]
     numbers = np.frombuffer(plain(second)["numbers"], "<i8").tolist()
     assert numbers[0] == 1, "the first record has one anchor"
+
+
+def test_a_ledger_record_is_laid_out_as_documented() -> None:
+    sources = [SourceProgress(CLUSTER, "pages", TOPIC_ID, partition, 6, 0) for partition in (3, 4)]
+    record = plain(ledger_record(JOURNAL, "0" * 16, 9, bytes(16), 7, sources, LedgerPart(1, 3)))
+    assert list(record) == list(documented("decisions.md", "decisions"))
+    assert (record["kind"], record["start"], record["end"], record["ledger"]) == ("decisions", 9, 9, [1, 3])
+    assert record["sources"] == [[CLUSTER, "pages", TOPIC_ID, partition, 6, 0] for partition in (3, 4)]
+    about_rows = list(record)[list(record).index("codes") :]
+    assert len(about_rows) == 12
+    assert not any(record[name] for name in about_rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"end": 10}, "a ledger record that decides rows"),
+        ({"codes": b"\x01"}, "a ledger record that decides rows"),
+        ({"skipped": [[0, 1]]}, "a ledger record that decides rows"),
+        ({"ledger": None}, "decides no journal record"),
+        ({"ledger": [-1, 3]}, "a ledger record of 2 sources from -1 on, of 3"),
+        ({"ledger": [2, 3]}, "a ledger record of 2 sources from 2 on, of 3"),
+        ({"sources": []}, "a ledger record of 0 sources from 1 on, of 3"),
+    ],
+)
+def test_what_is_neither_decisions_nor_a_ledger_record_is_refused(fields: dict[str, Any], said: str) -> None:
+    sources = [SourceProgress(CLUSTER, "pages", TOPIC_ID, partition, 6, 0) for partition in (3, 4)]
+    record = plain(ledger_record(JOURNAL, "0" * 16, 9, bytes(16), 7, sources, LedgerPart(1, 3)))
+    with pytest.raises(RecordError, match=f"decisions offset 5: {said}"):
+        decode_decisions(msgspec.msgpack.encode(record | fields), 5)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

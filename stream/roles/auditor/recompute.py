@@ -58,6 +58,9 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
             while decisions.position < end:
                 for record in await decisions.poll():
                     logged = decode_decisions(record.value, record.offset)
+                    if (part := logged.ledger) is not None:
+                        follower.judge.apply_ledger(logged, part, record.offset)
+                        continue
                     entries = await follower.journal.read_up_to(logged.end)
                     again = follower.judge.decide(entries).record()
                     if again != logged:

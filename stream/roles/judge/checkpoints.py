@@ -73,15 +73,18 @@ class Checkpoints:
             if self._running is not None:
                 await asyncio.wait([self._running])
 
-    def begin_if_due(self, state: State) -> None:
-        """Begin a checkpoint if one is due or requested. Raises the error of the last one, unless it was the
-        store's."""
+    def request(self) -> str | None:
+        """Return the request for a checkpoint that waits for an answer."""
+        return self._requests.waiting()
+
+    def begin_if_due(self, state: State, request: str | None) -> None:
+        """Begin a checkpoint if one is due, or for the request that waits. Raises the error of the last one,
+        unless it was the store's."""
         if self._running is not None:
             if not self._running.done():
                 return
             running, self._running = self._running, None
             running.result()
-        request = self._requests.waiting()
         if self._catalogue is None:
             if request is not None:
                 self._answer(request, error="this judge has no setting checkpoints")

@@ -30,6 +30,7 @@ from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_ev
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.flushes import Flushes
+from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.scrubs import Scrubs
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
@@ -74,6 +75,7 @@ class JudgeRole:
     async def _judge_on(self, follower: Follower, publisher: VerdictPublisher, election: Election) -> None:
         """Judge records as they arrive. While one batch is being published, the next one is decided."""
         journal, state = follower.journal, follower.state
+        ledger = LedgerRecords(self.settings.checkpoint_interval, follower.judge, publisher, self.watch)
         async with TransactionInFlight() as transaction:
             while not self._stop.is_set():
                 self.watch.health.turn()
@@ -90,14 +92,18 @@ class JudgeRole:
                             reach("judge.ahead")
                             await transaction.finish()
                         await batch.publish(transaction, partial(self._committed, batch, state, election))
-                self._attend(state)
+                request = self._checkpoints.request()
+                if ledger.is_due(request):
+                    await transaction.finish()
+                    await ledger.publish(request)
+                self._attend(state, request)
             await transaction.finish()
 
-    def _attend(self, state: State) -> None:
-        """Attend to what runs beside the loop."""
+    def _attend(self, state: State, request: str | None) -> None:
+        """Attend to what runs beside the loop. `request` names the request for a checkpoint that waits."""
         self._flushes.begin_if_due(state)
         self._scrubs.refuse_damage()
-        self._checkpoints.begin_if_due(state)
+        self._checkpoints.begin_if_due(state, request)
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """Report a batch whose verdicts are published and whose state is written."""
@@ -142,7 +148,7 @@ class JudgeRole:
             while not election.won.is_set() and not self._stop.is_set():
                 await election.attend()
                 await run_unless_stopped(self._stop, follower.follow())
-                self._attend(follower.state)
+                self._attend(follower.state, self._checkpoints.request())
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)
 

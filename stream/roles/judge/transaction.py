@@ -1,10 +1,12 @@
-"""Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record."""
+"""Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record. Between
+batches, it publishes ledger records."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -78,14 +80,31 @@ class VerdictPublisher(ClientOwner):
 
         On an error the caller must end. The next publisher aborts the transaction if it is still open.
         """
+        delivered = await self._commit(partial(self._send, decided, decisions, verdicts), "judge.sent")
+        reach("judge.committed")
+        return int(delivered[0].offset) + 1
+
+    async def publish_ledger(self, records: Sequence[Decisions]) -> list[int]:
+        """Publish the parts of a ledger record atomically. Returns their offsets in the decisions topic.
+
+        On an error the caller must end, as for `publish`.
+        """
+        delivered = await self._commit(partial(self._send_ledger, records), "judge.ledger_sent")
+        reach("judge.ledger_committed")
+        return [int(each.offset) for each in delivered]
+
+    async def _commit(
+        self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
+    ) -> list[Any]:
+        """Send records in a transaction of their own. Returns where each was written."""
         await self._producer.begin_transaction()
         try:
             async with clients.acknowledgement_limit(f"transaction of topic {self._names.decisions}"):
-                sent = await self._send(decided, decisions, verdicts)
+                sent = await send()
                 # aiokafka commits a transaction even if one of its sends failed, so await all of them (rule
                 # 10).
                 delivered = await asyncio.gather(*sent)
-                reach("judge.sent")
+                reach(failpoint)
                 await self._producer.commit_transaction()
         except BaseException as error:
             cause = transaction_error(self._producer) if isinstance(error, _ENDED) else None
@@ -94,8 +113,12 @@ class VerdictPublisher(ClientOwner):
             if cause is not None:
                 raise cause from error
             raise
-        reach("judge.committed")
-        return int(delivered[0].offset) + 1
+        return delivered
+
+    async def _send_ledger(self, records: Sequence[Decisions]) -> list[asyncio.Future[Any]]:
+        topic, producer = self._names.decisions, self._producer
+        values = map(encode_decisions, records)
+        return [retrieved(await producer.send(topic, value, partition=0)) for value in values]
 
     async def _send(
         self, decided: JudgedBatch, decisions: Decisions, verdicts: Sequence[PartitionBatch]

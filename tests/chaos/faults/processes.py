@@ -14,9 +14,9 @@ from tests.chaos.schedule import PlannedFault
 
 FAILPOINTS: Final = {
     "judge": (
-        "judge.sent", "judge.committed", "judge.ahead", "flush", "freeze.build", "freeze.ingest",
-        "freeze.meta", "checkpoint.linked", "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned",
-        "restore.file", "restore.renamed",
+        "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
+        "flush", "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
+        "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
     "worker": ("worker.before_append", "worker.append"),
 }  # fmt: skip

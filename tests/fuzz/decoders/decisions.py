@@ -10,11 +10,18 @@ from typing import Any, ClassVar
 import msgspec
 
 from stream.errors import RecordError, StateError
-from stream.judge import judge, misfits, state
+from stream.judge import judge, ledger_records, misfits, state
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
+from stream.judge.ledger_records import misfit_ledger
 from stream.messages import decision
-from stream.messages.decision import decode_decisions, encode_decisions
+from stream.messages.decision import (
+    Decisions,
+    LedgerPart,
+    decode_decisions,
+    encode_decisions,
+    ledger_record,
+)
 from stream.messages.journal import Rows, decode_journal
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.decoders.journal import GENESIS, empty_state, record
@@ -28,7 +35,7 @@ class DecisionRecords(Decoder):
     """`decode_decisions`, the part of applying that changes nothing, and the verdicts that are said."""
 
     name: ClassVar = "decisions"
-    modules: ClassVar = (decision, judge, misfits, state)
+    modules: ClassVar = (decision, judge, ledger_records, misfits, state)
 
     def __enter__(self) -> DecisionRecords:
         directory = self.directory()
@@ -43,7 +50,8 @@ class DecisionRecords(Decoder):
             assert isinstance(rows, Rows)
             entries = [Entry(1, 0, digest_of(data), rows)]
             self._entries.append(entries)
-            self._records.append(encode_decisions(self._judge.decide(entries).record()))
+            decisions = self._judge.decide(entries).record()
+            self._records.append(encode_decisions(decisions if number % 4 else _ledger_record(decisions)))
         return self
 
     def whole(self, number: int) -> dict[str, Any]:
@@ -62,6 +70,9 @@ class DecisionRecords(Decoder):
             decisions = decode_decisions(data[1:], 0)
         except RecordError:
             return "refused"
+        if decisions.ledger is not None:
+            why = misfit_ledger(decisions, decisions.ledger, self._judge.state, GENESIS)
+            return "does not fit" if why else "fits"
         try:
             self._judge.prepare(entries, decisions)
         except StateError:
@@ -69,3 +80,16 @@ class DecisionRecords(Decoder):
         for each in self._judge.json(entries, decisions):
             msgspec.json.decode(each)
         return "fits"
+
+
+def _ledger_record(decisions: Decisions) -> Decisions:
+    """A ledger record with the sources of these decisions."""
+    return ledger_record(
+        GENESIS.journal,
+        GENESIS.options.id,
+        0,
+        b"",
+        0,
+        decisions.sources,
+        LedgerPart(0, len(decisions.sources)),
+    )

@@ -1,0 +1,196 @@
+"""Ledger records on the topic: when a leader publishes them, what a crash leaves, and who refuses them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import checkpoint_of
+from stream.errors import StateError
+from stream.failpoints import VARIABLE
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.meta import Meta, meta_of
+from stream.kafka import topics
+from stream.kafka.follower import open_follower
+from stream.kafka.names import TopicNames
+from stream.messages.decision import Decisions, LedgerPart, encode_decisions
+from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge import ledger_records
+from stream.roles.judge.role import JudgeRole
+from stream.settings import Settings
+from tests.commands import neardup_process, run_process
+from tests.kafka.judge_helpers import (
+    append,
+    decided,
+    error_of,
+    ledgers,
+    once,
+    part,
+    places,
+    record,
+    verdicts,
+)
+from tests.kafka.worker_helpers import running
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+async def deployed(settings: Settings, tmp_path: Path) -> Settings:
+    settings = settings.model_copy(
+        update={"session_seconds": 1.0, "flush_seconds": 0.1, "checkpoints": str(tmp_path / "objects")}
+    )
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    return settings
+
+
+async def judge_more(settings: Settings, partition: int) -> None:
+    """Have pages of another partition judged."""
+    await decided(settings, await append(settings, record(part(partition, 0, 3, opening=True))))
+
+
+async def published(settings: Settings, count: int) -> dict[int, Decisions]:
+    """Wait for this many ledger records, and return them by offset."""
+
+    async def there() -> bool:
+        return len(await ledgers(settings)) >= count
+
+    await until(there)
+    return await ledgers(settings)
+
+
+def partitions(ledger: Decisions) -> list[int]:
+    """The partitions that a ledger record names."""
+    return [each.partition for each in ledger.sources]
+
+
+def meta(settings: Settings) -> Meta:
+    found = meta_of(settings.state_dir / settings.namespace / "judge")
+    assert found is not None
+    return found
+
+
+async def follow(settings: Settings, directory: Path) -> tuple[Meta, str]:
+    """Metadata and digest of a state that was built from the topics."""
+    genesis = await topics.wait_for_genesis(settings, 10)
+    async with open_follower(settings, genesis, directory) as follower:
+        await follower.follow_to_end()
+        return follower.state.meta, follower.state.digest()
+
+
+async def test_a_judge_that_begins_to_lead_publishes_what_it_knows(
+    deployed: Settings, tmp_path: Path
+) -> None:
+    async with running(JudgeRole(deployed)):
+        await judge_more(deployed, 0)
+        await published(deployed, 1)
+        await judge_more(deployed, 1)
+    assert list(map(partitions, (await ledgers(deployed)).values())) == [[0]]
+    async with running(JudgeRole(deployed)):
+        found = await published(deployed, 2)
+        assert list(map(partitions, found.values())) == [[0], [0, 1]]
+    newest = max(found)
+    assert meta(deployed).ledger == newest
+    followed, digest = await follow(deployed, tmp_path / "fresh")
+    assert followed == meta(deployed)
+    assert followed.ledger == newest
+    own, own_digest = await follow(deployed, deployed.state_dir / deployed.namespace / "judge")
+    assert (own, own_digest) == (followed, digest)
+    assert await recompute(deployed) == []
+
+
+async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
+    deployed: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In parts, as if there were very many sources."""
+    monkeypatch.setattr(ledger_records, "DECISIONS_BYTES", 700)
+    often = deployed.model_copy(update={"checkpoint_interval": 0.1})
+    async with running(JudgeRole(often)):
+        for partition in range(9):
+            await judge_more(often, partition)
+
+        async def all_sources() -> bool:
+            return 9 in {each.ledger.total for each in (await ledgers(often)).values() if each.ledger}
+
+        await until(all_sources)
+    found = await ledgers(often)
+    heads = [offset for offset, each in found.items() if each.ledger and not each.ledger.first]
+    assert 2 < len(heads) < len(found)
+    last = [each for offset, each in found.items() if offset >= heads[-1]]
+    assert [number for each in last for number in partitions(each)] == list(range(9))
+    assert [each.ledger.first for each in last if each.ledger][1:] == [
+        sum(len(each.sources) for each in last[:n]) for n in range(1, len(last))
+    ]
+    assert meta(often).ledger == heads[-1]
+    catalogue = Catalogue(str(often.checkpoints))
+    manifests = [catalogue.read(name) for name in catalogue.kept(meta(often).journal)]
+    assert manifests
+    assert {each.ledger for each in manifests} <= set(heads)
+    assert (await follow(often, tmp_path / "fresh"))[0].ledger == heads[-1]
+    assert await recompute(often) == []
+
+
+async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings) -> None:
+    async with running(JudgeRole(deployed)):
+        await judge_more(deployed, 0)
+        await published(deployed, 1)
+        await judge_more(deployed, 1)
+        code, out, error = await neardup_process(deployed, "checkpoint", "now")
+        assert code == 0, error
+        found = await ledgers(deployed)
+        assert list(map(partitions, found.values())) == [[0], [0, 1]]
+        name = checkpoint_of(meta(deployed).journal, out.strip())
+        assert name is not None
+        assert Catalogue(str(deployed.checkpoints)).read(name).ledger == max(found)
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "left"), [("judge.ledger_sent", 0), ("judge.ledger_committed", 1), ("flush:2", 1)]
+)
+async def test_a_judge_that_is_killed_at_a_ledger_record_repeats_nothing(
+    deployed: Settings, failpoint: str, left: int, tmp_path: Path
+) -> None:
+    """Everything is delivered again."""
+    parts = [part(0, 0, 3, opening=True), part(1, 0, 3, opening=True)]
+    await append(deployed, *map(record, parts))
+    code, _, error = await run_process(
+        sys.executable, "-m", "stream.cli", "judge",
+        environment=deployed.environment() | {VARIABLE: failpoint},
+    )  # fmt: skip
+    assert code == -signal.SIGKILL, error
+    assert len(await ledgers(deployed)) == left
+    parts.append(part(1, 3, 5))
+    async with running(JudgeRole(deployed)):
+        await decided(deployed, await append(deployed, *map(record, parts)))
+        found = await published(deployed, left + 1)
+    assert places(await verdicts(deployed)) == once(*parts)
+    assert {tuple(partitions(each)) for each in found.values()} == {(0, 1)}
+    assert await follow(deployed, tmp_path / "fresh") == await follow(
+        deployed, deployed.state_dir / deployed.namespace / "judge"
+    )
+    assert await recompute(deployed) == []
+
+
+async def test_a_ledger_record_that_differs_is_refused_by_name(deployed: Settings) -> None:
+    async with running(JudgeRole(deployed)):
+        await judge_more(deployed, 0)
+        ((_, ledger),) = (await published(deployed, 1)).items()
+    forged = structs.replace(ledger, sources=[], ledger=LedgerPart(0, 0))
+    topic = TopicNames(deployed.namespace).decisions
+    (stands,) = await append(deployed, encode_decisions(forged), topic=topic)
+    said = (
+        f"the ledger record at decisions offset {stands.offset} has number of sources 0, but the state has 1"
+    )
+    error = await error_of(JudgeRole(deployed))
+    assert isinstance(error, StateError)
+    assert said in str(error)
+    with pytest.raises(StateError, match=said):
+        await recompute(deployed)
