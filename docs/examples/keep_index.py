@@ -24,8 +24,9 @@ class Index:
         self.clusters = clusters
 
     def read_verdict(self, verdict: dict) -> None:
-        # What `best` said of the cluster is later, even if it is read before.
-        if verdict["verdict"] == "unique" and verdict["cluster"] not in self.clusters:
+        # Each unique page begins a cluster, and so does a recrawl whose cluster has ended. What `best` said
+        # of it is later, even if it is read before.
+        if verdict["cluster"] == verdict["id"] and verdict["cluster"] not in self.clusters:
             self.clusters[verdict["cluster"]] = verdict["url"], place(verdict["id"])
             print("insert", verdict["url"])
 

@@ -7,11 +7,12 @@ CREATE TABLE IF NOT EXISTS index_pages (cluster VARCHAR PRIMARY KEY, url VARCHAR
 CREATE OR REPLACE TEMP MACRO place(id) AS
     split_part(id, '.', 2)::BIGINT * 65_536 + split_part(id, '.', 3)::BIGINT;
 
--- A `unique` page is kept until `best` says otherwise. What that said before is later.
+-- Each `unique` page begins a cluster, and so does a `recrawl` whose cluster has ended. That page is kept until `best` says
+-- otherwise, which is later even if it is read before.
 INSERT INTO index_pages
 SELECT value ->> 'cluster', value ->> 'url', value ->> 'id', place(value ->> 'id')
 FROM verdicts
-WHERE value ->> 'verdict' = 'unique'
+WHERE value ->> 'cluster' = value ->> 'id'
 ON CONFLICT DO NOTHING;
 
 -- The last record of a cluster is the whole truth. One with a lower `as_of` than before is a repetition.

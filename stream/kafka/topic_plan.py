@@ -111,7 +111,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     best = ("best",) if settings.elect else ()
     if settings.elect:
         name = names.best(settings.elector_name)
-        topics["best"] = TopicPlan(name, None, VERDICTS_BYTES, _COMPACTED, transactional=False)
+        topics["best"] = TopicPlan(name, None, VERDICTS_BYTES, _COMPACTED)
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),

@@ -43,15 +43,16 @@ class BestRecord(msgspec.Struct, frozen=True, kw_only=True):
     best: KeptPage | None
     """None if no URL's newest version is in the cluster."""
     was: PageRef | None
-    """The page that was kept before this record; None if none was."""
+    """The page of the record before; of the first record the page `cluster`; None if none was kept."""
     because: Because
-    """What happened last: a better URL `joined` the cluster; the kept URL `left` it; a new version of a URL
-    made another one the `better` one; the cluster `grew` to at least twice the members told before; or the
-    kept URL was not seen for so long that it `expired`, or was `forgotten`."""
+    """What is different from the record before: `grew` if the URL is the same, and the cluster has at least
+    twice the members told before; else `left`, `expired` or `forgotten` if the URL told before is no member
+    any more; else `joined` if the new one came into the cluster after that record, or after the cluster's
+    first page if there was none; else `better`, by a new version of a URL."""
     members: Count
     """Number of URLs whose newest version is in the cluster."""
     as_of: PageId
-    """Id of the last page that was seen. A record with a lower one than another before it is a repetition."""
+    """Id of the last page that was known. A record with a lower one than another before is a repetition."""
     decided_at: str
     """Log time, as in the verdict of `as_of`."""
 

@@ -56,7 +56,7 @@ def members(judged: Iterable[Judged]) -> dict[int, list[Member]]:
     for of_url in versions.values():
         newest = of_url[-1]
         for each in of_url:
-            if each.verdict == "unique":
+            if each.cluster == each.page:  # it began the cluster
                 found.setdefault(each.page, [])
         if newest.cluster is None:
             continue
@@ -132,20 +132,20 @@ def tell(before: dict[int, Told], judged: Sequence[Judged], elect: str) -> list[
     return found
 
 
-def record_of(told: Told) -> BestRecord:
+def record_of(told: Told, journal: str = "9f576ade") -> BestRecord:
     """The record that says it; `because` is not exact."""
     page, grew = told.best, url_of(told.best) == url_of(told.was)
     best = None
     if page:
         moment = None if page.fetched_at is None else rfc3339(page.fetched_at)
-        best = KeptPage(page.url, show(page.page), page.length, page.quality, moment)
+        best = KeptPage(page.url, show(page.page, journal), page.length, page.quality, moment)
     return BestRecord(
-        cluster=show(told.cluster),
+        cluster=show(told.cluster, journal),
         best=best,
-        was=PageRef(told.was.url, show(told.was.page)) if told.was else None,
+        was=PageRef(told.was.url, show(told.was.page, journal)) if told.was else None,
         because="grew" if grew else "joined" if page else "left",
         members=told.members,
-        as_of=show(told.as_of),
+        as_of=show(told.as_of, journal),
         decided_at=rfc3339(1_700_000_000_000 + told.as_of),
     )
 
@@ -192,6 +192,10 @@ def crawl(seed: int, n: int, *, offset: int = 1) -> list[Judged]:
             verdict, cluster = "insufficient", None
         elif known and chance < 0.55:
             verdict, cluster = "recrawl", rng.choice(known)
+            if cluster == known[0] and rng.random() < 0.15:  # its anchor is gone: it is judged again
+                cluster = page if rng.random() < 0.5 else rng.choice(clusters[-5:])
+                clusters += [cluster] if cluster == page else []
+                baselines[which] = [cluster, *known[1:]]
         else:
             others = [each for each in clusters[-5:] if each not in known[:1]]
             if others and chance < 0.85:
