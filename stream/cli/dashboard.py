@@ -17,7 +17,15 @@ NICE: Final = 10
 
 @click.command("dashboard")
 @with_settings(
-    *CONNECTION, "dev", "state_dir", "rebuild_damaged", "checkpoints", "dashboard_host", "dashboard_port"
+    *CONNECTION,
+    "dev",
+    "state_dir",
+    "rebuild_damaged",
+    "checkpoints",
+    "elect",
+    "elector_name",
+    "dashboard_host",
+    "dashboard_port",
 )
 def command(settings: Settings) -> None:
     """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -94,6 +94,35 @@ class Hosts(Struct):
     complete: Annotated[bool, Meta(description="False if small hosts may be missing.")]
 
 
+class Kept(Struct):
+    """The page of a cluster that is kept."""
+
+    url: Annotated[str | None, Meta(description="Null: the last page of the cluster says something else.")]
+    id: str | None
+    because: Annotated[
+        str | None, Meta(description="Why another page is kept; null for the anchor, of which none was told.")
+    ] = None
+    members: Annotated[
+        int | None, Meta(description="URLs whose newest version is in the cluster, as told last.")
+    ] = None
+    decided_at: Annotated[str | None, Meta(description="Log time of that.")] = None
+
+
+ElectionState = Literal["none", "reading", "following"]
+
+
+class Election(Struct):
+    """Whether an elector tells which pages are kept."""
+
+    state: Annotated[
+        ElectionState,
+        Meta(
+            description="none: the setting elect is empty, or its topic missing. reading: not to its end yet."
+        ),
+    ]
+    elect: Annotated[str | None, Meta(description="The policy; null if no record was read.")] = None
+
+
 class ClusterFigures(Struct):
     """A cluster with its size."""
 
@@ -103,12 +132,14 @@ class ClusterFigures(Struct):
     superseded: Annotated[
         bool, Meta(description="Whether the anchor's URL changed, so that it no longer matches.")
     ]
+    kept: Annotated[Kept | None, Meta(description="Null where it is not known.")] = None
 
 
 class Clusters(Struct):
     """Clusters by size, descending."""
 
     clusters: list[ClusterFigures]
+    election: Election
     total: Annotated[int, Meta(description="Number of clusters with duplicates, as far as in memory.")]
     next: Annotated[int | None, Meta(description="`offset` of the next page; null at the end.")]
 
@@ -134,6 +165,10 @@ class ClusterPages(Struct):
         bool | None,
         Meta(description="Whether the anchor's URL changed; null in the answer to a look-up."),
     ] = None
+    kept: Annotated[
+        Kept | None, Meta(description="Null where it is not known, and in the answer to a look-up.")
+    ] = None
+    election: Annotated[Election | None, Meta(description="Null in the answer to a look-up.")] = None
 
 
 class HostPages(Struct):

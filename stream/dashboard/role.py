@@ -19,6 +19,7 @@ from stream.dashboard.counting.app import Statistics, tables_directory
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.dashboard.deployment.system import Watch
+from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web.api import Api
@@ -117,6 +118,7 @@ class DashboardRole:
         await topics.create_changelogs(settings, statistics.changelogs, partitions)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
         superseded = SupersededClusters(settings, names.clusters)
+        kept = KeptPages(settings)
         watch = Watch(
             settings,
             partitions,
@@ -129,14 +131,20 @@ class DashboardRole:
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder, superseded, about(settings, genesis))
+            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis))
             await stack.enter_async_context(
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))
-                for work in (statistics.sweep(), watch.run(), finder.run(), superseded.run())
+                for work in (
+                    statistics.sweep(),
+                    watch.run(),
+                    finder.run(),
+                    superseded.run(),
+                    *([kept.run()] if settings.elect else ()),
+                )
             ]
             _freeze_garbage_collector()
             await acl_check.check(settings, "dashboard")  # now also for the topics that Faust created

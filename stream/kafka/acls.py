@@ -22,12 +22,15 @@ class Grant:
     why: str
 
 
-def grants(role: str, names: TopicNames, routes: Sequence[str] = ()) -> list[Grant]:
-    """Return the grants that a role needs, with these verdict routes. Raises KeyError for an unknown role."""
+def grants(
+    role: str, names: TopicNames, routes: Sequence[str] = (), electors: Sequence[str] = ("",)
+) -> list[Grant]:
+    """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
+    KeyError for an unknown role."""
     return [
-        Grant(kind, each.format(ns=names.namespace, route=route), ops, why)
+        Grant(kind, each.format(ns=names.namespace, route=one, best=names.best(one)), ops, why)
         for kind, each, ops, why in _NEEDS[role]
-        for route in (routes if "{route}" in each else [""])
+        for one in (routes if "{route}" in each else electors if "{best}" in each else [""])
     ]
 
 
@@ -41,7 +44,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
-        ("topic", "{ns}.best", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
+        ("topic", "{best}", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
         (
             "topic",
             "{ns}.genesis",
@@ -56,7 +59,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
-        ("topic", "{ns}.best", ("Describe", _CONFIGS), "show and check it, with `elect`"),
+        ("topic", "{best}", ("Describe", _CONFIGS), "show and check it, with `elect`"),
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "show and check it, read scheme and options"),
     ),
     "topics seed": (("topic", "{ns}.genesis", (_READ,), "read the seed"),),
@@ -115,6 +118,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.genesis", (_READ,), "read scheme, options and seed"),
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
         ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
+        ("topic", "{best}", (_READ,), "know kept pages, with `elect`"),
         *(
             (
                 "topic",

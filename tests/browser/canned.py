@@ -21,11 +21,13 @@ from stream.dashboard.answers import (
     ClusterPages,
     Clusters,
     Comparison,
+    Election,
     Figures,
     GroupLag,
     HostFigures,
     HostPages,
     Hosts,
+    Kept,
     Lag,
     LagSeries,
     Lookup,
@@ -182,7 +184,7 @@ class Canned(Api):
 
 def canned(words: PageContent | None) -> Canned:
     """Return responses with content for every panel; without words, those of an empty deployment."""
-    made = Canned(*[None] * 6)  # type: ignore[arg-type]
+    made = Canned(*[None] * 7)  # type: ignore[arg-type]
     made.answers = _empty() if words is None else _full(words)
     made.answers["about"] = about(load(namespace=words.namespace if words else "neardup"), GENESIS)
     return made
@@ -281,7 +283,7 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
     return {
         "figures": _figures(0, [], [], {}),
         "hosts": Hosts(range_, [], 0, None, complete=True),
-        "clusters": Clusters([], 0, None),
+        "clusters": Clusters([], Election("none"), 0, None),
         "verdicts": Verdicts([], None),
         "system": _system("neardup", None, ""),
         "lag": _lag(0),
@@ -298,8 +300,15 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         HostFigures(host, 100 * pages, {"duplicate": [90, 40, 3, 0][i] * pages, "unique": pages})
         for i, host in enumerate(words.hosts)
     ]
+    election = Election("following", "longest")
+    kept = [
+        Kept(urls[1], f"{JOURNAL}.3.8", "joined", 4, "2026-01-02T12:00:01.010Z"),
+        Kept(urls[1], f"{JOURNAL}.3.1"),
+        Kept(None, None, "left", 0, "2026-01-02T12:00:03.010Z"),
+    ]
     clusters = [
-        ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1) for i, url in enumerate(urls)
+        ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1, kept[i])
+        for i, url in enumerate(urls)
     ]
     members = [
         MemberPage(url, f"{JOURNAL}.3.{7 + i}", 3, 0.9871, "2026-01-02T12:00:01.010Z")
@@ -329,7 +338,7 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             {"unsupported_content": 9 * pages, "malformed_json": 2 * pages, "too_large": pages},
         ),
         "hosts": Hosts(range_, hosts, 5 * len(hosts), None, complete=False),
-        "clusters": Clusters(clusters, 5 * len(clusters), None),
+        "clusters": Clusters(clusters, election, 5 * len(clusters), None),
         "verdicts": Verdicts(
             [SeenVerdict(40 - i, verdict(words, i)) for i in range(30)],
             11,
@@ -361,7 +370,15 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             "duplicate",
             f"duplicate of {urls[0]}; {near[0].why}",
             [verdict(words, i) for i in range(5)],
-            ClusterPages(f"{JOURNAL}.3.1", urls[0], 1 + pages, members, superseded=True),
+            ClusterPages(
+                f"{JOURNAL}.3.1",
+                urls[0],
+                1 + pages,
+                members,
+                superseded=True,
+                kept=kept[0],
+                election=election,
+            ),
             "2f4dc81575bc7d19",
             near,
             12,

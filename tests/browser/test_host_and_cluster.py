@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from msgspec import structs
 from playwright.async_api import Page, expect
 
-from stream.dashboard.answers import Lookup
+from stream.dashboard.answers import Clusters, Election, Lookup
 from tests.browser.canned import JOURNAL, PLAIN, Canned, PageContent, canned, served
 from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, SCRIPT
@@ -55,6 +56,42 @@ async def test_both_pages_have_room_and_can_be_read(
         assert await violations(page) == []
         await shot(page, f"cluster-{content}-{width}-dark")
         assert await page.evaluate(MEASURE) == []
+
+
+async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(url)
+        await expect(page.locator("#clusters tbody tr")).to_have_count(3)
+        first, second, third = await page.locator("#clusters tbody tr").all()
+        await expect(first).to_contain_text(f"kept: {PLAIN.urls[1]}")
+        await expect(second).not_to_contain_text("kept")
+        await expect(third).to_contain_text("no page is left")
+        await expect(page.locator("#clusters")).to_contain_text(
+            "Kept pages are marked; the policy is longest."
+        )
+        await page.goto(f"{url}cluster#cluster={CLUSTER}")
+        await expect(page.locator("#kept")).to_contain_text("a better URL joined the cluster")
+        await expect(page.locator("#kept a").first).to_have_text(PLAIN.urls[1])
+        marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
+        await expect(marked).to_have_count(1)
+        await expect(marked).to_contain_text(PLAIN.urls[1])
+
+
+async def test_the_overview_says_that_no_elector_is_set_up(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    clusters = api.answers["clusters"]
+    assert isinstance(clusters, Clusters)
+    for election, said in (
+        (Election("none"), "No elector is set up here"),
+        (Election("reading"), "is being read"),
+    ):
+        figures = [structs.replace(each, kept=None) for each in clusters.clusters]
+        api.answers["clusters"] = Clusters(figures, election, len(figures), None)
+        async with served(api) as url:
+            page = await opened(url)
+            await expect(page.locator("#clusters")).to_contain_text(said)
+            await expect(page.locator("#clusters tbody")).not_to_contain_text("kept")
 
 
 async def test_a_host_is_reached_from_the_overview_and_leads_back(opened: Callable[..., Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 from faust.transport.drivers.aiokafka import Transport
 
@@ -28,12 +29,15 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
+from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
 from stream.messages.verdict import MessagePosition
 from stream.messages.verdict_options import VerdictOptions
+from stream.pages.times import rfc3339
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import (
+    JOURNAL,
     KINDS,
     Client,
     VerdictMaker,
@@ -44,7 +48,7 @@ from tests.kafka.dashboard_helpers import (
     supersede,
 )
 from tests.kafka.judge_helpers import audited, page, recreate, text
-from tests.kafka.worker_helpers import publish, running, topic_id
+from tests.kafka.worker_helpers import create, publish, running, topic_id
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -100,7 +104,9 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
 
         await until(marked)
         assert [each["superseded"] for each in clusters] == [False, True, False, False, False]
+        assert {each["kept"] for each in clusters} == {None}, "no elector is wanted here"
         one = await client.get(f"/api/v1/clusters/{clusters[0]['cluster']}")
+        assert one["election"] == {"state": "none", "elect": None}
         assert one["pages"] == clusters[0]["pages"]
         assert {each["id"] for each in one["members"]} <= {each.id for each in duplicates}
 
@@ -120,6 +126,39 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
             heard = json.loads(line[6:])["verdicts"]
             assert {each["verdict"]["verdict"] for each in heard} == {"rejected"}
         assert (await client.counted(361))["verdicts"] == by_kind([*kept, *more])
+
+
+async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(settings: Settings) -> None:
+    settings = settings.model_copy(update={"elect": "longest"})
+    await create(settings)
+    made = VerdictMaker()
+    duplicates = [made.one("duplicate") for _ in range(30)]
+    await decide(settings, duplicates)
+    async with dashboard(settings) as client:
+        await client.counted(30)
+        cluster = duplicates[0].cluster
+        assert cluster
+        best = KeptPage("https://longer.example/", f"{JOURNAL}.9.1", 9, None, None)
+        at = {"as_of": f"{JOURNAL}.9.1", "decided_at": rfc3339(0)}
+        told = BestRecord(cluster=cluster, best=best, was=None, because="joined", members=2, **at)
+        topic = TopicNames(settings.namespace).best()
+        async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+            headers = [(ELECT_HEADER, b"longest")]
+            await producer.send_and_wait(topic, encode_best(told), cluster.encode(), headers=headers)
+        answer: dict[str, Any] = {}
+
+        async def shown() -> bool:
+            nonlocal answer
+            answer = await client.get("/api/v1/clusters", limit=200)
+            return bool(answer["election"]["elect"])
+
+        await until(shown)
+        assert answer["election"] == {"state": "following", "elect": "longest"}
+        kept = {each["cluster"]: each["kept"] for each in answer["clusters"]}
+        assert (kept.pop(cluster)["url"], len(kept)) == (best.url, len({e.cluster for e in duplicates}) - 1)
+        assert all(each["id"] == name for name, each in kept.items()), "the anchors"
+        one = await client.get(f"/api/v1/clusters/{cluster}")
+        assert (one["kept"]["because"], one["kept"]["members"]) == ("joined", 2)
 
 
 def delay_changelog(monkeypatch: pytest.MonkeyPatch, table: str) -> None:

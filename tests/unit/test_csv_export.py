@@ -94,7 +94,11 @@ def test_lists_and_lag_have_a_row_each() -> None:
     clusters, changes = found["clusters"], found["changes"]
     assert isinstance(clusters, Clusters)
     assert isinstance(changes, Changes)
-    assert read(csv_export.clusters(clusters))[2] == ["9f576ade.3.1", PLAIN.urls[1], "15", "true"]
+    anchor = PLAIN.urls[1]
+    assert [row[-2:] for row in read(csv_export.clusters(clusters))] == [
+        ["kept", "because"], [anchor, "joined"], [anchor, ""], ["", "left"],
+    ]  # fmt: skip
+    assert read(csv_export.clusters(clusters))[2][:4] == ["9f576ade.3.1", anchor, "15", "true"]
     assert read(csv_export.changes(changes))[1] == [
         "2026-01-02T12:00:40Z",
         "judge",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stream.dashboard.answers import Election
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rows import Counts
 from stream.dashboard.counting.view import View
@@ -147,7 +148,8 @@ class _Finder:
 async def dashboard(**options: Any) -> AsyncIterator[int]:
     view = View(lambda *_: Counts(), lambda _: [])
     statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
-    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), {}]
+    kept = SimpleNamespace(election=Election("none"))
+    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
     api = Api(statistics, LatestVerdicts(), *parts)
     gate = Gate(load(**options))
     async with served(application(api, gate, "127.0.0.1", DashboardMetrics(), Health())) as port:

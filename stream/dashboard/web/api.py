@@ -35,6 +35,7 @@ from stream.dashboard.counting.rows import Counts, Histogram
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.windows import DAY, HOUR, MINUTE, WindowPlan
 from stream.dashboard.deployment.system import ROLES, Watch
+from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.lookup.member_pages import PageGoneError
 from stream.dashboard.lookup.superseded import SupersededClusters
@@ -68,6 +69,7 @@ class Api:
     watch: Watch
     finder: Finder
     superseded: SupersededClusters
+    kept: KeptPages
     about: About
 
     def routes(self) -> list[web.RouteDef]:
@@ -160,10 +162,15 @@ class Api:
             Clusters(
                 clusters=[
                     ClusterFigures(
-                        each.id, each.anchor, each.duplicates + 1, each.id in self.superseded.clusters
+                        each.id,
+                        each.anchor,
+                        each.duplicates + 1,
+                        each.id in self.superseded.clusters,
+                        self.kept.of(each.id, each.anchor),
                     )
                     for each in ranked[offset : offset + limit]
                 ],
+                election=self.kept.election,
                 total=len(ranked),
                 next=offset + limit if offset + limit < len(ranked) else None,
             ),
@@ -181,6 +188,8 @@ class Api:
         """Return the pages of a cluster."""
         pages = self._cluster(request)
         pages.superseded = pages.cluster in self.superseded.clusters
+        pages.kept = self.kept.of(pages.cluster, pages.anchor)
+        pages.election = self.kept.election
         return answer(pages)
 
     def _cluster(self, request: web.Request) -> ClusterPages:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
 
-from stream.dashboard.answers import Changes, Clusters, Figures, Hosts, Lag, Verdicts
+from stream.dashboard.answers import Changes, ClusterFigures, Clusters, Figures, Hosts, Lag, Verdicts
 from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.sinks import csv_text
 from stream.sinks.csv_text import Cell, Rows
@@ -71,11 +71,14 @@ def hosts(answer: Hosts) -> str:
 
 
 def clusters(answer: Clusters) -> str:
-    """Return clusters with their sizes."""
-    rows: Rows = (
-        (each.cluster, each.anchor, each.pages, str(each.superseded).lower()) for each in answer.clusters
-    )
-    return text_of(["cluster", "anchor", "pages", "superseded"], rows)
+    """Return clusters with their sizes, and the pages that are kept."""
+    header = ["cluster", "anchor", "pages", "superseded", "kept", "because"]
+    return text_of(header, map(_cluster, answer.clusters))
+
+
+def _cluster(each: ClusterFigures) -> Sequence[Cell]:
+    kept = (each.kept.url, each.kept.because) if each.kept else (None, None)
+    return each.cluster, each.anchor, each.pages, str(each.superseded).lower(), *kept
 
 
 def verdicts(answer: Verdicts) -> str:

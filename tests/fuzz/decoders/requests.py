@@ -15,7 +15,7 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from stream.dashboard.answers import About
+from stream.dashboard.answers import About, Election
 from stream.dashboard.counting.app import Statistics
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rows import Counts
@@ -23,6 +23,7 @@ from stream.dashboard.counting.view import View
 from stream.dashboard.deployment.changes import ChangeLog
 from stream.dashboard.deployment.lag_history import LagHistory
 from stream.dashboard.deployment.system import Watch
+from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import BusyError, Finder
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web import api, server
@@ -94,10 +95,12 @@ class Requests(Decoder):
         finder.look_up = AsyncMock(side_effect=BusyError("not now"))
         superseded = create_autospec(SupersededClusters, instance=True)
         superseded.clusters = set()
+        kept = create_autospec(KeptPages, instance=True)
+        kept.election = Election("none")
         watch = create_autospec(Watch, instance=True)
         watch.now, watch.lags = {}, LagHistory(1_900_000_000.0)
         watch.changes = ChangeLog(1_900_000_000.0)
-        made = Api(statistics, LatestVerdicts(), watch, finder, superseded, ABOUT)
+        made = Api(statistics, LatestVerdicts(), watch, finder, superseded, kept, ABOUT)
         gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
         self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())
         self._app.freeze()

@@ -5,6 +5,7 @@ import { address, by, element, empty, fill, hostOf, hostPage, row, spelled, tabl
 import { differences } from "./differences.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
+import { keptOfCluster } from "./kept.js";
 import { notice } from "./system.js";
 
 const COLUMNS = [
@@ -30,6 +31,7 @@ function choice(name, label, id, checked) {
 function showPages(figures, wanted) {
   by("cluster-hint").textContent = `${format.quantity(figures.pages, "page")}. ${figures.superseded
     ? "Superseded: the content of the anchor's URL changed, so that it no longer matches pages." : ""}`;
+  fill(by("kept"), keptOfCluster(figures));
   const pages = [{ url: figures.anchor, id: figures.cluster }, ...figures.members];
   const ids = pages.map(({ id }) => id);
   const one = ids.includes(wanted.one) ? wanted.one : ids[0];
@@ -37,7 +39,7 @@ function showPages(figures, wanted) {
   const rest = figures.pages - pages.length;
   fill(by("pages"), table(COLUMNS, pages.map((each, i) => row(COLUMNS, [
     choice("one", "A", each.id, each.id === one), choice("other", "B", each.id, each.id === other),
-    [i ? null : element("strong", {}, "anchor "), address(each.url, "/"), beside(each.url)],
+    [i ? null : element("strong", {}, "anchor "), figures.kept?.url === each.url ? element("strong", {}, "kept ") : null, address(each.url, "/"), beside(each.url)],
     i ? String(each.distance ?? "–") : "", i ? each.similarity?.toFixed(3) ?? "–" : "",
     i ? format.moment(each.decided_at) : ""])), "stacked"),
   rest > 0 ? element("p", { class: "hint" }, `and ${format.count(rest)} more, which are counted and not stored here.`) : null);

@@ -3,6 +3,7 @@ import { ask } from "./api.js";
 import { meaning } from "./about.js";
 import { address, bar, by, clusterPage, element, empty, fill, hostPage, row, spelled, table } from "./dom.js";
 import { count, percent } from "./format.js";
+import { election, keptInstead } from "./kept.js";
 
 export function showHosts(answer, chosen, choose) {
   fill(by("hosts-known"), answer.hosts.map((each) => element("option", { value: each.host })));
@@ -45,8 +46,8 @@ export function showClusters(answer) {
     if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
     const old = each.superseded ? element("div", { class: "like", title: "The content of the anchor's URL changed." },
       "superseded: no longer matches pages") : null;
-    return row(columns, [[button, old, pages], count(each.pages)]);
-  })), answer.total > answer.clusters.length ? element("p", { class: "hint" }, `${count(answer.total)} clusters with duplicates in total.`) : null);
+    return row(columns, [[button, old, keptInstead(each.kept, each.anchor), pages], count(each.pages)]);
+  })), element("p", { class: "hint" }, election(answer.election)), answer.total > answer.clusters.length ? element("p", { class: "hint" }, `${count(answer.total)} clusters with duplicates in total.`) : null);
 }
 
 async function toggle(cluster, button, place) {

@@ -1,0 +1,119 @@
+"""Follows the topic `best` to know which pages of clusters are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from stream.dashboard.answers import Election, ElectionState, Kept
+from stream.errors import NeardupError
+from stream.kafka import broker_metadata, clients
+from stream.kafka.names import TopicNames
+from stream.messages.best import ELECT_HEADER, BestRecord, decode_best
+from stream.settings import Settings
+
+RETRY_SECONDS: Final = 5.0
+MOST_CLUSTERS: Final = 100_000
+"""Maximum number of clusters in memory."""
+MOST_CHARACTERS: Final = 32 << 20
+"""Maximum number of characters of URLs in memory."""
+POLL_MS: Final = 500
+
+log = structlog.get_logger(__name__)
+
+
+class KeptPages:
+    """The last record of each cluster, in memory; beyond a limit of the largest clusters alone. `run` keeps
+    them up to date."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = TopicNames(settings.namespace).best(settings.elector_name)
+        self._records: dict[str, BestRecord] = {}
+        self._characters = 0
+        self._complete = True
+        self._state: ElectionState = "none"
+        self._elect: str | None = None
+
+    @property
+    def election(self) -> Election:
+        """Whether there is an elector's topic, and by which policy pages are kept."""
+        return Election(self._state, self._elect)
+
+    def of(self, cluster: str, anchor: str) -> Kept | None:
+        """Return the kept page of a cluster with this anchor, or None if it is not known."""
+        record = self._records.get(cluster)
+        if record is not None:
+            best = record.best
+            return Kept(
+                best.url if best else None,
+                best.id if best else None,
+                record.because,
+                record.members,
+                record.decided_at,
+            )
+        if self._state != "following" or not self._complete:
+            return None
+        return Kept(anchor, cluster)
+
+    async def run(self) -> None:
+        """Read the topic until cancelled, starting over when it is missing or brokers are unreachable."""
+        while True:
+            try:
+                await self._read()
+            except clients.DENIED:
+                raise
+            except (KafkaError, NeardupError, OSError) as error:
+                log.warning("kept_pages_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read(self) -> None:
+        async with broker_metadata.connect(self._settings) as client:
+            counts = await broker_metadata.partition_counts(client, [self._topic])
+        if self._topic not in counts:
+            self._state = "none"
+            return
+        self._state = "reading"
+        partitions = [TopicPartition(self._topic, number) for number in range(counts[self._topic])]
+        consumer = clients.reader(self._settings, auto_offset_reset="earliest")
+        async with clients.open_client(self._settings, consumer):
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            while True:
+                for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                    for record in records:
+                        self._add(record)
+                if self._state == "reading":
+                    at = [await consumer.position(each) >= ends[each] for each in partitions]
+                    self._state = "following" if all(at) else "reading"
+
+    def _add(self, record: ConsumerRecord) -> None:
+        if record.value is None:
+            return
+        where = f"{record.topic} partition {record.partition} offset {record.offset}"
+        last = decode_best(record.value, where)
+        before = self._records.get(last.cluster)
+        if before is not None and last.place < before.place:
+            return  # a repetition
+        self._elect = dict(record.headers).get(ELECT_HEADER, b"").decode(errors="replace") or None
+        self._records[last.cluster] = last
+        self._characters += _characters(last) - (_characters(before) if before else 0)
+        if len(self._records) > MOST_CLUSTERS or self._characters > MOST_CHARACTERS:
+            self._prune()
+
+    def _prune(self) -> None:
+        largest = sorted(self._records.values(), key=lambda each: -each.members)
+        self._records, self._characters, self._complete = {}, 0, False
+        for each in largest[: MOST_CLUSTERS // 2]:
+            if self._characters > MOST_CHARACTERS // 2:
+                break
+            self._records[each.cluster] = each
+            self._characters += _characters(each)
+
+
+def _characters(record: BestRecord) -> int:
+    return sum(len(each.url) for each in (record.best, record.was) if each)
