@@ -1,0 +1,350 @@
+"""Follows decisions, keeps the best page of each cluster, and says what is to be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import isnan
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from stream.elector.judged_pages import NO_CLUSTER, Decided, JudgedPages
+from stream.elector.layout import CLUSTER, NEVER, NOBODY, Cluster, Version, split
+from stream.elector.newest import NO_KEY, Newest
+from stream.elector.state import Meta, State
+from stream.errors import RecordError
+from stream.judge.ids import pack, show
+from stream.messages.best import Because, BestRecord, KeptPage
+from stream.messages.journal import Genesis
+from stream.messages.row_columns import NO_TIME
+from stream.messages.verdict import PageRef
+from stream.pages.times import rfc3339
+from stream.tables.store.failures import damage_error
+from stream.tables.store.rocks import CLUSTERS, DUE, MEMBERS, VERSIONS, Writes
+
+
+class Due(NamedTuple):
+    """What is to be told of a cluster."""
+
+    record: BestRecord
+    digest: bytes
+    """Digest of the URL that is kept; NOBODY."""
+    cluster: int
+    known: Cluster
+
+
+class Told(NamedTuple):
+    """A record of the topic."""
+
+    record: BestRecord
+    digest: bytes
+    """Digest of the URL that is kept; NOBODY."""
+
+
+class Kept(NamedTuple):
+    """The state of a cluster."""
+
+    page: Version | None
+    members: int
+
+
+@dataclass(slots=True)
+class _Moves:
+    """What happened to clusters in a batch."""
+
+    removed: dict[int, set[bytes]] = field(default_factory=dict)
+    """Cluster -> places of members that left it, or that their new version has another place."""
+    added: dict[int, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+    """Cluster -> places and digests of members."""
+    left: dict[int, bytes] = field(default_factory=dict)
+    """Cluster that its first URL left -> how that was spelled when it began the cluster."""
+
+    def clusters(self) -> list[int]:
+        return sorted(self.removed.keys() | self.added.keys() | self.left.keys())
+
+
+class Elector:
+    """Applies decisions to a state. What it says is a function of journal and decisions; of what was told
+    before, in `was`, `because` and when."""
+
+    def __init__(self, state: State, genesis: Genesis) -> None:
+        self.state, self.genesis = state, genesis
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether the topic knows more than the state: then nothing may be told."""
+        return self.state.meta.told_until > self.state.meta.page
+
+    def apply(self, decided: Sequence[Decided]) -> int:
+        """Apply decisions about consecutive journal records in one atomic write, and return their number of
+        pages. Raises StateError if decisions do not fit their records."""
+        state, end = self.state, decided[-1].decisions
+        pages = JudgedPages.of(decided, self.genesis, state.meta.time)
+        meta, writes = state.meta, state.store.batch()
+        if len(pages):
+            newest = Newest.of(pages, state)
+            urls = _write_versions(newest, writes)
+            moves = self._moves(pages, newest, writes)
+            meta = self._write_clusters(moves, _founders(pages), writes)
+            meta = msgspec.structs.replace(meta, urls=meta.urls + urls)
+        if pages.last is not None:
+            meta = msgspec.structs.replace(meta, page=pages.last[0], page_time=pages.last[1])
+        state.write(
+            writes,
+            msgspec.structs.replace(
+                meta, applied=end.end, last=end.last, decided=decided[-1].next, time=pages.time
+            ),
+        )
+        return len(pages)
+
+    def _moves(self, pages: JudgedPages, newest: Newest, writes: Writes) -> _Moves:
+        """Write members that moved, and return what this means for clusters. A cluster that began in the
+        batch, and has its first URL alone, is left out."""
+        moves, size = _Moves(), CLUSTER.size
+        cluster, since = newest.cluster, newest.since
+        alone = newest.began & (cluster == since)
+        if self.is_catching_up:  # something was told of clusters that begin only now
+            alone[:] = False
+        else:
+            alone &= ~np.isin(cluster, cluster[~alone])
+        # In order of the keys, or nearly so: RocksDB inserts these in half the time.
+        for at in np.argsort(since, kind="stable").tolist():
+            key, before = newest.key[at], newest.key_before[at]
+            if key == before:
+                continue
+            if before != NO_KEY:
+                writes.delete(MEMBERS, before)
+                where = CLUSTER.unpack_from(before)[0]
+                moves.removed.setdefault(where, set()).add(before[size:])
+                value = newest.before[at]
+                assert value is not None  # noqa: S101 (it has a key)
+                version = Version.of(value)
+                if version.is_first and newest.began[at]:
+                    moves.left[where] = version.first_url
+            if key != NO_KEY:
+                writes.put(MEMBERS, key, newest.digest[at])
+                if not alone[at]:
+                    where = int(cluster[at])
+                    moves.added.setdefault(where, []).append((key[size:], newest.digest[at]))
+        began = np.flatnonzero(pages.cluster == pages.page)
+        gone = began[~np.isin(pages.page[began], since[(cluster == since)])]
+        for where, url in zip(pages.page[gone].tolist(), pages.url.take(gone).strings(), strict=True):
+            moves.left[where] = url or b""
+        return moves
+
+    def _write_clusters(self, moves: _Moves, founders: Mapping[int, bytes], writes: Writes) -> Meta:
+        """Write the clusters that something happened to. `founders`: cluster that began in the batch ->
+        digest of its first URL."""
+        meta = self.state.meta
+        records, due = meta.clusters, meta.due
+        for cluster, known, is_stored in self._known(moves.clusters(), founders):
+            was_due = is_stored and known.is_due
+            if not known.was_told and not known.kept_url:
+                known.kept_url = moves.left.get(cluster, b"")
+            self._move(cluster, known, moves)
+            records += self._put(writes, cluster, known, is_stored=is_stored)
+            due += _note_due(writes, cluster, known, was_due)
+        return msgspec.structs.replace(meta, clusters=records, due=due)
+
+    def _known(
+        self, clusters: list[int], founders: Mapping[int, bytes]
+    ) -> Iterator[tuple[int, Cluster, bool]]:
+        """Yield for each cluster what is known of it, and whether it has a record."""
+        stored = self.state.clusters(clusters)
+        without = [
+            each
+            for each, known in zip(clusters, stored, strict=True)
+            if known is None and each not in founders
+        ]
+        singles = dict(zip(without, self.state.first_members(without), strict=True))
+        for cluster, known in zip(clusters, stored, strict=True):
+            if known is not None:
+                yield cluster, known, True
+            elif cluster in founders:
+                yield cluster, Cluster.new(cluster, founders[cluster]), False
+            else:
+                yield cluster, singles[cluster], False
+
+    def _move(self, cluster: int, known: Cluster, moves: _Moves) -> None:
+        """Apply what happened to a cluster's members."""
+        removed, added = moves.removed.get(cluster, set()), moves.added.get(cluster, [])
+        known.members += len(added) - len(removed)
+        candidates = added[:]
+        if known.best != NOBODY and known.place not in removed:
+            candidates.append((known.place, known.best))
+        elif known.best != NOBODY and known.members > len(added) and not min(added, default=_LAST) < (
+            known.place, b"",
+        ):  # fmt: skip
+            # The best one is gone, and no new one is better: the next one that stays may be.
+            stay = (each for each in self.state.members(cluster, known.place) if each[0] not in removed)
+            candidates += islice(stay, 1)
+        if not candidates:
+            if known.members:
+                raise damage_error(
+                    self.state.store.path, f"cluster {cluster} has none of {known.members} members"
+                )
+            known.place, known.best = bytes(self.state.keys.place_bytes), NOBODY
+            return
+        known.place, known.best = min(candidates)
+
+    def _put(self, writes: Writes, cluster: int, known: Cluster, *, is_stored: bool) -> int:
+        """Write what is known of a cluster, and return by how much the number of records changes."""
+        key = CLUSTER.pack(cluster)
+        if not known.is_plain(self.state.keys.since_of(known.place), cluster):
+            writes.put(CLUSTERS, key, self.state.encoding.encode(known))
+            return 1 - is_stored
+        if is_stored:
+            writes.delete(CLUSTERS, key)
+        return -is_stored
+
+    def due(self, limit: int) -> list[Due]:
+        """Return what is to be told now of at most so many clusters. Nothing may be applied before it is
+        told."""
+        state = self.state
+        if self.is_catching_up:
+            return []
+        clusters = state.due(limit)
+        known = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
+        best = state.versions([each.best for each in known])
+        kept = state.versions([each.kept for each in known])
+        return [self._due(*each) for each in zip(clusters, known, best, kept, strict=True)]
+
+    def _due_cluster(self, cluster: int, known: Cluster | None) -> Cluster:
+        if known is None or not known.is_due:
+            raise damage_error(self.state.store.path, f"cluster {cluster} is noted as due, but it is not")
+        return known
+
+    def _due(self, cluster: int, known: Cluster, best: Version | None, kept: Version | None) -> Due:
+        meta, journal = self.state.meta, self.genesis.journal
+        if known.best != NOBODY and (best is None or best.cluster != cluster):
+            raise damage_error(self.state.store.path, f"cluster {cluster} has a member without a version")
+        was = None
+        if known.kept != NOBODY:
+            url = known.kept_url
+            if not url and not known.was_told and kept is not None:
+                url = kept.first_url
+            was = PageRef(url.decode(), show(journal, known.kept_page))
+        record = BestRecord(
+            cluster=show(journal, cluster),
+            best=None if best is None else _kept_page(best, journal),
+            was=was,
+            because=self._because(cluster, known, kept),
+            members=known.members,
+            as_of=show(journal, meta.page),
+            decided_at=rfc3339(meta.page_time),
+        )
+        return Due(record, known.best, cluster, known)
+
+    def _because(self, cluster: int, known: Cluster, kept: Version | None) -> Because:
+        if known.best == known.kept:
+            return "grew"
+        if known.kept != NOBODY and (kept is None or kept.cluster != cluster):
+            return "left"
+        since = self.state.keys.since_of(known.place)
+        return "joined" if since > (known.as_of if known.was_told else cluster) else "better"
+
+    def tell(self, told: Sequence[Due], positions: Mapping[int, int]) -> None:
+        """Note that these records are written, in one atomic write. `positions`: partition of the topic ->
+        the offset after them."""
+        meta, writes = self.state.meta, self.state.store.batch()
+        for record, _, cluster, known in told:
+            known.kept, known.as_of, known.told_members = known.best, meta.page, known.members
+            known.kept_page, known.kept_url = NEVER, b""
+            if record.best is not None:
+                known.kept_page = self._page_of(record.best.id)
+                known.kept_url = record.best.url.encode()
+            self._put(writes, cluster, known, is_stored=True)
+            writes.delete(DUE, CLUSTER.pack(cluster))
+        self.state.write(
+            writes,
+            msgspec.structs.replace(
+                meta, due=meta.due - len(told), positions={**meta.positions, **positions}
+            ),
+        )
+
+    def take_over(self, told: Sequence[Told], positions: Mapping[int, int]) -> None:
+        """Take records of the topic as what was told, in one atomic write: those that are there from the
+        state's positions on, in the order of their partition. Raises RecordError."""
+        meta, writes = self.state.meta, self.state.store.batch()
+        last = {self._page_of(each.record.cluster): each for each in told}
+        records, due, until = meta.clusters, meta.due, meta.told_until
+        later = {each: NOBODY for each in last if each > meta.page}  # they have no members yet
+        for (cluster, known, is_stored), (record, digest) in zip(
+            self._known(list(last), later), last.values(), strict=True
+        ):
+            was_due = is_stored and known.is_due
+            known.kept, known.as_of, known.told_members = digest, self._page_of(record.as_of), record.members
+            known.kept_page, known.kept_url = NEVER, b""
+            if record.best is not None:
+                known.kept_page, known.kept_url = self._page_of(record.best.id), record.best.url.encode()
+            until = max(until, known.as_of)
+            records += self._put(writes, cluster, known, is_stored=is_stored)
+            due += _note_due(writes, cluster, known, was_due)
+        self.state.write(
+            writes,
+            msgspec.structs.replace(
+                meta, clusters=records, due=due, told_until=until, positions={**meta.positions, **positions}
+            ),
+        )
+
+    def kept(self, cluster: int) -> Kept | None:
+        """Return the page of a cluster that is kept, and how many members it has; None if there is no such
+        cluster."""
+        known = self.state.clusters([cluster])[0]
+        if known is not None and known.best == NOBODY:
+            return Kept(None, 0)
+        digest = next((digest for _, digest in self.state.members(cluster)), None)
+        if digest is None:
+            return None
+        return Kept(self.state.versions([digest])[0], known.members if known is not None else 1)
+
+    def _page_of(self, shown: str) -> int:
+        """The packed form of an id of this journal. Raises RecordError."""
+        journal, offset, index = shown.split(".")
+        if journal != self.genesis.journal[:8]:
+            raise RecordError(f"a page {shown} of another journal than {self.genesis.journal}")
+        return pack(int(offset), int(index))
+
+
+_LAST = (b"\xff" * 64, b"")
+
+
+def _write_versions(newest: Newest, writes: Writes) -> int:
+    """Write the newest version of each URL, and return how many more URLs are in a cluster."""
+    more, kept = 0, (newest.cluster != NO_CLUSTER).tolist()
+    for digest, value, before, is_kept in zip(newest.digest, newest.value, newest.before, kept, strict=True):
+        if is_kept:
+            writes.put(VERSIONS, digest, value)
+            more += before is None
+        elif before is not None:
+            writes.delete(VERSIONS, digest)
+            more -= 1
+    return more
+
+
+def _note_due(writes: Writes, cluster: int, known: Cluster, was_due: bool) -> int:
+    """Note whether a cluster is due, and return by how much their number changes."""
+    if known.is_due and not was_due:
+        writes.put(DUE, CLUSTER.pack(cluster), b"")
+    elif was_due and not known.is_due:
+        writes.delete(DUE, CLUSTER.pack(cluster))
+    return known.is_due - was_due
+
+
+def _founders(pages: JudgedPages) -> dict[int, bytes]:
+    """Cluster that began with one of these pages -> digest of its first URL."""
+    rows = np.flatnonzero(pages.cluster == pages.page)
+    return dict(zip(pages.page[rows].tolist(), split(pages.digest[rows].tobytes(), 16), strict=True))
+
+
+def _kept_page(version: Version, journal: str) -> KeptPage:
+    return KeptPage(
+        url=version.url.decode(),
+        id=show(journal, version.page),
+        length=version.length,
+        quality=None if isnan(version.quality) else version.quality,
+        fetched_at=None if version.fetched_at == NO_TIME else rfc3339(version.fetched_at),
+    )

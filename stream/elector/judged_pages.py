@@ -1,0 +1,159 @@
+"""What journal and decisions say of pages, in columns: their URL's digest, their cluster, and what policies
+look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import StateError
+from stream.fingerprint.row import NO_DIGEST
+from stream.judge.batch import Entry
+from stream.judge.ids import allot
+from stream.messages.byte_strings import StringColumn
+from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
+from stream.messages.journal import Genesis, columns_of
+from stream.messages.verdict import CLUSTERED, Verdict
+from stream.tables.arrays import is_among
+
+NO_CLUSTER: Final = -1
+_OWN_DIGEST: Final = 1
+"""First word of the digest of a page without a URL key, which no other page has. The second is its id."""
+
+
+class Decided(NamedTuple):
+    """Consecutive journal records, and the decisions about them."""
+
+    entries: Sequence[Entry]
+    decisions: Decisions
+    next: int
+    """The offset after that of the decisions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPages:
+    """n pages that could be read, in the order of judgement."""
+
+    page: NDArray[np.int64]
+    """Packed ids."""
+    digest: NDArray[np.uint8]
+    """(n, 16): digest of the URL's key, never zeros."""
+    cluster: NDArray[np.int64]
+    """Page of the cluster's anchor; NO_CLUSTER for a page that is too short."""
+    length: NDArray[np.uint32]
+    fetched_at: NDArray[np.int64]
+    quality: NDArray[np.float64]
+    url: StringColumn
+    last: tuple[int, int] | None
+    """Id of the last page that was judged, rejected or not, and its log time; None if none was."""
+    time: int
+    """Log time after all records."""
+
+    def __len__(self) -> int:
+        return len(self.page)
+
+    @classmethod
+    def of(cls, decided: Sequence[Decided], genesis: Genesis, time: int) -> Self:
+        """Raises StateError if decisions do not fit their records. `time` is the log time before them."""
+        for each in decided:
+            _refuse_misfits(each, genesis)
+        clusters = [_clusters(each) for each in decided]
+        entries = [entry for each in decided for entry in each.entries]
+        rows = [entry.rows for entry in entries]
+        sizes = np.array([len(each) for each in rows], np.int64)
+        pages = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
+        verdict = _joined([each.decisions.verdict for each in decided], np.uint8)
+        times = np.maximum.accumulate(np.array([time, *(entry.time for entry in entries)], np.int64))
+        judged = np.flatnonzero(verdict != NOT_ADMITTED)
+        keep = np.flatnonzero((verdict != NOT_ADMITTED) & (verdict != Verdict.REJECTED))
+        last = None
+        if len(judged):
+            record = int(np.searchsorted(np.cumsum(sizes), judged[-1], "right"))
+            last = int(pages[judged[-1]]), int(times[1 + record])
+
+        def column(name: str, kind: Any) -> NDArray[Any]:
+            return _joined([getattr(each, name) for each in rows if len(each)], kind)[keep]
+
+        digest = column("url_digest", np.uint8).reshape(-1, len(NO_DIGEST))
+        page = pages[keep]
+        _name_pages_without_url(digest, page)
+        return cls(
+            page=page,
+            digest=digest,
+            cluster=_joined(clusters, np.int64)[keep],
+            length=column("length", np.uint32),
+            fetched_at=column("fetched_at", np.int64),
+            quality=column("quality", np.float64),
+            url=columns_of([each.strings for each in rows]).url.take(keep) if rows else StringColumn.none(0),
+            last=last,
+            time=int(times[-1]),
+        )
+
+
+def _joined(columns: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    return np.concatenate(columns) if columns else np.zeros(0, kind)
+
+
+def _name_pages_without_url(digest: NDArray[np.uint8], page: NDArray[np.int64]) -> None:
+    words = digest.view(">u8")
+    without = np.flatnonzero(~words.any(axis=1))
+    words[without, 0], words[without, 1] = _OWN_DIGEST, page[without]
+
+
+def _clusters(decided: Decided) -> NDArray[np.int64]:
+    """The cluster of each row (N,); arbitrary for rows that are not admitted or rejected."""
+    decisions, entries = decided.decisions, decided.entries
+    sizes = np.array([len(entry.rows) for entry in entries], np.int64)
+    cluster = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
+    verdict, codes = decisions.verdict, np.frombuffer(decisions.codes, np.uint8)
+    cluster[verdict == Verdict.INSUFFICIENT] = NO_CLUSTER
+    own = cluster.copy()
+    cluster[is_among(verdict, CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
+    cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
+    if ((cluster > own) | (cluster < NO_CLUSTER)).any() and len(cluster):
+        raise _invalid(decisions, "a cluster that begins after one of its pages")
+    return cluster
+
+
+def _refuse_misfits(decided: Decided, genesis: Genesis) -> None:
+    entries, decisions, _ = decided
+    total = sum(len(entry.rows) for entry in entries)
+    if (
+        decisions.journal != genesis.journal
+        or decisions.options != genesis.options.id
+        or (decisions.start, decisions.end) != _offsets(entries, decisions)
+        or (entries and entries[-1].digest != decisions.last)
+        or len(decisions.codes) != total
+    ):
+        raise StateError(
+            f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
+        )
+    verdict, codes = decisions.verdict, np.frombuffer(decisions.codes, np.uint8)
+    if verdict.max(initial=0) > max(Verdict):
+        raise _invalid(decisions, f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}")
+    if (verdict[codes & OF_ANOTHER_CLUSTER > 0] != Verdict.RECRAWL).any():
+        raise _invalid(decisions, "a code that means nothing")
+    for name, count in (
+        ("other", np.count_nonzero(is_among(verdict, CLUSTERED))),
+        ("clusters", np.count_nonzero(codes & OF_ANOTHER_CLUSTER)),
+    ):
+        if len(getattr(decisions, name)) != 8 * count:
+            found = len(getattr(decisions, name)) // 8
+            raise _invalid(decisions, f"{found} of {name}, which does not fit the verdicts")
+
+
+def _offsets(entries: Sequence[Entry], decisions: Decisions) -> tuple[int, int]:
+    """What these records make `start` and `end`; a ledger record is about none."""
+    if not entries:
+        return decisions.start, decisions.start
+    return entries[0].offset, entries[-1].offset + 1
+
+
+def _invalid(decisions: Decisions, why: str) -> StateError:
+    return StateError(
+        f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
+    )

@@ -1,0 +1,213 @@
+"""The elector's state in one RocksDB: newest versions of URLs by digest, members of clusters by rank, what
+was told of clusters, and which of them are due. Journal and decisions are its write-ahead log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from stream.elector.layout import CLUSTER, Cluster, Clusters, MemberKeys, Version
+from stream.elector.policy import Policy
+from stream.errors import NeardupError, StateError
+from stream.messages.journal import Genesis
+from stream.messages.versions import version_of
+from stream.tables.store.failures import damage_error
+from stream.tables.store.rocks import (
+    CLUSTERS,
+    DEFAULT,
+    DUE,
+    ELECTOR,
+    MEMBERS,
+    VERSIONS,
+    Store,
+    Writes,
+    read_value,
+    unflushed_error,
+    version_error,
+)
+
+META: Final = b"meta"
+FORMAT: Final = 1
+"""Format version of an elector's state directory."""
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state belongs to, how far it has come, and how much it has."""
+
+    version: int = FORMAT
+    cluster: str
+    """The Kafka cluster's id."""
+    journal: str
+    scheme: str
+    options: str
+    elect: str
+    """The policy."""
+    applied: int = 0
+    """The next journal offset to apply."""
+    last: bytes = b""
+    """Digest of the journal record at `applied - 1`; empty before the first record."""
+    decided: int = 0
+    """The next offset of the decisions topic to apply."""
+    time: int = 0
+    """Log time, in milliseconds since the epoch."""
+    page: int = -1
+    """The last page that was judged; -1 before the first."""
+    page_time: int = 0
+    """Log time of its record."""
+    told_until: int = -1
+    """The largest `as_of` of the topic when the state took over what the topic says. Nothing is told before
+    the state has come so far."""
+    positions: dict[int, int] = msgspec.field(default_factory=dict)
+    """Partition of the topic -> the offset before which its records are known."""
+    urls: int = 0
+    """URLs that are in a cluster."""
+    clusters: int = 0
+    """Records of clusters: those with more than their first URL, or of which something was told."""
+    due: int = 0
+    """Clusters of which something is to be told."""
+
+
+class State:
+    """An elector's state, opened to write, or read-only in that of the last flush."""
+
+    def __init__(self, store: Store, meta: Meta) -> None:
+        self.store, self.meta = store, meta
+        self.policy: Final = Policy.parse(meta.elect)
+        self.keys: Final = MemberKeys(self.policy)
+        self.encoding: Final = Clusters(self.keys.place_bytes)
+
+    @classmethod
+    def open(cls, path: Path, genesis: Genesis, cluster: str, elect: str, *, cache: int) -> Self:
+        """Open or create a state. Raises StateError for one of another journal or policy."""
+        fresh = Meta(
+            cluster=cluster,
+            journal=genesis.journal,
+            scheme=genesis.scheme_id,
+            options=genesis.options.id,
+            elect=Policy.parse(elect).text,
+        )
+        store = Store(path, 0, cache, layout=ELECTOR)
+        try:
+            meta = _stored_meta(store)
+            if meta is None:
+                if any(next(store.scan(family), None) for family in ELECTOR.records):
+                    raise damage_error(path, "records, but no meta record")
+                writes = store.batch()
+                writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
+                store.write(writes)
+                return cls(store, fresh)
+            _refuse_other(path, meta, fresh)
+            state = cls(store, meta)
+            if (due := sum(1 for _ in store.scan(DUE))) != meta.due:
+                raise damage_error(path, f"has {due:,} clusters that are due, but {meta.due:,} were written")
+        except BaseException:
+            store.close()
+            raise
+        return state
+
+    @classmethod
+    def read(cls, path: Path, *, cache: int = 8 << 20) -> Self:
+        """Open the state of the last flush, which another process may write to. Raises StateError."""
+        store = Store(path, 0, cache, read_only=True, layout=ELECTOR)
+        try:
+            if (meta := _stored_meta(store)) is None:
+                raise unflushed_error(path)
+            return cls(store, meta)
+        except BaseException:
+            store.close()
+            raise
+
+    def versions(self, digests: Sequence[bytes]) -> list[Version | None]:
+        """The newest version of each URL, given by digest; None for those that are in no cluster."""
+        values = self.store.get(VERSIONS, list(digests))
+        return [None if value is None else Version.of(value) for value in values]
+
+    def clusters(self, clusters: Sequence[int]) -> list[Cluster | None]:
+        """The records of clusters; None for those that have none."""
+        values = self.store.get(CLUSTERS, [CLUSTER.pack(each) for each in clusters])
+        return [None if value is None else self.encoding.decode(value) for value in values]
+
+    def first_members(self, clusters: Sequence[int]) -> list[Cluster]:
+        """What is known of clusters that have no record: their first URL is the only member. Raises
+        DamagedStateError."""
+        found = []
+        starts = [CLUSTER.pack(each) for each in clusters]
+        for cluster, start, pair in zip(
+            clusters, starts, self.store.first_from(MEMBERS, starts), strict=True
+        ):
+            if pair is None or not pair[0].startswith(start):
+                raise damage_error(self.store.path, f"cluster {cluster} has neither a record nor a member")
+            found.append(Cluster.new(cluster, pair[1], 1, pair[0][len(start) :]))
+        return found
+
+    def members(self, cluster: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Places of the members of a cluster, best first, from a place on, with the digests of their URLs."""
+        prefix = CLUSTER.pack(cluster)
+        for key, digest in self.store.scan(MEMBERS, prefix + start):
+            if not key.startswith(prefix):
+                return
+            yield key[len(prefix) :], digest
+
+    def due(self, limit: int) -> list[int]:
+        """Clusters of which something is to be told, at most `limit`."""
+        return [CLUSTER.unpack(key)[0] for key, _ in islice(self.store.scan(DUE), limit)]
+
+    def write(self, writes: Writes, meta: Meta) -> None:
+        """Apply writes together with the meta record that belongs to them."""
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+
+    def close(self) -> None:
+        """Flush, and release the directory."""
+        try:
+            self.store.flush()
+        except BaseException:
+            with suppress(NeardupError):
+                self.store.close()
+            raise
+        self.store.close()
+
+
+def meta_of(path: Path) -> Meta | None:
+    """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
+    and DamagedStateError."""
+    return _decoded(read_value(path, DEFAULT, META), path)
+
+
+def _stored_meta(store: Store) -> Meta | None:
+    return _decoded(store.get(DEFAULT, [META])[0], store.path)
+
+
+def _decoded(value: bytes | None, path: Path) -> Meta | None:
+    if value is None:
+        return None
+    with suppress(msgspec.ValidationError):
+        meta = msgspec.msgpack.decode(value, type=Meta)
+        if meta.version == FORMAT:
+            return meta
+    raise version_error(path, f"format {version_of(value) or 0}; this program reads {FORMAT}")
+
+
+def _refuse_other(path: Path, have: Meta, want: Meta) -> None:
+    for name, option in (
+        ("cluster", "bootstrap_servers"),
+        ("journal", "namespace"),
+        ("scheme", "scheme"),
+        ("options", "verdict options"),
+    ):
+        if getattr(have, name) != getattr(want, name):
+            raise StateError(
+                f"state directory {path} belongs to {name} {getattr(have, name)}, but {option} says"
+                f" {getattr(want, name)}; use another state_dir, or delete this one to rebuild it"
+            )
+    if have.elect != want.elect:
+        raise StateError(
+            f"state directory {path} elects by elect={have.elect}, but the setting says elect={want.elect};"
+            " give the second elector an elector_name, or keep the policy"
+        )

@@ -1,0 +1,158 @@
+"""The elector against the oracle, which looks at all verdicts so far, at any batch cut."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream.elector.elector import Due, Elector, Told
+from stream.elector.judged_pages import Decided
+from stream.elector.layout import NOBODY
+from stream.messages.best import BestRecord
+from tests.elected import decided_of, open_elector, read_back, tell_all
+from tests.genesis import JOURNAL
+from tests.property import best_oracle
+from tests.property.best_oracle import POLICIES, Judged, crawl, members, record_of, tell, url_of
+
+PREFIX = JOURNAL[:8]
+SEEDS = range(6)
+
+
+@pytest.mark.parametrize("elect", POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_told_is_what_the_oracle_tells(tmp_path: Path, elect: str, seed: int) -> None:
+    judged, rng = crawl(seed, 400), random.Random(seed)
+    elector, before, because = open_elector(tmp_path, elect), dict[int, best_oracle.Told](), Counter[str]()
+    left = decided_of(judged, seed)
+    while left:
+        size = rng.choice((1, 2, 9))
+        batch, left = left[:size], left[size:]
+        elector.apply(batch)
+        if left and rng.random() < 0.5:
+            continue  # no time yet
+        so_far = seen(batch, judged)
+        want = sorted(tell(before, so_far, elect), key=lambda each: each.cluster)
+        found = tell_all(elector, rng.choice((1, 3, 1000)))
+        assert list(map(fields, found)) == [fields(record_of(each, PREFIX)) for each in want]
+        assert [each.because for each in found] == [reason(each, before, so_far) for each in want]
+        before.update({each.cluster: each for each in want})
+        because.update(each.because for each in found)
+        if rng.random() < 0.2:
+            elector.state.close()
+            elector = open_elector(tmp_path, elect)
+    elector.state.close()
+    assert "left" in because
+    assert len(because) > 1
+
+
+def seen(batch: Sequence[Decided], judged: Sequence[Judged]) -> list[Judged]:
+    """The pages that are judged up to the end of a batch."""
+    return [each for each in judged if each.page >> 16 < batch[-1].decisions.end]
+
+
+def fields(record: BestRecord) -> dict[str, Any]:
+    """Without `because` and the time, which the oracle's records do not have exactly."""
+    found: dict[str, Any] = msgspec.to_builtins(record)
+    del found["because"], found["decided_at"]
+    return found
+
+
+def reason(told: best_oracle.Told, before: dict[int, best_oracle.Told], judged: Sequence[Judged]) -> str:
+    """Why something is told, by its definition."""
+    last, of_cluster = before.get(told.cluster), members(judged)[told.cluster]
+    if url_of(told.best) == url_of(told.was):
+        return "grew"
+    stay = {url_of(each.newest): each.since for each in of_cluster}
+    if told.was is not None and url_of(told.was) not in stay:
+        return "left"
+    return "joined" if stay[url_of(told.best)] > (last.as_of if last else told.cluster) else "better"
+
+
+@pytest.mark.parametrize("elect", POLICIES)
+def test_the_state_does_not_depend_on_batch_cuts(tmp_path: Path, elect: str) -> None:
+    judged, rng, digests = crawl(11, 500), random.Random(5), set[str]()
+    decided = decided_of(judged, 11)
+    half = len(decided) // 2
+    for name, sizes in (("one", (1,)), ("all", (1000,)), ("some", (1, 3, 10))):
+        elector = open_elector(tmp_path / name, elect)
+        for part in (decided[:half], decided[half:]):
+            while part:
+                size = rng.choice(sizes)
+                elector.apply(part[:size])
+                part = part[size:]
+            tell_all(elector)
+        digests.add(elector.state.store.digest())
+        elector.state.close()
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("elect", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_after_any_kill_the_topic_has_the_kept_pages(tmp_path: Path, elect: str, seed: int) -> None:
+    """Killed before and after records are written, before and after the state is, and with a state that is
+    lost or older than the topic."""
+    judged, rng = crawl(seed + 50, 600), random.Random(seed)
+    decided, topic = decided_of(judged, seed), list[Due]()
+    elector, flushed, ends = open_elector(tmp_path / "0", elect), list[Path](), Counter[str]()
+    while elector.state.meta.decided < len(decided):
+        at = elector.state.meta.decided
+        elector.apply(decided[at : at + rng.choice((1, 1, 2))])
+        if rng.random() < 0.1:
+            flushed.append(tmp_path / f"flushed-{elector.state.meta.decided}-{len(topic)}-{rng.random()}")
+            elector.state.store.checkpoint(flushed[-1])
+        if (rng.random() < 0.5 and not elect_now(elector, topic, rng)) or rng.random() < 0.3:
+            elector.state.close()
+            path = elector.state.store.path
+            ends["killed"] += 1
+            if rng.random() < 0.2:
+                path = tmp_path / f"{ends['killed']}"
+                ends["lost"] += 1
+            elif flushed and rng.random() < 0.7:
+                path = flushed.pop()
+                ends["older"] += 1
+            elector = open_elector(path, elect)
+            take_over(elector, topic, rng)
+    while elector.due(1):
+        elect_now(elector, topic, rng)
+    elector.state.close()
+    assert ends["killed"] > 3
+    assert ends["older"] or ends["lost"]
+    last = {each.record.cluster: each.record for each in topic}
+    for cluster, page in best_oracle.kept(judged, elect).items():
+        name = best_oracle.show(cluster, PREFIX)
+        first = next(each for each in judged if each.page == cluster)
+        said = last[name].best if name in last else first
+        assert (said and url_key(judged, said.url)) == url_of(page), name
+
+
+def url_key(judged: Sequence[Judged], url: str) -> object:
+    return next(url_of(each) for each in judged if each.url == url)
+
+
+def elect_now(elector: Elector, topic: list[Due], rng: random.Random) -> bool:
+    """Tell what is due; whether it was not killed."""
+    while due := elector.due(rng.choice((1, 5, 100))):
+        if rng.random() < 0.15:
+            return False
+        topic += due
+        if rng.random() < 0.3:
+            return False
+        elector.tell(due, {0: len(topic)})
+    return True
+
+
+def take_over(elector: Elector, topic: Sequence[Due], rng: random.Random) -> None:
+    """As a new process reads the topic."""
+    at = elector.state.meta.positions.get(0, 0)
+    while at < len(topic):
+        end = min(len(topic), at + rng.choice((1, 10, 100)))
+        part = [Told(read_back(each), each.digest) for each in topic[at:end]]
+        assert all((each.record.best is None) == (each.digest == NOBODY) for each in part)
+        elector.take_over(part, {0: end})
+        at = end
