@@ -30,6 +30,7 @@ NOT_RUN: Final = {
     "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_crawl_examples.py runs what it does",
     "neardup fingerprint s3://": "needs an object store: tests/engines/test_s3_sources.py has one",
     "neardup scan s3://": "the same",
+    "python stop_exploring.py": "never ends; tests/kafka/test_keep_index.py has it end",
     "PGPASSWORD=": "needs a PostgreSQL server; tests/kafka/test_export.py has one where it is installed",
 }
 """Beginnings of commands that no test can run, and why."""

@@ -1,4 +1,4 @@
-"""Programs of docs/examples keep an index right with the topics of verdicts and of kept pages."""
+"""Programs of docs/examples keep an index right with kept pages, and stop a crawler at copies."""
 
 from __future__ import annotations
 
@@ -79,3 +79,32 @@ async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, 
     code, _, error = await run(settings, program, tmp_path / "too late")
     assert code == 1
     assert "verdicts up to 2 are deleted; begin with an export" in error
+
+
+async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings: Settings) -> None:
+    def verdict(url: str, kind: str, change: str = "new") -> dict[str, object]:
+        like = {"url": "http://a.example/", "id": "c.1.0"} if kind == "duplicate" else None
+        cluster = "c.1.0" if like else f"of {url}"
+        return {"url": url, "verdict": kind, "change": change, "cluster": cluster, "duplicate_of": like}
+
+    names = await create(settings)
+    verdicts = [verdict("http://a.example/", "unique"), verdict("http://a.example/", "recrawl", "unchanged")]
+    verdicts += [verdict(f"http://mirror.example/{number}", "duplicate") for number in range(120)]
+    verdicts += [verdict(f"http://mirror.example/new/{number}", "unique") for number in range(60)]
+    many = [verdict(f"http://{number}.example/", "duplicate") for number in range(1000)]
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20)
+    async with producer:
+        sent = [
+            await producer.send(names.verdicts, json.dumps(each).encode(), partition=0)
+            for each in (*verdicts, *many)
+        ]
+        for each in sent:
+            await each
+    command = (sys.executable, str(EXAMPLES / "stop_exploring.py"), str(len(sent)))
+    code, said, error = await run_process(*command, environment=settings.environment())
+    assert code == 0, error
+    assert said.splitlines() == [
+        "stop at mirror.example: 100 of its last 100 new URLs are copies",
+        "go on at mirror.example",
+        "stop at copies of http://a.example/, such as http://879.example/: there are 1000",
+    ]
