@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from stream.errors import BrokerError
+from stream.errors import BrokerError, StateError
 
 
 class TopicInMemory:
@@ -29,6 +29,10 @@ class TopicInMemory:
         if self.silent:
             return []
         first = self.position - self._first
+        if first < 0:
+            raise StateError(
+                f"topic {self.topic}: offset {self.position} is needed, but it begins at {self._first}"
+            )
         found = self._values[first : first + self._at_once]
         records = [
             SimpleNamespace(offset=self.position + place, timestamp=place, value=value)
@@ -36,6 +40,11 @@ class TopicInMemory:
         ]
         self.position += len(records)
         return records
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the first records."""
+        self._values = self._values[offset - self._first :]
+        self._first = offset
 
     def seek(self, offset: int) -> None:
         self.position = offset

@@ -4,11 +4,12 @@ loaders (rule 21)."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
+from stream.errors import StateError
 from stream.judge.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
@@ -28,7 +29,8 @@ async def expected_offsets(
     """Return source -> the next offset that the judge expects, for the sources that the decisions mention.
 
     The judge may lag behind the journal; pages that are then read again are dropped as redelivered. Waits
-    while brokers are unreachable. Raises TopicError if the decisions topic is missing.
+    while brokers are unreachable. Raises TopicError if the decisions topic is missing, and StateError as
+    `last_expected` does.
     """
     if not wanted:
         return {}
@@ -38,7 +40,7 @@ async def expected_offsets(
         return (await broker_metadata.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
 
     bounds = await retry_until_answered(f"topic {topic}", ask)
-    if bounds.start == bounds.end:
+    if not bounds.end:
         return {}
     async with TopicReader(settings, topic, bounds.end) as decisions:
         return await last_expected(decisions, wanted)
@@ -47,30 +49,54 @@ async def expected_offsets(
 async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
     """Return what `expected_offsets` does, from given records, which are read backwards as far as needed.
 
-    A decision names the sources that it advanced, so active sources are found soon. Only for an unknown
-    source, all records are read, each once.
+    A decision names the sources that it advanced, so active sources are found soon. A ledger record names
+    all, so nothing before the newest one is read. Raises StateError if older records were deleted, and no
+    ledger record is left.
     """
     start, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
     missing, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
     while missing and start < end:
         first = max(start, end - window)
-        here = await _expected_within(decisions, first, end)
-        offsets |= {key: expected for key, expected in here.items() if key in missing}
-        missing -= here.keys()
+        try:
+            here = await _expected_within(decisions, first, end)
+        except StateError:
+            start, _ = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+            if start <= first:
+                raise
+            continue  # older records were deleted meanwhile
+        offsets |= {key: expected for key, expected in here.expected.items() if key in missing}
+        missing -= here.expected.keys()
+        if here.has_ledger:
+            return offsets
         end, window = first, 2 * window
+    if missing and start:
+        raise StateError(
+            f"topic {decisions.topic}: begins at offset {start} and has no ledger record, so it does not say "
+            f"how far {'/'.join(map(str, min(missing)))} was judged: records that are needed were deleted"
+        )
     return offsets
 
 
-async def _expected_within(decisions: RecordReader, first: int, end: int) -> dict[SourceKey, int]:
-    """Return the expected offsets from the records in [first, end). The last one of a source counts."""
+class _Within(NamedTuple):
+    """What some consecutive decision records say."""
+
+    expected: dict[SourceKey, int]
+    """Source -> the next offset that the judge expects, by the last record that names it."""
+    has_ledger: bool
+    """Whether a ledger begins there."""
+
+
+async def _expected_within(decisions: RecordReader, first: int, end: int) -> _Within:
+    """Read the records in [first, end)."""
     decisions.seek(first)
-    expected: dict[SourceKey, int] = {}
+    expected, has_ledger = dict[SourceKey, int](), False
     while decisions.position < end:
         before = decisions.position
         for record in await decisions.poll():
             if record.offset < end:
-                sources = decode_decisions(record.value, record.offset).sources
-                expected |= {key_of(each): each.expected for each in sources}
+                decided = decode_decisions(record.value, record.offset)
+                expected |= {key_of(each): each.expected for each in decided.sources}
+                has_ledger |= decided.ledger is not None and not decided.ledger.first
         if decisions.position == before:  # waits and logs if the leader is unreachable
             await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-    return expected
+    return _Within(expected, has_ledger)

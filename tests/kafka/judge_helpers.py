@@ -120,6 +120,22 @@ async def ledgers(settings: Settings) -> dict[int, Decisions]:
     }
 
 
+async def trim_decisions(settings: Settings, expected: dict[int, int]) -> int:
+    """Wait for a ledger record that says how far these partitions were judged, delete all decisions before
+    it, and return its offset."""
+
+    async def named() -> bool:
+        return any(
+            expected.items() <= {source.partition: source.expected for source in each.sources}.items()
+            for each in (await ledgers(settings)).values()
+        )
+
+    await until(named)
+    newest = max(await ledgers(settings))
+    await delete_records(settings, TopicNames(settings.namespace).decisions, newest)
+    return newest
+
+
 async def decision_records(settings: Settings) -> dict[int, Decisions]:
     """Return offset -> record, of all records of the decisions topic so far."""
     records = await read_all(settings, TopicNames(settings.namespace).decisions)

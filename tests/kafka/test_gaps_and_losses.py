@@ -12,6 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
+from stream.errors import StateError
 from stream.judge.ledger import SourceGap
 from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
@@ -25,14 +26,26 @@ from tests.kafka.judge_helpers import (
     audited,
     decided,
     decisions,
+    delete_records,
+    ledgers,
     once,
     page,
     part,
     places,
     record,
+    trim_decisions,
     verdicts,
 )
-from tests.kafka.worker_helpers import admin_of, commit, committed, create, journal, publish, running
+from tests.kafka.worker_helpers import (
+    admin_of,
+    commit,
+    committed,
+    create,
+    failure_of,
+    journal,
+    publish,
+    running,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -286,3 +299,36 @@ async def test_rule_4_partition_without_a_commit_begins_where_the_judge_has_come
     assert (min(ranges)[0], max(ranges)[1]) == (9, 12)
     missing = [each for each in logged if each["event"] == "group_offset_missing"]
     assert {each["partition"]: each["judged"] for each in missing} == {0: 9, 1: 0, 2: 0}
+
+
+async def test_rule_4_and_so_it_does_where_decisions_before_a_ledger_record_were_deleted(
+    settings: Settings, logged: list[Any]
+) -> None:
+    settings = settings.model_copy(update={"checkpoint_interval": 0.1})
+    names = await create(settings)
+    pages = [page(f"http://a/{n}", n) for n in range(12)]
+    await publish(settings, pages[:9])
+    async with running(JudgeRole(settings)):
+        async with running(WorkerRole(settings)):
+            assert (await audited(settings, 9)).clean
+        ledger = await trim_decisions(settings, {0: 9, 1: 0, 2: 0})
+        await publish(settings, pages[9:])
+        for partition in range(3):
+            await commit(settings, 7, metadata="f" * 32, partition=partition)
+        before = len(await journal(settings))
+        async with running(WorkerRole(settings)) as worker:
+            await until(lambda: worker.stats.pages == 3)
+    rows = (await journal(settings))[before:]
+    ranges = [(each.start, each.end) for each_rows in rows for each in each_rows.ranges if each.rows]
+    assert (min(ranges)[0], max(ranges)[1]) == (9, 12)
+    missing = [each for each in logged if each["event"] == "group_offset_missing"]
+    assert {each["partition"]: each["judged"] for each in missing} == {0: 9, 1: 0, 2: 0}
+
+    # Without a ledger record, nobody can say whether a source is new.
+    end = max(await ledgers(settings), default=ledger) + 1
+    await delete_records(settings, names.decisions, end)
+    for partition in range(3):
+        await commit(settings, 7, metadata="f" * 32, partition=partition)
+    error = await failure_of(settings)
+    assert isinstance(error, StateError)
+    assert f"topic {names.decisions}: begins at offset {end} and has no ledger record" in str(error)

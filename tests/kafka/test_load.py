@@ -28,13 +28,13 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
 from tests.commands import neardup, neardup_process, run_process
-from tests.kafka.judge_helpers import make, verdicts
+from tests.kafka.judge_helpers import decisions, make, trim_decisions, verdicts
 from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
 from tests.unit.test_keep_one import keep_one
 from tests.unit.test_rows import directory, fingerprint_batch, table
 from tests.unit.test_scan_rows import of_table, rows_of_table
 from tests.verdict_projection import projection
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -204,3 +204,26 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
         with keep_one("longest", [rows], each) as database:
             kept.append(database.execute("SELECT source, position FROM kept ORDER BY ALL").fetchall())
     assert kept[0] == kept[1] != []
+
+
+async def test_rule_21_a_load_that_ended_is_known_where_earlier_decisions_were_deleted(
+    settings: Settings, corpora: tuple[Path, Path]
+) -> None:
+    settings = settings.model_copy(update={"session_seconds": 1.0, "checkpoint_interval": 0.1})
+    await create(settings)
+    rows = RowsSource(str(corpora[0]))
+    async with running(JudgeRole(settings)):
+        await load(settings, rows)
+        expected = await last_of(settings)
+        await trim_decisions(settings, expected)
+    before = len(await journal(settings))
+    async with asyncio.timeout(HANG_SECONDS):
+        again = await load(settings, rows)
+    assert (again.judged_before, again.judged) == (COUNT, COUNT)
+    assert len(await journal(settings)) == before
+
+
+async def last_of(settings: Settings) -> dict[int, int]:
+    """Partition -> how far it was judged."""
+    found = [source for each in await decisions(settings) for source in each.sources]
+    return {source.partition: source.expected for source in found}

@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from stream.errors import RefusedError
+from stream.errors import RefusedError, StateError
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_positions import FIRST_WINDOW, last_expected
-from stream.messages.decision import Decisions, SourceProgress, encode_decisions
+from stream.messages.decision import (
+    Decisions,
+    LedgerPart,
+    SourceProgress,
+    encode_decisions,
+    ledger_record,
+)
 from stream.roles.worker.backlog import Backlog, PagesTopic
 from stream.roles.worker.positions import begin
 from tests.topic_in_memory import TopicInMemory
 
 SOURCE = PagesTopic("a-cluster", "pages", "ab" * 16)
-START = 7
+KNOWN = 7
+"""How many partitions a ledger record names."""
 
 
 class Counted(TopicInMemory):
@@ -33,6 +40,24 @@ def key(partition: int) -> tuple[str, str, int]:
     return SOURCE.cluster_id, SOURCE.topic_id, partition
 
 
+def sources(expected: dict[int, int]) -> list[SourceProgress]:
+    return [
+        SourceProgress(SOURCE.cluster_id, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
+        for partition, offset in expected.items()
+    ]
+
+
+def ledger(number: int, parts: int = 1) -> list[bytes]:
+    """A ledger record, in which partition n was judged up to 100 + n, or its parts."""
+    named, size = sources({n: 100 + n for n in range(KNOWN)}), -(-KNOWN // parts)
+    return [
+        encode_decisions(
+            ledger_record("cd" * 16, "o", number, b"", 0, named[at : at + size], LedgerPart(at, KNOWN))
+        )
+        for at in range(0, KNOWN, size)
+    ]
+
+
 def decision(number: int, expected: dict[int, int]) -> bytes:
     """One that moved these partitions."""
     return encode_decisions(
@@ -43,10 +68,7 @@ def decision(number: int, expected: dict[int, int]) -> bytes:
             end=number + 1,
             last=b"",
             time=0,
-            sources=[
-                SourceProgress(SOURCE.cluster_id, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
-                for partition, offset in expected.items()
-            ],
+            sources=sources(expected),
             ledger=None,
             codes=b"",
             other=b"",
@@ -67,7 +89,7 @@ def decision(number: int, expected: dict[int, int]) -> bytes:
 def decisions(count: int) -> Counted:
     """Partition 0 moves with each, partition 1 with the first alone."""
     values = [decision(n, {0: 10 * n} | ({1: 5} if n == 0 else {})) for n in range(count)]
-    return Counted("decisions", values, START, at_once=10)
+    return Counted("decisions", values, at_once=10)
 
 
 async def test_sources_at_work_are_found_at_the_end() -> None:
@@ -82,6 +104,48 @@ async def test_sources_that_moved_long_ago_are_found_and_unknown_ones_are_not(co
     found = await last_expected(topic, [key(0), key(1), key(2)])
     assert found == ({key(0): 10 * (count - 1), key(1): 5} if count else {})
     assert topic.read <= 1.2 * count + 10
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+@pytest.mark.parametrize("after", [0, 1, 50, 63, 64, 65, 300])
+async def test_nothing_before_the_newest_ledger_record_is_read(parts: int, after: int) -> None:
+    """Windows may end between the parts of a ledger."""
+    values = [decision(n, {0: n, 9: n}) for n in range(10_000)] + ledger(10_000, parts)
+    values += [decision(10_000 + n, {0: 200 + n}) for n in range(after)]
+    topic = Counted("decisions", values, at_once=10)
+    found = await last_expected(topic, [key(0), key(3), key(6), key(8)])
+    assert found == {key(0): 199 + after if after else 100, key(3): 103, key(6): 106}
+    assert topic.read <= 3 * (after + parts) + FIRST_WINDOW + 10
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_a_topic_may_begin_with_a_ledger_record(parts: int) -> None:
+    values = ledger(50, parts) + [decision(50 + n, {0: 200 + n}) for n in range(100)]
+    topic = Counted("decisions", values, 1000, at_once=10)
+    assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 299, key(1): 101}
+
+
+@pytest.mark.parametrize("count", [0, 1, 100])
+async def test_a_topic_that_lost_records_behind_its_last_ledger_is_refused(count: int) -> None:
+    values = ledger(0, 3)[1:] + [decision(n, {0: n}) for n in range(count)] if count else []
+    topic = Counted("decisions", values, 1000, at_once=10)
+    if count:
+        assert await last_expected(topic, [key(0)]) == {key(0): count - 1}
+    with pytest.raises(StateError, match=r"topic decisions: begins at offset 1000 and has no ledger record"):
+        await last_expected(topic, [key(1)])
+
+
+async def test_records_may_be_deleted_while_they_are_read() -> None:
+    class Trimmed(Counted):
+        def seek(self, offset: int) -> None:
+            if offset < 9000:
+                self.delete_before(9000)
+            super().seek(offset)
+
+    values = [decision(n, {0: n}) for n in range(9000)] + ledger(9000)
+    values += [decision(n, {0: n}) for n in range(9000, 10_000)]
+    topic = Trimmed("decisions", values, at_once=10)
+    assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 9999, key(1): 101}
 
 
 BOUNDS = LogBounds(3, 20)
