@@ -153,7 +153,8 @@ async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings
 
 
 @pytest.mark.parametrize(
-    ("failpoint", "left"), [("judge.ledger_sent", 0), ("judge.ledger_committed", 1), ("flush:2", 1)]
+    ("failpoint", "left"),
+    [("judge.ledger_sent", 0), ("judge.ledger_committed", 1), ("judge.ledger_applied", 1)],
 )
 async def test_a_judge_that_is_killed_at_a_ledger_record_repeats_nothing(
     deployed: Settings, failpoint: str, left: int, tmp_path: Path

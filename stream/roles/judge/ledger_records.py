@@ -6,6 +6,7 @@ import time
 
 import structlog
 
+from stream.failpoints import reach
 from stream.judge.judge import Judge
 from stream.judge.ledger_records import ledger_records
 from stream.kafka.in_flight import in_thread
@@ -45,6 +46,7 @@ class LedgerRecords:
             for record, offset in zip(records, offsets, strict=True):
                 assert record.ledger is not None  # noqa: S101 (a ledger record)
                 await in_thread(judge.apply_ledger, record, record.ledger, offset)
+            reach("judge.ledger_applied")
         self._due, self._request = time.monotonic() + self._seconds, request
         self._complete = judge.state.meta.decided
         log.info("ledger", offset=offsets[0], records=len(records), applied=judge.state.meta.applied)
