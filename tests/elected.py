@@ -15,7 +15,14 @@ from stream.elector.state import State
 from stream.fingerprint.row import NO_DIGEST, Row
 from stream.judge.batch import Entry
 from stream.messages.best import BestRecord, decode_best, encode_best
-from stream.messages.decision import OF_ANOTHER_CLUSTER, Decisions, decode_decisions, encode_decisions
+from stream.messages.decision import (
+    OF_ANOTHER_CLUSTER,
+    Decisions,
+    LedgerPart,
+    decode_decisions,
+    encode_decisions,
+    ledger_record,
+)
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Verdict
 from tests.genesis import genesis_of
@@ -54,6 +61,8 @@ def decided_of(judged: Sequence[Judged], seed: int) -> list[Decided]:
         part = [each for of_record in codes[first:end] for each in of_record]
         found.append(_decided(genesis, entries[first:end], part, len(found) + 1))
         first = end
+        if rng.random() < 0.1:
+            found.append(_ledger(genesis, found[-1].decisions, len(found) + 1))
     return found
 
 
@@ -92,7 +101,7 @@ def _decided(
     record = Decisions(
         journal=genesis.journal, options=genesis.options.id,
         start=entries[0].offset, end=entries[-1].offset + 1, last=entries[-1].digest, time=entries[-1].time,
-        sources=[], codes=bytes(code for code, _ in rows),
+        sources=[], ledger=None, codes=bytes(code for code, _ in rows),
         other=np.array(named, "<i8").tobytes(),
         clusters=np.array([each.cluster for each in apart if each], "<i8").tobytes(),
         numbers=bytes(8 * len(named)), distance=bytes(len(named)), similarity=bytes(2 * len(named)),
@@ -100,6 +109,14 @@ def _decided(
         superseded=[], skipped=[],
     )  # fmt: skip
     return Decided(entries, decode_decisions(encode_decisions(record), after - 1), after)
+
+
+def _ledger(genesis: Genesis, before: Decisions, after: int) -> Decided:
+    """A ledger record, which decides nothing."""
+    record = ledger_record(
+        genesis.journal, genesis.options.id, before.end, before.last, before.time, [], LedgerPart(0, 0)
+    )
+    return Decided([], decode_decisions(encode_decisions(record), after - 1), after)
 
 
 def tell_all(elector: Elector, limit: int = 1000) -> list[BestRecord]:

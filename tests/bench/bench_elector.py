@@ -90,7 +90,8 @@ def _decisions(genesis: Genesis, start: int, last: int, codes: Any, named: Any) 
     m = len(named)
     return Decisions(
         journal=genesis.journal, options=genesis.options.id, start=start, end=last + 1,
-        last=last.to_bytes(16, "big"), time=last, sources=[], codes=codes.astype(np.uint8).tobytes(),
+        last=last.to_bytes(16, "big"), time=last, sources=[], ledger=None,
+        codes=codes.astype(np.uint8).tobytes(),
         other=named.astype("<i8").tobytes(), numbers=bytes(8 * m), distance=bytes(m), similarity=bytes(2 * m),
         clusters=b"", anchors=b"", nearest=b"", nearest_numbers=b"", nearest_similarity=b"",
         superseded=[], skipped=[],
