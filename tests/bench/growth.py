@@ -26,6 +26,7 @@ import numpy as np
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
+from stream.judge.batch_rows import BatchRows
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.messages.journal import Genesis, decode_journal
@@ -124,6 +125,7 @@ class Growth:
         self.state, self.judge = setup.open(directory)
         self.seconds_to_start = time.perf_counter() - began
         self.made = MadeRows(setup.genesis().scheme)
+        self._batch_rows = BatchRows(TRANSACTION)
         self._path = directory / "slices.jsonl"
         self.slices = self._read_slices()
 
@@ -155,8 +157,9 @@ class Growth:
         return entries
 
     def _batches(self) -> Iterator[list[Entry]]:
-        first, size = self.next, TRANSACTION // ROWS
+        first = self.next
         while True:
+            size = max(1, self._batch_rows.limit // ROWS)
             records = [self.made.record(offset - FIRST) for offset in range(first, first + size)]
             yield self._entries(records, first)
             first += size
@@ -172,6 +175,7 @@ class Growth:
             middle = time.perf_counter()
             self.judge.apply(batch, decided.record())
             took = time.perf_counter() - began
+            self._batch_rows.note(len(decided.batch), took)
             flushes.begin_if_due(self.state)
             now.longest_decide_ms = max(now.longest_decide_ms, round(1000 * (middle - began)))
             now.longest_apply_ms = max(now.longest_apply_ms, round(1000 * (took - (middle - began))))

@@ -7,6 +7,7 @@ Whatever it had not flushed is applied again from journal and decisions by the n
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Final
 
@@ -14,6 +15,7 @@ import structlog
 
 from stream.errors import StaleError, StateError
 from stream.failpoints import reach
+from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
 from stream.kafka import clients, record_batches, topics
@@ -74,7 +76,7 @@ class JudgeRole:
 
     async def _judge_on(self, follower: Follower, publisher: VerdictPublisher, election: Election) -> None:
         """Judge records as they arrive. While one batch is being published, the next one is decided."""
-        journal, state = follower.journal, follower.state
+        journal, state, size = follower.journal, follower.state, BatchRows(self.settings.judge_rows)
         ledger = LedgerRecords(self.settings.checkpoint_interval, follower.judge, publisher, self.watch)
         async with TransactionInFlight() as transaction:
             while not self._stop.is_set():
@@ -82,12 +84,14 @@ class JudgeRole:
                 if election.lost.is_set():
                     raise StaleError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
-                if journal.waiting_share(self.settings.judge_rows) < AHEAD:
+                if journal.waiting_share(size.limit) < AHEAD:
                     await transaction.finish()
-                if entries := await journal.next_rows(self.settings.judge_rows):
+                if entries := await journal.next_rows(size.limit):
                     async with BatchInFlight(entries, follower.judge, publisher, self.watch) as batch:
+                        began = time.perf_counter()
                         journal.give_back(await batch.decide())
                         await batch.prepare()
+                        size.note(len(batch.decided.batch), time.perf_counter() - began)
                         if transaction.is_in_flight:
                             reach("judge.ahead")
                             await transaction.finish()
