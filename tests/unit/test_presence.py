@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -142,6 +143,27 @@ def test_filters_of_all_runs_keep_to_their_memory(tmp_path: Path) -> None:
         assert cold.replace(merged, wait=True)
         presence = cold._runs[merged]
         assert presence is not None
+        assert present_rows(presence, rows[: 8 * generation, :3], 9) == list(range(8 * generation))
+
+
+def test_filters_that_take_over_are_not_halved_for_those_that_they_replace(tmp_path: Path) -> None:
+    generation, memory, begun = 20_000, 1_500_000, threading.Event()
+    with cold_tier(tmp_path, 9 * generation, memory) as (cold, rows):
+        for number in range(9):
+            cold.add(Run(0, number, number * generation, generation))
+        cold.extend(8 * generation, generation, wait=True)
+        merged = Run(1, 0, 0, 8 * generation)
+        cold._background.submit(begun.wait)
+        assert not cold.replace(merged, wait=False)
+        cold.extend(9 * generation, generation, wait=False)  # while the merged run's filters are being made
+        begun.set()
+        cold.extend(9 * generation, generation, wait=True)
+        assert cold.replace(merged, wait=True)
+        presence = cold._runs[merged]
+        assert presence is not None
+        bits = presence.due_blocks * BLOCK_BITS / presence.entries
+        assert bits.min() > 0.45 * memory * 8 / (9 * generation * DESIGN.tables)
+        assert bits.mean() > 0.7 * memory * 8 / (9 * generation * DESIGN.tables)
         assert present_rows(presence, rows[: 8 * generation, :3], 9) == list(range(8 * generation))
 
 

@@ -183,6 +183,7 @@ class ColdTier:
         for part in parts:
             del self._runs[part]
         self._runs[run] = presence
+        self._may_enlarge = True  # the parts may have taken more
 
     def _parts(self, merged: Run) -> list[Run]:
         return [run for run in self._runs if run.is_part_of(merged)]
@@ -228,8 +229,10 @@ class ColdTier:
         """Filters of the best size for the run. If memory does not suffice, they are smaller, and filters of
         other runs are halved before anything is marked: those whose bytes prevent the fewest reads."""
         entries = self._entries(run)
-        parts = self._parts(run)  # which the run replaces
-        others = [presence for presence in self._presences() if presence.run not in parts]
+        replaced = self._parts(run)
+        others = [presence for presence in self._presences() if presence.run not in replaced]
+        if (step := self._taking_over) is not None:  # what it replaces goes table by table, as it takes over
+            others = [each for each in others if each is step.presence or each.run not in step.parts]
         bits = float(MOST_BITS)
         while True:
             blocks = blocks_of(entries, bits)
