@@ -91,7 +91,7 @@ class Presence:
     def mark(self, words: U64, masks: U64 | None, tables: range | None = None) -> None:
         """Mark the buckets of anchors by their keys (n, W), which may have further columns, except in the
         tables of `masks` (n,). Only tables with a filter are marked, and of these only `tables`, if given."""
-        for table in tables or range(self._design.tables):
+        for table in range(self._design.tables) if tables is None else tables:
             present = self._filters[table]
             if not len(present):
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ _LARGER: Final = 1.5
 """Filters are made anew if they become so many times larger."""
 PARTS: Final = 5
 """New filters take over in so many steps. The tables of one step have filters twice."""
+THREADS: Final = 2
+"""Number of threads that mark anchors while nothing is searched yet."""
 
 
 class GroupEntries(NamedTuple):
@@ -120,7 +123,7 @@ class ColdTier:
             if self._extending is None:
                 of_run = next(run.end for run in self._runs if run.first <= self.end < run.end)
                 to = min(self.end + generation, of_run)
-                self._extending = (to, self._mark(self.end, to))
+                self._extending = (to, self._mark(self.end, to, THREADS if wait else 1))
             to, marked = self._extending
             if not (wait or marked.done()):
                 return
@@ -193,7 +196,7 @@ class ColdTier:
         """Anchors below this number are marked in filters, or being marked."""
         return self._extending[0] if self._extending else self.end
 
-    def _mark(self, start: int, end: int) -> Future[None]:
+    def _mark(self, start: int, end: int, threads: int) -> Future[None]:
         """Mark the anchors of one generation in the filters of the run that has them, and of the one that is
         taking over."""
         targets = []
@@ -210,16 +213,23 @@ class ColdTier:
                 targets.append(marked)
         if (step := self._taking_over) is not None and step.run.first <= start < step.run.end:
             targets.append(step.presence)
-        return self._submit(targets, start, end)
+        return self._submit(targets, start, end, threads=threads)
 
     def _is_taken_over(self, run: Run, table: int) -> bool:
         step = self._taking_over
         return step is not None and table < step.table and step.run.first <= run.first < step.run.end
 
     def _submit(
-        self, targets: list[Presence], start: int, end: int, tables: range | None = None
+        self,
+        targets: list[Presence],
+        start: int,
+        end: int,
+        tables: range | None = None,
+        threads: int = 1,
     ) -> Future[None]:
-        return self._background.submit(self._mark_all, self._presences(), targets, start, end, tables)
+        of_tables = range(self._design.tables) if tables is None else tables
+        shares = [of_tables[place::threads] for place in range(threads)]
+        return self._background.submit(self._mark_all, self._presences(), targets, start, end, shares)
 
     def _presences(self) -> list[Presence]:
         made = [presence for presence in self._runs.values() if presence is not None]
@@ -274,16 +284,18 @@ class ColdTier:
         return run.anchors - np.array(skipped, np.int64)
 
     def _mark_all(
-        self, kept: list[Presence], targets: list[Presence], start: int, end: int, tables: range | None
+        self, kept: list[Presence], targets: list[Presence], start: int, end: int, shares: list[range]
     ) -> None:
+        """Mark anchors, the tables of each share in a thread of its own."""
         for presence in kept:
             presence.fold()
-        for first, rows in self._log.slices(start, end):
-            if self._closed:
-                return
-            masks = self._skipped.masks(first, first + len(rows))
-            for presence in targets:
-                presence.mark(rows, masks, tables)
+        with ThreadPoolExecutor(len(shares)) as threads:
+            for first, rows in self._log.slices(start, end):
+                if self._closed:
+                    return
+                masks = self._skipped.masks(first, first + len(rows))
+                for presence in targets:
+                    list(threads.map(partial(presence.mark, rows, masks), shares))
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
