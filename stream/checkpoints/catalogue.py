@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
+from stream.checkpoints.digests import DIGEST_BYTES
 from stream.checkpoints.manifest import (
+    CheckpointFile,
     CheckpointName,
     Manifest,
+    checkpoint_of_mark,
     checkpoint_of_object,
     decode,
     encode,
@@ -20,6 +26,7 @@ from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.stores.open import store_of
 
 _FILE: Final = re.compile(r"[0-9a-f]{32}/([0-9a-f]{32})/files/([0-9a-f]{64})")
+_MARK_VERSION: Final = 1
 
 
 class StoredFile(NamedTuple):
@@ -41,7 +48,14 @@ class Contents(NamedTuple):
     """When each checkpoint was uploaded, in seconds since the epoch."""
     pruned: dict[CheckpointName, float]
     """When each of these checkpoints was pruned."""
+    marked: set[CheckpointName]
+    """Checkpoints with a mark that they were verified, which may be pruned meanwhile."""
     files: list[StoredFile]
+
+    def lacking(self, manifest: Manifest) -> CheckpointFile | None:
+        """A file of a checkpoint that is not stored with its size, if there is one."""
+        stored = {each.digest: each.size for each in self.files if each.chain == manifest.chain}
+        return next((each for each in manifest.files if stored.get(each.digest) != each.size), None)
 
 
 class Catalogue:
@@ -70,12 +84,14 @@ class Catalogue:
 
     def contents(self, journal: str) -> Contents:
         """All that the store has of a journal."""
-        contents = Contents({}, {}, [])
+        contents = Contents({}, {}, set(), [])
         with _translated_errors():
             for each in self._store.list(journal):
                 if name := checkpoint_of_object(each.name):
                     where = contents.kept if each.name == name.object else contents.pruned
                     where[name] = each.modified
+                elif name := checkpoint_of_mark(each.name):
+                    contents.marked.add(name)
                 elif file := _FILE.fullmatch(each.name):
                     contents.files.append(StoredFile(each.name, file[1], file[2], each.size, each.modified))
         return contents
@@ -104,11 +120,24 @@ class Catalogue:
             self.read(manifest.name)
 
     def prune(self, name: CheckpointName) -> None:
-        """Move the manifest of a checkpoint from those that are kept to those that are pruned."""
+        """Move the manifest of a checkpoint from those that are kept to those that are pruned. Its mark goes
+        first, so that none is left."""
         with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):  # another was faster
             content = self._store.get(name.object)
             self._store.put(name.pruned_object, content)
+            self._store.delete([name.mark_object])
             self._store.delete([name.object])
+
+    def is_marked(self, manifest: Manifest) -> bool:
+        """Whether a checkpoint has a mark that it was verified, with this very manifest."""
+        with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):
+            return self._store.get(manifest.name.mark_object) == _mark(manifest)
+        return False
+
+    def mark(self, manifest: Manifest) -> None:
+        """Mark a checkpoint as verified."""
+        with _translated_errors():
+            self._store.put(manifest.name.mark_object, _mark(manifest))
 
     def put_file(self, name: str, path: Path) -> None:
         """Store a file under this name. Raises OSError if it cannot be read."""
@@ -125,6 +154,12 @@ class Catalogue:
         """Remove objects."""
         with _translated_errors():
             self._store.delete(names)
+
+
+def _mark(manifest: Manifest) -> bytes:
+    """The content of the mark: the digest of the manifest."""
+    digest = hashlib.blake2b(encode(manifest), digest_size=DIGEST_BYTES).hexdigest()
+    return msgspec.json.encode({"version": _MARK_VERSION, "manifest": digest}) + b"\n"
 
 
 @contextmanager

@@ -24,8 +24,10 @@ _LATEST: Final = 253_402_300_800_000
 """Milliseconds since the epoch at which the year 10000 begins."""
 _KEPT: Final = "checkpoints"
 _PRUNED: Final = "pruned"
+_VERIFIED: Final = "verified"
 _CHECKPOINT: Final = re.compile(r"(\d{20})-([0-9a-f]{32})")
 _MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({_KEPT}|{_PRUNED})/({_CHECKPOINT.pattern})\.json")
+_MARK: Final = re.compile(rf"([0-9a-f]{{32}})/{_VERIFIED}/({_CHECKPOINT.pattern})\.json")
 
 
 class CheckpointName(NamedTuple):
@@ -48,6 +50,11 @@ class CheckpointName(NamedTuple):
     def pruned_object(self) -> str:
         """Name of its manifest after it was pruned."""
         return f"{self.journal}/{_PRUNED}/{self}.json"
+
+    @property
+    def mark_object(self) -> str:
+        """Name of the object that says that it was verified."""
+        return f"{self.journal}/{_VERIFIED}/{self}.json"
 
     def file(self, digest: str) -> str:
         """Name of the object that a file of this checkpoint is."""
@@ -145,6 +152,12 @@ def checkpoint_of_object(name: str) -> CheckpointName | None:
     """The checkpoint whose manifest an object is, pruned or not; None for other objects."""
     match = _MANIFEST.fullmatch(name)
     return checkpoint_of(match[1], match[3]) if match else None
+
+
+def checkpoint_of_mark(name: str) -> CheckpointName | None:
+    """The checkpoint that an object marks as verified; None for other objects."""
+    match = _MARK.fullmatch(name)
+    return checkpoint_of(match[1], match[2]) if match else None
 
 
 def encode(manifest: Manifest) -> bytes:

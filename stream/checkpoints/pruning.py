@@ -2,9 +2,11 @@
 
 The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
 the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
-gone and loses its own. A file stays for SPARED_SECONDS after the last manifest that names it was pruned, so
-that whoever restores from it can end, and as long after it was uploaded, because a manifest may be about to
-name it. A clock that is ahead of the store's changes nothing.
+gone and loses its own. Of the checkpoints that a trim has verified, the one that was uploaded last is kept
+until a later one is verified: the logs may have been trimmed because of it. A file stays for SPARED_SECONDS
+after the last manifest that names it was pruned, so that whoever restores from it can end, and as long after
+it was uploaded, because a manifest may be about to name it. A clock that is ahead of the store's changes
+nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
         and each.modified < now - SPARED_SECONDS
         and each.digest not in named[each.chain]
     ]
-    catalogue.delete([*unnamed, *(name.pruned_object for name in forgotten)])
+    marks = [name.mark_object for name in contents.marked - contents.kept.keys()]
+    catalogue.delete([*unnamed, *marks, *(name.pruned_object for name in forgotten)])
 
 
 def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: float) -> list[CheckpointName]:
@@ -64,7 +67,8 @@ def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: floa
             each != added.chain and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
         )
         superfluous += names[0 if abandoned else kept :]
-    return superfluous
+    verified = max(contents.marked & contents.kept.keys(), key=age, default=None)
+    return [name for name in superfluous if name != verified]
 
 
 def named_files(

@@ -1,0 +1,59 @@
+"""Whole verification of a checkpoint, before logs are trimmed that it replaces.
+
+That its files are what was uploaded is not enough: the state may have been damaged before. So it is restored
+beside, all its blocks are read as a scrub reads them, and it is opened as a judge would open it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.restoring import restore
+from stream.errors import DamagedCheckpointError, StateError
+from stream.judge.state import State
+from stream.messages.journal import Genesis
+from stream.private import private_directory
+from stream.scratch import ScratchDirectory
+from stream.settings import MIB
+from stream.tables.store.failures import CURE
+from stream.tables.store.scrub_child import scrub
+
+
+def verify_whole(
+    catalogue: Catalogue,
+    manifest: Manifest,
+    genesis: Genesis,
+    directory: Path,
+    turn: Callable[[], None] = lambda: None,
+) -> None:
+    """Restore a checkpoint into a scratch directory below `directory`, read all its blocks, and open it.
+
+    `turn` is called often, and may raise. Raises DamagedCheckpointError, which names the file if one is
+    known, CheckpointError, DiskError, and OSError if the scratch directory cannot be written.
+    """
+    private_directory(directory)
+    with ScratchDirectory("verify", directory) as scratch:
+        path = Path(scratch, "state")
+
+        def damaged(what: object) -> DamagedCheckpointError:
+            brief = str(what).removeprefix(f"state directory {path}: ").removesuffix(f"; {CURE}")
+            return DamagedCheckpointError(f"checkpoint {manifest.name}: was uploaded like this: {brief}")
+
+        restore(catalogue, manifest, path, lambda _: turn())
+        result = scrub(path, turn)
+        if result.damage is not None:
+            raise damaged(result.damage)
+        try:
+            State(
+                path,
+                genesis,
+                manifest.cluster,
+                memory=0,
+                generation=manifest.generation,
+                cache=MIB,
+            ).close()
+        except StateError as error:
+            raise damaged(error) from error

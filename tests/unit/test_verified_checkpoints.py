@@ -1,0 +1,82 @@
+"""Marks of checkpoints that were verified, and what pruning leaves because of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
+from tests.genesis import JOURNAL
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return Catalogue(str(tmp_path / "objects"))
+
+
+def make(tmp_path: Path, catalogue: Catalogue, *applied: int, kept: int = 1) -> list[Manifest]:
+    """Checkpoints of one state."""
+    made = []
+    with open_store(tmp_path / "judge") as store:
+        for each in applied:
+            write(store, each)
+            made.append(checkpoint(store, uploads_of(catalogue, kept=kept))[0])
+    return made
+
+
+def marks(tmp_path: Path) -> list[str]:
+    return sorted(each.stem for each in (tmp_path / "objects" / JOURNAL / "verified").glob("*"))
+
+
+def test_a_mark_is_of_one_manifest(tmp_path: Path, catalogue: Catalogue) -> None:
+    (manifest,) = make(tmp_path, catalogue, 1)
+    assert not catalogue.is_marked(manifest)
+    catalogue.mark(manifest)
+    catalogue.mark(manifest)  # by a second trimmer
+    assert catalogue.is_marked(manifest)
+    assert catalogue.contents(JOURNAL).marked == {manifest.name}
+    assert not catalogue.is_marked(msgspec.structs.replace(manifest, decided=manifest.decided + 1))
+    assert catalogue.kept(JOURNAL) == [manifest.name]
+    (tmp_path / "objects" / manifest.name.mark_object).write_bytes(b"half of")
+    assert not catalogue.is_marked(manifest)
+    catalogue.mark(manifest)
+    assert catalogue.is_marked(manifest)
+
+
+def test_the_last_one_that_was_verified_stays_until_a_later_one_is(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    first, second = make(tmp_path, catalogue, 1, 2, kept=2)
+    catalogue.mark(first)
+    third, fourth = make(tmp_path, catalogue, 3, 4, kept=2)
+    assert catalogue.kept(JOURNAL) == [fourth.name, third.name, first.name]
+    assert marks(tmp_path) == [str(first.name)]
+    catalogue.mark(fourth)
+    (fifth,) = make(tmp_path, catalogue, 5, kept=2)
+    assert catalogue.kept(JOURNAL) == [fifth.name, fourth.name]
+    assert marks(tmp_path) == [str(fourth.name)]
+    assert catalogue.read(second.name) == second  # pruned
+
+
+def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Catalogue) -> None:
+    first, _ = make(tmp_path, catalogue, 1, 2)
+    catalogue.mark(first)  # it was pruned while it was verified
+    make(tmp_path, catalogue, 3)
+    assert marks(tmp_path) == []
+
+
+def test_a_checkpoint_that_lacks_a_file_says_which(tmp_path: Path, catalogue: Catalogue) -> None:
+    (manifest,) = make(tmp_path, catalogue, 1)
+    assert catalogue.contents(JOURNAL).lacking(manifest) is None
+    file = manifest.files[-1]
+    path = tmp_path / "objects" / manifest.name.file(file.digest)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert catalogue.contents(JOURNAL).lacking(manifest) == file
+    path.unlink()
+    assert catalogue.contents(JOURNAL).lacking(manifest) == file
+    other = msgspec.structs.replace(manifest, chain=OTHER_CHAIN)
+    assert catalogue.contents(JOURNAL).lacking(other) is not None
