@@ -73,7 +73,7 @@ _BYTE_SIZE: Final = TypeAdapter(ByteSize)
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
-def _seconds(value: object) -> object:
+def seconds_of(value: object) -> object:
     """Convert a duration, given as text with or without a unit, to seconds. Raises ValueError."""
     if not isinstance(value, str):
         return value
@@ -85,7 +85,7 @@ def _seconds(value: object) -> object:
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) ?([smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-Duration = Annotated[float, BeforeValidator(_seconds)]
+Duration = Annotated[float, BeforeValidator(seconds_of)]
 """Seconds, or a number with a unit."""
 
 

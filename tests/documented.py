@@ -42,11 +42,12 @@ PAGES_NOT_RUN: Final = {
     "docs/integrations/ray.md": "Ray: tests/engines/test_ray_example.py",
     "docs/integrations/spark.md": "Spark: tests/engines/test_spark_example.py",
     "docs/how-to/keep-checkpoints.md": "a bucket: tests/unit/test_judge_checkpoints.py has a directory",
+    "docs/how-to/trim-logs.md": "a bucket: tests/kafka/test_trim.py has a directory",
     "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
 }
 """Pages whose commands cannot run in this sandbox, and why."""
 NEEDS_KAFKA: Final = re.compile(
-    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|dashboard|publish|load|tail|verdicts|query|audit)"
+    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|trim|dashboard|publish|load|tail|verdicts|query|audit)"
     r"|python (publish_pages|read_verdicts))\b",
     re.MULTILINE,
 )

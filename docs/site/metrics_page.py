@@ -5,9 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from stream.ops.metrics import DashboardMetrics, JudgeMetrics, Metrics, WorkerMetrics
+from stream.ops.metrics import DashboardMetrics, JudgeMetrics, Metrics, TrimMetrics, WorkerMetrics
 
-ROLES: Final[tuple[type[Metrics], ...]] = (WorkerMetrics, JudgeMetrics, DashboardMetrics)
+ROLES: Final[tuple[type[Metrics], ...]] = (
+    WorkerMetrics,
+    JudgeMetrics,
+    TrimMetrics,
+    DashboardMetrics,
+)
 HEAD: Final = """\
 # Metrics
 

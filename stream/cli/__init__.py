@@ -30,6 +30,7 @@ SECTIONS = {
         "worker": "fingerprint pages and append them to the journal",
         "judge": "decide the pages of the journal and publish verdicts",
         "checkpoint": "make, list, verify or restore checkpoints of the judge's state",
+        "trim": "delete the beginning of journal and decisions that checkpoints replace",
         "dashboard": "show verdicts and progress on a web page",
     },
     "Use a deployment": {
@@ -56,7 +57,7 @@ RENAMED = {
     "bench": "`make bench`, `python -m tests.bench` or `python -m tests.bench.growth`, in a source checkout",
 }
 """Commands of earlier versions, and what to call instead."""
-ROLES = ("run", "worker", "judge", "dashboard")
+ROLES = ("run", "worker", "judge", "trim", "dashboard")
 """Commands that run unattended: programs read their logs, and their exit code tells a supervisor whether to
 restart them."""
 INTERPRETED = ("explain",)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from stream.errors import SettingsError
-from stream.settings import MIB, SUPERVISOR, Settings, choices, load, unknown_variables
+from stream.settings import MIB, SUPERVISOR, Settings, choices, load, seconds_of, unknown_variables
 from stream.suggest import meant
 
 _RULE = re.compile(r"\s\(rule\s\d+\)")
@@ -23,6 +23,23 @@ PATH = click.Path()
 SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet", "rows"])
 """The values of `stream.sources.open.FORMATS`, repeated because that module is slow to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
+
+
+class _Duration(click.ParamType):
+    """Seconds, or a number with a unit."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return seconds."""
+        try:
+            return seconds_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Duration()
+"""The type of an option that is a duration and no setting."""
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -21,7 +21,7 @@ from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
 
-_CODES: Final = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+_CODES: Final = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
 """Kafka's operation codes, which are also bit numbers of the authorized operations (KIP-430)."""
 _COORDINATOR: Final = 0
 """Kafka's key type for group coordinators."""

@@ -35,7 +35,7 @@ def grants(
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]
-_READ, _WRITE, _CONFIGS = "Read", "Write", "DescribeConfigs"
+_READ, _WRITE, _DELETE, _CONFIGS = "Read", "Write", "Delete", "DescribeConfigs"
 _ROUTED: Final = "{ns}.verdicts.{route}"
 _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
@@ -88,6 +88,21 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.pages", ("Describe",), "measure the workers' lag"),
         ("group", "{ns}.load", (_READ,), "load alone, note what has begun"),
         ("group", "{ns}.workers", ("Describe",), "measure the workers' lag"),
+    ),
+    "trim": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
+        (
+            "topic",
+            "{ns}.decisions",
+            (_READ, _DELETE, _CONFIGS),
+            "find ledger records, delete what is before",
+        ),
+        (
+            "topic",
+            "{ns}.journal",
+            (_READ, _DELETE, _CONFIGS),
+            "compare with checkpoints, delete what is before",
+        ),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
     "tail": (

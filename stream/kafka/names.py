@@ -23,12 +23,12 @@ class TopicNames:
 
     @property
     def journal(self) -> str:
-        """Topic of fingerprints in a total order, 1 partition, kept forever."""
+        """Topic of fingerprints in a total order, 1 partition, kept until trimmed."""
         return f"{self.namespace}.journal"
 
     @property
     def decisions(self) -> str:
-        """Topic of decisions, 1 partition, kept forever."""
+        """Topic of decisions, 1 partition, kept until trimmed."""
         return f"{self.namespace}.decisions"
 
     @property

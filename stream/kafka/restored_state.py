@@ -54,7 +54,11 @@ async def restore_if_empty(
         for name in names:
             try:
                 manifest = await in_thread(catalogue.read, name)
-                reason = _misfit_of_program(manifest, settings, genesis, cluster_id)
+                reason = misfit_of_program(manifest, genesis, cluster_id)
+                if reason is None and manifest.generation != settings.tables_generation:
+                    reason = (
+                        f"has generation {manifest.generation}, but {settings.tables_generation} is needed"
+                    )
                 if bad := [each.name for each in manifest.files if each.digest in damaged]:
                     reason = f"has {bad[0]} as it was when it was found damaged"
                 if reason is None:
@@ -78,17 +82,14 @@ async def restore_if_empty(
     return None
 
 
-def _misfit_of_program(
-    manifest: Manifest, settings: Settings, genesis: Genesis, cluster_id: str
-) -> str | None:
-    """Return why this program cannot go on from a checkpoint, or None."""
+def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:
+    """Return why this program cannot go on from a checkpoint, whatever its settings are, or None."""
     for name, value in (
         ("format", meta.VERSION),
         ("cluster", cluster_id),
         ("journal", genesis.journal),
         ("scheme", genesis.scheme_id),
         ("options", genesis.options.id),
-        ("generation", settings.tables_generation),
     ):
         if getattr(manifest, name) != value:
             return f"has {name} {getattr(manifest, name)}, but {value} is needed"

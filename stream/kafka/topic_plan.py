@@ -10,7 +10,7 @@ from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "elector", "load", "publish", "follow"]
+Role = Literal["worker", "judge", "elector", "load", "trim", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 GENESIS_BYTES: Final = 64 << 10
@@ -118,6 +118,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *route_names),
         "elector": ("genesis", "journal", "decisions", *best),
         "load": ("genesis", "journal"),
+        "trim": ("genesis", "journal", "decisions"),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }

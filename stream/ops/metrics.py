@@ -289,6 +289,50 @@ class JudgeMetrics(Metrics):
         )
 
 
+class TrimMetrics(Metrics):
+    """Trims decisions and journal, with `--every`."""
+
+    role = "trim"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interval = self._gauge("neardup_trim_interval_seconds", "Time between trims, as `--every` says.")
+        self.keep = self._gauge(
+            "neardup_trim_keep_seconds", "Age below which nothing is deleted, as `--keep` says."
+        )
+        self.deleted = self._counter(
+            "neardup_trim_deleted_offsets_total",
+            "Offsets deleted, including those of transaction markers, by topic: decisions or journal.",
+            "topic",
+        )
+        self.log_start = self._gauge("neardup_trim_log_start", "First offset of a log.", "topic")
+        self.log_end = self._gauge("neardup_trim_log_end", "Offset after the last one of a log.", "topic")
+        self.oldest = self._gauge(
+            "neardup_trim_oldest_timestamp_seconds",
+            "Append time of the first record of a log, in seconds since the epoch; 0 if it has none.",
+            "topic",
+        )
+        self.held = self._gauge(
+            "neardup_trim_held",
+            "1 for what holds the logs up: keep or checkpoint, as always in the end; or none, unverified, "
+            "logs, replicas, store or brokers, which are problems.",
+            "reason",
+        )
+        self.verified = self._gauge(
+            "neardup_trim_verified_timestamp_seconds",
+            "When the newest kept checkpoint that is verified was made, in seconds since the epoch; 0 "
+            "without any.",
+        )
+        self.damaged = self._gauge(
+            "neardup_trim_damaged_checkpoints", "Kept checkpoints that the last trim found damaged."
+        )
+        self.completed = self._gauge(
+            "neardup_trim_completed_timestamp_seconds",
+            "When a trim last ended without a problem, in seconds since the epoch; before the first one, the "
+            "start of this process.",
+        )
+
+
 class DashboardMetrics(Metrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 

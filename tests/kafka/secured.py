@@ -25,7 +25,9 @@ from stream.settings import Settings, load
 
 USER, PASSWORD = "someone", "correct-horse"
 KIND = {"topic": 2, "group": 3, "transactional-id": 5}
-OPERATION = {"Read": 3, "Write": 4, "Create": 5, "Alter": 7, "Describe": 8, "DescribeConfigs": 10}
+OPERATION = {
+    "Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Alter": 7, "Describe": 8, "DescribeConfigs": 10,
+}  # fmt: skip
 LITERAL, ALLOW = 3, 3
 
 

@@ -7,19 +7,23 @@ import dataclasses
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.errors import TopicAuthorizationFailedError
 from pydantic import SecretStr
 
 from stream.brokers import embedded
+from stream.checkpoints.catalogue import Catalogue
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.acls import ROLES, Grant, grants, table
+from stream.kafka.log_starts import delete_records
 from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import audit
@@ -28,6 +32,7 @@ from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
 from stream.roles.publisher import publish
+from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
@@ -35,7 +40,7 @@ from stream.sources.open import open_source
 from stream.sources.rows import RowsSource
 from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard
-from tests.kafka.judge_helpers import audited, page
+from tests.kafka.judge_helpers import append, audited, page, part, record
 from tests.kafka.open_sockets import open_sockets
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import running
@@ -161,6 +166,43 @@ async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Setting
         assert min(lags["worker"], lags["judge"]) > 0
 
 
+async def test_logs_are_trimmed_with_just_the_grants_for_it_and_not_by_a_judge(
+    secured: SecuredBroker, namespace: str, tmp_path: Path
+) -> None:
+    names, store = TopicNames(namespace), {"checkpoints": str(tmp_path / "objects")}
+    await create(secured.everything(namespace))
+    by = {}
+    for role in ("judge", "trim"):
+        await secured.grant(f"{namespace}-{role}", grants(role, names))
+        own = {"state_dir": tmp_path / role, "checkpoint_interval": 0.1}
+        by[role] = secured.by_token(namespace, f"{namespace}-{role}", **own, **store)
+    catalogue, everything = Catalogue(store["checkpoints"]), secured.everything(namespace)
+    async with running(JudgeRole(by["judge"])):
+        for start in range(0, 40, 10):
+            end = await append_pages(everything, start, start + 10)
+            await until(partial(has_checkpoint, catalogue, end, ledger=bool(start)))
+    async with broker_metadata.connect(by["judge"]) as client:
+        for topic in (names.decisions, names.journal):
+            with pytest.raises(TopicAuthorizationFailedError, match=r"Delete"):
+                await delete_records(client, topic, 1)
+    outcome = await trim_once(by["trim"], 0)
+    assert not outcome.has_problem, outcome
+    assert all(each.start > each.before == 0 for each in outcome.logs)
+
+
+async def append_pages(settings: Settings, start: int, end: int) -> int:
+    """Append a journal record with pages of one partition, and return the offset after it."""
+    ours = settings.model_copy(update={"dev": True})
+    appended = await append(ours, record(part(0, start, end, opening=not start)))
+    return int(appended[-1].offset) + 1
+
+
+def has_checkpoint(catalogue: Catalogue, applied: int, *, ledger: bool) -> bool:
+    """Whether there is a checkpoint up to a journal offset, which names a ledger record if `ledger`."""
+    found = [catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal)]
+    return any(each.applied == applied and (each.ledger or not ledger) for each in found)
+
+
 async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> None:
     """Do what the role does until it is refused."""
     match role:
@@ -177,6 +219,8 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
             await JudgeRole(settings).run()
         case "load":
             await load(settings, RowsSource(str(rows)))
+        case "trim":
+            await trim_once(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")}), 0)
         case "publish":
             await publish(settings, [open_source(str(crawl))])
         case "audit":

@@ -166,6 +166,7 @@ COMMANDS: Final = (
     ("publish", "{pages}"),
     ("tail",),
     ("audit",),
+    ("trim", "--checkpoints", "{directory}/none"),
     ("query", "{pages}"),
     ("verdicts", "export", "{directory}/verdicts.duckdb"),
 )

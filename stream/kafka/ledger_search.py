@@ -1,0 +1,63 @@
+"""Finds ledger records in the decisions topic, at which its log may start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import RecordReader
+from stream.messages.decision import Decisions, decode_decisions
+
+FIRST_WINDOW: Final = 64
+"""Number of decision records in the first window, read backwards. Each earlier window is twice as large."""
+
+
+class LedgerRecord(NamedTuple):
+    """A ledger record: all sources of the judge, as of a journal offset."""
+
+    offset: int
+    """In the decisions topic."""
+    end: int
+    """The next journal offset to decide."""
+    journal: str
+
+
+async def ledger_at(decisions: RecordReader, offset: int) -> LedgerRecord | None:
+    """Return the ledger record at an offset, or None if another record or none is there. Raises StateError if
+    the log starts later."""
+    async for where, record in _records(decisions, offset, offset + 1):
+        return _ledger(where, record)
+    return None
+
+
+async def last_ledger(decisions: RecordReader, start: int, end: int) -> LedgerRecord | None:
+    """Return the last ledger record of [start, end), read backwards as far as needed; None if there is
+    none."""
+    window = FIRST_WINDOW
+    while start < end:
+        first, last = max(start, end - window), None
+        async for where, record in _records(decisions, first, end):
+            last = _ledger(where, record) or last
+        if last is not None:
+            return last
+        end, window = first, 2 * window
+    return None
+
+
+def _ledger(offset: int, record: Decisions) -> LedgerRecord | None:
+    if record.ledger is None or record.ledger.first:  # no ledger, or a later part of one
+        return None
+    return LedgerRecord(offset, record.end, record.journal)
+
+
+async def _records(decisions: RecordReader, first: int, end: int) -> AsyncIterator[tuple[int, Decisions]]:
+    """The records of [first, end), of which `end` must not be beyond the last committed one."""
+    decisions.seek(first)
+    while decisions.position < end:
+        before = decisions.position
+        for record in await decisions.poll():
+            if record.offset < end:
+                yield record.offset, decode_decisions(record.value, record.offset)
+        if decisions.position == before:  # waits and logs if the leader is unreachable
+            await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)

@@ -1,0 +1,1 @@
+"""The trimmer: deletes the beginning of decisions and journal that checkpoints replace."""

@@ -1,0 +1,361 @@
+"""One trim of decisions and journal, up to what kept and verified checkpoints replace (rule 13).
+
+A ledger record in `decisions` has the progress of all sources as of a journal offset. From it on, and from
+the journal record before that offset on, the logs are enough for whoever restores a checkpoint that names it
+or a later one. So both are trimmed to the ledger record of the oldest kept checkpoint that can be restored
+or, if that is younger than what is to be kept, to an earlier one.
+
+Nothing is deleted unless a kept checkpoint, the newest if it is sound, was verified as a whole. Whatever is
+uncertain holds the trim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+from aiokafka.client import AIOKafkaClient
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.verification import verify_whole
+from stream.errors import DamagedCheckpointError, SettingsError, StateError
+from stream.failpoints import reach
+from stream.futures import retrieved
+from stream.kafka import broker_metadata, topics
+from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.in_flight import in_thread
+from stream.kafka.ledger_search import LedgerRecord, last_ledger, ledger_at
+from stream.kafka.log_starts import delete_records, first_since
+from stream.kafka.names import TopicNames
+from stream.kafka.positions_in_topics import Position, misfit
+from stream.kafka.reader import TopicReader, journal_reader
+from stream.kafka.restored_state import misfit_of_program
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+KEEP: Final = "keep"
+"""What follows is younger than the time to keep."""
+CHECKPOINT: Final = "checkpoint"
+"""What follows is needed by the oldest kept checkpoint."""
+NONE: Final = "none"
+"""There is no checkpoint that could replace a log."""
+UNVERIFIED: Final = "unverified"
+"""None of the checkpoints is verified."""
+LOGS: Final = "logs"
+"""A checkpoint does not fit the logs: one of them may have lost records."""
+REPLICAS: Final = "replicas"
+"""A topic has fewer replicas in sync than it must have."""
+STORE: Final = "store"
+"""The store of checkpoints fails."""
+BROKERS: Final = "brokers"
+"""Brokers do not answer."""
+REASONS: Final = (KEEP, CHECKPOINT, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
+EXPECTED: Final = (KEEP, CHECKPOINT)
+"""Reasons that always hold a trim sooner or later. The others are problems."""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What keeps a log from being trimmed any further."""
+
+    reason: str
+    """One of REASONS."""
+    text: str
+
+
+class TrimmedLog(msgspec.Struct, frozen=True):
+    """What a trim did to a topic."""
+
+    topic: str
+    before: int
+    """Where its log started."""
+    start: int
+    """Where its log starts now; in a dry run, where it would start."""
+    end: int
+    oldest: int
+    """When its first record was appended, in milliseconds since the epoch; 0 if there is none."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trim did, and why not more."""
+
+    logs: list[TrimmedLog]
+    """Decisions and journal."""
+    held: Hold
+    verified: str | None = None
+    """The newest kept checkpoint that was verified."""
+    verified_time: int = 0
+    """When it was made, in milliseconds since the epoch."""
+    unused: list[str] = []
+    """Why kept checkpoints were left out that are sound, or may be."""
+    damaged: list[str] = []
+    """Kept checkpoints that cannot be restored, and why."""
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether a person should look at it."""
+        return self.held.reason not in EXPECTED or bool(self.damaged)
+
+
+class _HeldError(Exception):
+    """Nothing may be deleted."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.hold = Hold(reason, text)
+
+
+class _StoppedError(Exception):
+    """The verification was cancelled."""
+
+
+class _Survey(NamedTuple):
+    """The kept checkpoints."""
+
+    usable: list[Manifest]
+    """Those that could be restored, as far as it shows without reading their files; those first that have
+    come least far."""
+    verified: list[Manifest]
+    """Of these, those that were verified."""
+    unused: list[str]
+    damaged: list[str]
+
+
+class Trimmer:
+    """Trims the logs of one namespace."""
+
+    def __init__(self, settings: Settings, genesis: Genesis, keep: float) -> None:
+        """Nothing is deleted that was appended within the last `keep` seconds. Raises SettingsError without a
+        store of checkpoints."""
+        if not settings.checkpoints:
+            raise SettingsError("checkpoints: not set; logs are trimmed up to what checkpoints replace")
+        self._settings, self._genesis, self._keep = settings, genesis, keep
+        self._catalogue = Catalogue(settings.checkpoints)
+
+    async def trim(self, *, dry_run: bool = False) -> Outcome:
+        """Trim the logs as far as they may be; with `dry_run`, delete and verify nothing.
+
+        Raises TopicError for topics that are missing or unsound, AccessError, CheckpointError if the store
+        fails, BrokerError if a broker does not answer, and DiskError.
+        """
+        await topics.check(self._settings, "trim")
+        async with broker_metadata.connect(self._settings) as client:
+            run = _Run(self._settings, self._genesis, self._catalogue, client)
+            damaged = [] if dry_run else await run.verify_newest()
+            outcome = await run.trim(int((time.time() - self._keep) * 1000), dry_run=dry_run)
+            listed = {*outcome.damaged, *damaged}
+            return msgspec.structs.replace(outcome, damaged=sorted(listed))
+
+
+class _Run:
+    """One trim."""
+
+    def __init__(
+        self, settings: Settings, genesis: Genesis, catalogue: Catalogue, client: AIOKafkaClient
+    ) -> None:
+        self._settings, self._genesis, self._catalogue, self._client = settings, genesis, catalogue, client
+        names = TopicNames(settings.namespace)
+        self._topics = (names.decisions, names.journal)
+        """In the order in which they are trimmed."""
+
+    # The checkpoints.
+
+    async def verify_newest(self) -> list[str]:
+        """Verify the newest usable checkpoint that can be verified, unless that was done. Returns what is
+        wrong with newer ones."""
+        damaged = []
+        try:
+            survey = await self._survey(await self._bounds())
+        except _HeldError:
+            return []
+        for manifest in reversed(survey.usable):
+            if manifest in survey.verified:
+                break
+            try:
+                await self._verify(manifest)
+            except DamagedCheckpointError as error:
+                log.error("checkpoint_damaged", checkpoint=str(manifest.name), error=str(error))
+                damaged.append(str(error))
+            else:
+                await in_thread(self._catalogue.mark, manifest)
+                break
+        return damaged
+
+    async def _verify(self, manifest: Manifest) -> None:
+        """Verify in a thread, which ends soon after a cancellation."""
+        began, stopped = time.monotonic(), threading.Event()
+        fields = {"checkpoint": str(manifest.name), "made": manifest.made, "bytes": manifest.bytes}
+        directory = self._settings.state_dir / self._settings.namespace
+        log.info("verifying", directory=str(directory), **fields)
+
+        def turn() -> None:
+            if stopped.is_set():
+                raise _StoppedError
+
+        running = retrieved(
+            asyncio.ensure_future(
+                asyncio.to_thread(verify_whole, self._catalogue, manifest, self._genesis, directory, turn)
+            )
+        )
+        try:
+            await asyncio.shield(running)
+        finally:
+            stopped.set()
+            await asyncio.wait([running])
+        log.info("verified", seconds=round(time.monotonic() - began, 1), **fields)
+
+    async def _survey(self, bounds: Mapping[str, LogBounds]) -> _Survey:
+        """Look at all kept checkpoints. Raises _HeldError if one does not fit the logs."""
+        survey = _Survey([], [], [], [])
+        decisions, journal = (bounds[topic] for topic in self._topics)
+        contents = await in_thread(self._catalogue.contents, self._genesis.journal)
+        cluster_id = await broker_metadata.cluster_id(self._client)
+        for name in sorted(contents.kept):
+            try:
+                manifest = await in_thread(self._catalogue.read, name)
+            except DamagedCheckpointError as error:
+                survey.damaged.append(str(error))
+                continue
+            if lacking := contents.lacking(manifest):
+                survey.damaged.append(
+                    f"checkpoint {name}: {lacking.name}: {name.file(lacking.digest)} is missing, or has"
+                    " another size"
+                )
+            elif reason := self._reason_not_to_use(manifest, cluster_id, decisions, journal):
+                survey.unused.append(f"checkpoint {name}: {reason}")
+            else:
+                survey.usable.append(manifest)
+                if name in contents.marked and await in_thread(self._catalogue.is_marked, manifest):
+                    survey.verified.append(manifest)
+        await self._refuse_misfits(survey.usable)
+        return survey
+
+    def _reason_not_to_use(
+        self, manifest: Manifest, cluster_id: str, decisions: LogBounds, journal: LogBounds
+    ) -> str | None:
+        if reason := misfit_of_program(manifest, self._genesis, cluster_id):
+            return reason
+        if not manifest.ledger:
+            return "was made before a ledger record was written"
+        if manifest.decided < decisions.start:
+            return f"needs decisions from {manifest.decided}, but they start at {decisions.start}"
+        if manifest.applied - 1 < journal.start:
+            return f"needs the journal from {manifest.applied - 1}, but it starts at {journal.start}"
+        return None
+
+    async def _refuse_misfits(self, manifests: Sequence[Manifest]) -> None:
+        """Raise _HeldError unless checkpoints were made from the logs as they are: one of them may have lost
+        records, or a topic was made anew."""
+        async with (
+            journal_reader(self._settings, 0, self._genesis) as journal,
+            TopicReader(self._settings, self._topics[0], 0) as decisions,
+        ):
+            for each in manifests:
+                position = Position(each.applied, bytes.fromhex(each.last), each.decided)
+                try:
+                    reason = await misfit(position, self._settings, self._genesis, journal, decisions)
+                except StateError as error:
+                    reason = str(error)
+                if reason:
+                    raise _HeldError(LOGS, f"checkpoint {each.name}: {reason}")
+
+    # The logs.
+
+    async def trim(self, until: int, *, dry_run: bool) -> Outcome:
+        """Delete what was appended before `until`, in milliseconds since the epoch, and is not needed."""
+        bounds, survey = await self._bounds(), _Survey([], [], [], [])
+        starts = [bounds[topic].start for topic in self._topics]
+        try:
+            await self._refuse_few_replicas()
+            survey = await self._survey(bounds)
+            record, hold = await self._point(survey, bounds, until, dry_run=dry_run)
+        except _HeldError as error:
+            record, hold = None, error.hold
+        if record is not None:
+            # First decisions: without them nobody asks for the journal before it.
+            for place, offset in enumerate((record.offset, max(0, record.end - 1))):
+                topic = self._topics[place]
+                if offset > starts[place]:
+                    starts[place] = offset
+                    if not dry_run:
+                        await delete_records(self._client, topic, offset)
+                        reach(_FAILPOINTS[place])
+        newest = survey.verified[-1] if survey.verified else None
+        logs = []
+        for topic, start in zip(self._topics, starts, strict=True):
+            oldest = await first_since(self._client, topic, 0)
+            before, end = bounds[topic].start, bounds[topic].end
+            logs.append(TrimmedLog(topic, before, start, end, oldest.time if oldest else 0))
+        return Outcome(
+            logs=logs,
+            held=hold,
+            verified=str(newest.name) if newest else None,
+            verified_time=newest.time if newest else 0,
+            unused=survey.unused,
+            damaged=survey.damaged,
+        )
+
+    async def _point(
+        self, survey: _Survey, bounds: Mapping[str, LogBounds], until: int, *, dry_run: bool
+    ) -> tuple[LedgerRecord | None, Hold]:
+        """The ledger record to trim to, if there is one, and why not further."""
+        if not survey.usable:
+            raise _HeldError(NONE, f"{self._catalogue} has no checkpoint that could replace a log")
+        if not survey.verified and not dry_run:
+            raise _HeldError(UNVERIFIED, f"none of the checkpoints in {self._catalogue} could be verified")
+        oldest = min(survey.usable, key=lambda each: each.ledger)
+        start = bounds[self._topics[0]].start
+        if oldest.ledger < start:
+            raise _HeldError(
+                LOGS,
+                f"checkpoint {oldest.name}: names the ledger record at {oldest.ledger}, but topic"
+                f" {self._topics[0]} starts at {start}: it was trimmed by hand",
+            )
+        limits = [await self._end_of(topic, bounds, until) for topic in self._topics]
+        async with TopicReader(self._settings, self._topics[0], start) as decisions:
+            record = await ledger_at(decisions, oldest.ledger)
+            if record is None or record.journal != self._genesis.journal:
+                raise _HeldError(
+                    LOGS,
+                    f"checkpoint {oldest.name}: there is no ledger record of this journal at {oldest.ledger}"
+                    f" of topic {self._topics[0]}",
+                )
+            hold = Hold(CHECKPOINT, f"checkpoint {oldest.name}, made {oldest.made}, is the oldest one")
+            end = limits[0] + 1
+            while record is not None and (record.offset >= end or record.end - 1 > limits[1]):
+                hold = Hold(KEEP, "what follows is younger than --keep")
+                end = min(record.offset, end)
+                record = await last_ledger(decisions, start, end)
+            return record, hold
+
+    async def _end_of(self, topic: str, bounds: Mapping[str, LogBounds], until: int) -> int:
+        """The offset before which all records of a topic were appended before `until`."""
+        first = await first_since(self._client, topic, until)
+        return bounds[topic].end if first is None else first.offset
+
+    async def _bounds(self) -> dict[str, LogBounds]:
+        by_partition = await broker_metadata.log_bounds(self._client, self._topics)
+        return {key.topic: bounds for key, bounds in by_partition.items()}
+
+    async def _refuse_few_replicas(self) -> None:
+        """Raise _HeldError if a topic has fewer replicas in sync than it takes to write to it."""
+        described = (await broker_metadata.metadata(self._client, self._topics)).topics
+        configs = await broker_metadata.topic_configs(self._client, self._topics)
+        for topic in self._topics:
+            partition, least = described[topic].partitions[0], int(configs[topic]["min.insync.replicas"])
+            if partition.in_sync < least:
+                raise _HeldError(
+                    REPLICAS,
+                    f"topic {topic}: {partition.in_sync} of {partition.replicas} replicas are in sync, of"
+                    f" which {least} are needed",
+                )
+
+
+_FAILPOINTS: Final = ("trim.decisions", "trim.journal")

@@ -1,0 +1,495 @@
+"""Decisions and journal are trimmed up to what verified checkpoints replace, and never further."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from stream.checkpoints import verification
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.manifest import Manifest, encode
+from stream.errors import CheckpointError, SettingsError, UnsoundTopicError
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.kafka import broker_metadata, topics
+from stream.kafka.names import TopicNames
+from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.role import JudgeRole
+from stream.roles.trimmer import trim as trimming
+from stream.roles.trimmer.role import TrimRole, trim_once
+from stream.settings import Settings
+from tests.commands import neardup_process
+from tests.kafka.judge_helpers import append, decided, ledgers, once, part, places, record, verdicts
+from tests.kafka.worker_helpers import admin_of, read_all, running
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+ROUND = 20
+ROUNDS = 6
+
+
+@pytest.fixture
+async def judged(settings: Settings, tmp_path: Path) -> Settings:
+    """A deployment that judged pages in rounds, with a checkpoint after each, and was stopped."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    settings = settings.model_copy(
+        update={
+            "tables_generation": 16,
+            "tables_memory": 0,
+            "checkpoints": str(disk / "objects"),
+            "checkpoint_interval": 0.1,
+        }
+    )
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await judge_rounds(settings, 0, ROUNDS)
+    return settings
+
+
+async def judge_rounds(settings: Settings, first: int, last: int) -> None:
+    """Judge rounds of pages, with a checkpoint after each."""
+    async with running(JudgeRole(settings)):
+        for start in range(first * ROUND, last * ROUND, ROUND):
+            appended = await append(settings, record(part(0, start, start + ROUND, opening=not start)))
+            await decided(settings, appended)
+            await until(partial(has_checkpoint, settings, appended[-1].offset + 1, ledger=bool(start)))
+
+
+def catalogue(settings: Settings) -> Catalogue:
+    assert settings.checkpoints is not None
+    return Catalogue(settings.checkpoints)
+
+
+def kept(settings: Settings) -> list[Manifest]:
+    """All checkpoints, newest first."""
+    found = catalogue(settings)
+    return [found.read(name) for journal in found.journals() for name in found.kept(journal)]
+
+
+def has_checkpoint(settings: Settings, applied: int, *, ledger: bool = True) -> bool:
+    """Whether there is a checkpoint up to this journal offset, which names a ledger record if `ledger`."""
+    return any(each.applied == applied and (each.ledger or not ledger) for each in kept(settings))
+
+
+def stored(settings: Settings, name: str) -> Path:
+    """The file that an object is."""
+    return Path(settings.checkpoints or "") / name
+
+
+def change(settings: Settings, manifest: Manifest, **fields: Any) -> None:
+    """Store a manifest with other fields."""
+    path = stored(settings, manifest.name.object)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | fields))
+
+
+async def starts(settings: Settings) -> tuple[int, int]:
+    """Where the logs of decisions and journal start."""
+    names = TopicNames(settings.namespace)
+    async with broker_metadata.connect(settings) as client:
+        bounds = await broker_metadata.log_bounds(client, [names.decisions, names.journal])
+    return tuple(bounds[TopicPartition(topic, 0)].start for topic in (names.decisions, names.journal))  # type: ignore[return-value]
+
+
+async def ends(settings: Settings) -> dict[int, int]:
+    """Offset of each ledger record -> the next journal offset at that time."""
+    return {offset: each.end for offset, each in (await ledgers(settings)).items()}
+
+
+async def delete_by_hand(settings: Settings, topic: str, before: int) -> None:
+    async with admin_of(settings) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=before)})
+
+
+async def configure(settings: Settings, topic: str, changed: dict[str, str]) -> None:
+    """Change the configuration of a topic."""
+    async with broker_metadata.connect(settings) as client:
+        configs = (await broker_metadata.topic_configs(client, [topic]))[topic]
+    names = (
+        "cleanup.policy",
+        "retention.ms",
+        "retention.bytes",
+        "message.timestamp.type",
+        "max.message.bytes",
+    )
+    wanted = {name: configs[name] for name in names} | changed
+    async with admin_of(settings) as admin:
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted)])
+
+
+def lose(settings: Settings) -> None:
+    shutil.rmtree(settings.state_dir / settings.namespace)
+
+
+async def goes_on(settings: Settings, rounds: int = ROUNDS) -> None:
+    """Pages are delivered again, with new ones, to a judge that lost its state: each has one verdict."""
+    lose(settings)
+    end = rounds * ROUND
+    async with running(JudgeRole(settings)):
+        again = [record(part(0, start, start + ROUND, opening=not start)) for start in range(0, end, ROUND)]
+        await decided(settings, await append(settings, *again, record(part(0, end, end + 1))))
+    assert places(await verdicts(settings)) == once(part(0, 0, end + 1))
+
+
+async def test_the_logs_are_trimmed_to_the_oldest_kept_checkpoint(judged: Settings) -> None:
+    oldest, newest, before = kept(judged)[-1], kept(judged)[0], await ends(judged)
+    outcome = await trim_once(judged, 0)
+    assert not outcome.has_problem, outcome
+    assert outcome.held.reason == "checkpoint"
+    assert str(oldest.name) in outcome.held.text
+    assert await starts(judged) == (oldest.ledger, before[oldest.ledger] - 1)
+    assert before[oldest.ledger] <= oldest.applied
+    assert outcome.verified == str(newest.name)
+    decisions_log, journal_log = outcome.logs
+    assert (decisions_log.topic, journal_log.topic) == (
+        f"{judged.namespace}.decisions",
+        f"{judged.namespace}.journal",
+    )
+    assert (decisions_log.before, decisions_log.start) == (0, oldest.ledger)
+    assert decisions_log.oldest > 0
+    assert min(await ends(judged)) == oldest.ledger
+    await goes_on(judged)
+
+
+async def test_what_was_verified_is_not_read_again_and_nothing_is_trimmed_twice(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await trim_once(judged, 0)
+    monkeypatch.setattr(trimming, "verify_whole", None)
+    again = await trim_once(judged, 0)
+    assert [each.start for each in again.logs] == [each.start for each in first.logs]
+    assert [each.before for each in again.logs] == [each.start for each in first.logs]
+    assert again.verified == first.verified
+    assert not again.has_problem
+    monkeypatch.undo()
+    await judge_rounds(judged, ROUNDS, ROUNDS + 2)
+    further = await trim_once(judged, 0)
+    assert all(each.start > each.before for each in further.logs)
+    assert not further.has_problem
+    await goes_on(judged, ROUNDS + 2)
+
+
+async def test_what_is_younger_than_keep_stays(judged: Settings) -> None:
+    outcome = await trim_once(judged, 3600)
+    assert outcome.held.reason == "keep"
+    assert not outcome.has_problem
+    assert await starts(judged) == (0, 0)
+    assert outcome.verified == str(kept(judged)[0].name)  # for the time when it is older
+    dry = await trim_once(judged, 0, dry_run=True)
+    assert [each.start for each in dry.logs] > [0, 0]
+    assert await starts(judged) == (0, 0)
+
+
+async def test_the_last_ledger_record_before_the_time_to_keep_is_trimmed_to(judged: Settings) -> None:
+    """At each time between two ledger records, the earlier one is where the logs start."""
+    known, limit = await ends(judged), kept(judged)[-1].ledger
+    names = TopicNames(judged.namespace)
+    appended = {each.offset: each.timestamp for each in await read_all(judged, names.decisions)}
+    candidates = [offset for offset in sorted(known) if 0 < offset < limit]
+    assert len(candidates) > 1
+    genesis = await topics.wait_for_genesis(judged)
+    async with broker_metadata.connect(judged) as client:
+        run = trimming._Run(judged, genesis, catalogue(judged), client)
+        await run.verify_newest()
+        for offset in candidates:
+            outcome = await run.trim(appended[offset] + 1, dry_run=False)
+            assert outcome.held.reason == "keep"
+            start, journal = await starts(judged)
+            assert known[start] - 1 == journal
+            assert all(appended[each] <= appended[offset] for each in range(start) if each in appended)
+            assert start <= offset
+    assert start > 0
+    await goes_on(judged)
+
+
+async def test_without_a_checkpoint_nothing_is_trimmed(judged: Settings) -> None:
+    shutil.rmtree(stored(judged, kept(judged)[0].journal))
+    outcome = await trim_once(judged, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("none", True)
+    with pytest.raises(SettingsError, match="checkpoints: not set"):
+        await trim_once(judged.model_copy(update={"checkpoints": None}), 0)
+    assert await starts(judged) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("format", 1), ("cluster", "elsewhere"), ("scheme", "0" * 16), ("options", "other"), ("ledger", 0)],
+)
+async def test_checkpoints_of_something_else_are_named_and_replace_nothing(
+    judged: Settings, field: str, value: object
+) -> None:
+    for each in kept(judged):
+        change(judged, each, **{field: value})
+    outcome = await trim_once(judged, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("none", True)
+    what = "before a ledger record" if field == "ledger" else f"has {field} {value}, but"
+    assert [what in reason for reason in outcome.unused] == [True] * len(kept(judged))
+    assert await starts(judged) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"decided": 10**6}, "decisions up to 1000000, but they end at"),
+        ({"last": "00" * 16}, "whose record"),
+        ({"ledger": 1}, "there is no ledger record of this journal at 1"),
+    ],
+)
+async def test_a_checkpoint_that_does_not_fit_the_logs_stops_everything(
+    judged: Settings, fields: dict[str, Any], what: str
+) -> None:
+    """One of the logs may have lost records, and whoever restores an older one may need what is left."""
+    change(judged, kept(judged)[0], **fields)
+    outcome = await trim_once(judged, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("logs", True)
+    assert what in outcome.held.text
+    assert await starts(judged) == (0, 0)
+
+
+async def test_a_checkpoint_ahead_of_the_journal_stops_everything(judged: Settings) -> None:
+    ahead = msgspec.structs.replace(kept(judged)[0], applied=10**6)
+    stored(judged, ahead.name.object).write_bytes(encode(ahead))
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "logs"
+    assert "up to 1000000, but it ends at" in outcome.held.text
+    assert await starts(judged) == (0, 0)
+
+
+async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged: Settings) -> None:
+    newest, middle, oldest = kept(judged)
+    found = catalogue(judged)
+    for spoiled, other, spoil in ((newest, middle, flip), (middle, newest, Path.unlink)):
+        only = found.digests(spoiled.name) - found.digests(other.name) - found.digests(oldest.name)
+        spoil(stored(judged, spoiled.name.file(min(only))))
+    outcome = await trim_once(judged, 0)
+    assert outcome.verified == str(oldest.name)
+    assert outcome.has_problem
+    first, second = outcome.damaged
+    assert f"checkpoint {middle.name}: " in first
+    assert "is missing, or has another size" in first
+    assert f"checkpoint {newest.name}: " in second
+    assert "is damaged: it is not what was uploaded" in second
+    assert (await starts(judged))[0] == oldest.ledger
+    await goes_on(judged)
+
+
+def flip(path: Path, place: int = 10) -> None:
+    """Change a bit, by default in the first block of a data file."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+async def test_states_that_were_damaged_before_they_were_uploaded_replace_nothing(judged: Settings) -> None:
+    """Their files are what was uploaded, and a block of each is damaged."""
+    for manifest in kept(judged):
+        damage(judged, manifest)
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "unverified"
+    assert len(outcome.damaged) == len(kept(judged))
+    assert all(".sst" in each for each in outcome.damaged), outcome.damaged
+    assert await starts(judged) == (0, 0)
+    assert not catalogue(judged).contents(kept(judged)[0].journal).marked
+
+
+def damage(settings: Settings, manifest: Manifest) -> None:
+    """Store a checkpoint again, as if a bit of each data file had been wrong before it was uploaded."""
+    files = []
+    for each in manifest.files:
+        file = each
+        if each.name.endswith(".sst"):
+            path = stored(settings, "damaged")
+            shutil.copy(stored(settings, manifest.name.file(each.digest)), path)
+            flip(path)
+            file = msgspec.structs.replace(each, digest=digest_of_file(path))
+            path.rename(stored(settings, manifest.name.file(file.digest)))
+        files.append(file)
+    changed = msgspec.structs.replace(manifest, files=files)
+    stored(settings, manifest.name.object).write_bytes(encode(changed))
+
+
+async def test_a_mark_does_not_replace_the_files(judged: Settings) -> None:
+    await trim_once(judged, 3600)
+    newest = kept(judged)[0]
+    shutil.rmtree(stored(judged, f"{newest.journal}/{newest.chain}/files"))
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "none"
+    assert len(outcome.damaged) == len(kept(judged))
+    assert await starts(judged) == (0, 0)
+
+
+async def test_what_is_pruned_while_it_is_verified_replaces_nothing(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, whole = catalogue(judged), verification.verify_whole
+
+    def verify_and_prune(*arguments: Any) -> None:
+        whole(*arguments)
+        for each in kept(judged):
+            found.prune(each.name)
+
+    monkeypatch.setattr(trimming, "verify_whole", verify_and_prune)
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "none"
+    assert await starts(judged) == (0, 0)
+
+
+async def test_a_store_that_is_away_replaces_nothing(judged: Settings) -> None:
+    away = judged.model_copy(update={"checkpoints": str(Path(judged.checkpoints or "") / "a" / "b")})
+    with pytest.raises(CheckpointError, match="checkpoints: "):
+        await trim_once(away, 0)
+    assert await starts(judged) == (0, 0)
+
+
+async def test_unsound_topics_are_refused(judged: Settings) -> None:
+    names = TopicNames(judged.namespace)
+    with pytest.raises(UnsoundTopicError, match=r"replication factor is 1"):
+        await trim_once(judged.model_copy(update={"dev": False}), 0)
+    await configure(judged, names.journal, {"unclean.leader.election.enable": "true"})
+    with pytest.raises(UnsoundTopicError, match=r"journal: unclean.leader.election.enable is true"):
+        await trim_once(judged, 0)
+    assert await starts(judged) == (0, 0)
+
+
+async def test_a_topic_with_too_few_replicas_in_sync_is_not_trimmed(judged: Settings) -> None:
+    await configure(judged, TopicNames(judged.namespace).decisions, {"min.insync.replicas": "2"})
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "replicas"
+    assert "decisions: 1 of 1 replicas are in sync, of which 2 are needed" in outcome.held.text
+    assert await starts(judged) == (0, 0)
+
+
+@pytest.mark.parametrize("failpoint", ["trim.decisions", "trim.journal"])
+async def test_a_trimmer_that_is_killed_between_the_topics_goes_on(judged: Settings, failpoint: str) -> None:
+    oldest, known = kept(judged)[-1], await ends(judged)
+    environment = os.environ | judged.environment() | {"NEARDUP_FAILPOINT": failpoint}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", "trim", "--keep", "0", env=environment
+    )
+    assert await process.wait() == -signal.SIGKILL
+    journal = known[oldest.ledger] - 1
+    assert await starts(judged) == (oldest.ledger, journal if failpoint == "trim.journal" else 0)
+    if failpoint == "trim.decisions":
+        lose(judged)
+        async with running(JudgeRole(judged)):  # whoever starts now is not held up
+            await until(lambda: (judged.state_dir / judged.namespace / "judge" / "CURRENT").exists())
+    code, printed, errors = await neardup_process(judged, "trim", "--keep", "0s", "--json")
+    assert code == 0, errors
+    assert json.loads(printed)["held"]["reason"] == "checkpoint"
+    start, journal_start = await starts(judged)
+    assert start >= oldest.ledger
+    assert journal_start >= journal
+    await goes_on(judged)
+
+
+async def test_two_trimmers_at_once_do_no_harm(judged: Settings, tmp_path: Path) -> None:
+    oldest = kept(judged)[-1]
+    other = judged.model_copy(update={"state_dir": tmp_path / "other"})
+    outcomes = await asyncio.gather(trim_once(judged, 0), trim_once(other, 0))
+    assert [each.has_problem for each in outcomes] == [False, False]
+    assert (await starts(judged))[0] == oldest.ledger
+    await goes_on(judged)
+
+
+async def test_logs_that_were_trimmed_by_hand_are_named(judged: Settings) -> None:
+    newest, _, oldest = kept(judged)
+    await delete_by_hand(judged, f"{judged.namespace}.decisions", oldest.decided + 1)
+    outcome = await trim_once(judged, 0)
+    assert (
+        f"checkpoint {oldest.name}: needs decisions from {oldest.decided}, but they start at"
+        in (outcome.unused[0])
+    )
+    await delete_by_hand(judged, f"{judged.namespace}.journal", newest.applied)
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "none"
+    assert any("needs the journal from" in each for each in outcome.unused)
+    assert len(outcome.unused) == 3
+
+
+def move(source: Path, target: Path) -> None:
+    source.rename(target)
+
+
+@asynccontextmanager
+async def trimming_role(settings: Settings, **options: float) -> AsyncIterator[TrimRole]:
+    role = TrimRole(settings, **options)
+    async with running(role):  # type: ignore[type-var]
+        yield role
+
+
+async def metrics_of(role: TrimRole) -> Callable[..., float]:
+    def value(name: str, **labels: str) -> float:
+        found = role.watch.metrics.registry.get_sample_value(f"neardup_trim_{name}", labels)
+        return 0.0 if found is None else found
+
+    return value
+
+
+async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(judged: Settings) -> None:
+    disk = Path(judged.checkpoints or "").parent
+    moved = disk.with_name("moved")
+    async with trimming_role(judged, keep=0.0, every=0.2) as role:
+        value = await metrics_of(role)
+        await until(lambda: value("held", reason="checkpoint"))
+        start, journal = await starts(judged)
+        assert (value("log_start", topic="decisions"), value("log_start", topic="journal")) == (
+            start,
+            journal,
+        )
+        assert value("deleted_offsets_total", topic="decisions") == start
+        assert value("verified_timestamp_seconds") == kept(judged)[0].time / 1000
+        assert 0 < value("oldest_timestamp_seconds", topic="journal") <= time.time()
+        assert (await role.watch.health.ready())[0]
+        done = value("completed_timestamp_seconds")
+        await until(lambda: value("completed_timestamp_seconds") > done)
+        move(disk, moved)
+        await until(lambda: value("held", reason="store"))
+        assert not (await role.watch.health.ready())[0]
+        done = value("completed_timestamp_seconds")
+        move(moved, disk)
+        await judge_rounds(judged, ROUNDS, ROUNDS + 2)
+        await until(lambda: value("log_start", topic="decisions") > start)
+        assert value("completed_timestamp_seconds") > done
+        assert role.ops_url is not None
+        async with aiohttp.ClientSession() as session, session.get(f"{role.ops_url}/readyz") as answer:
+            assert answer.status == 200
+    await goes_on(judged, ROUNDS + 2)
+
+
+async def test_the_command_says_what_it_did(judged: Settings) -> None:
+    code, printed, errors = await neardup_process(judged, "trim", "--keep", "0", "--dry-run")
+    assert code == 0, errors
+    assert "decisions: would be trimmed: deletes 0 to" in printed
+    assert await starts(judged) == (0, 0)
+    code, printed, errors = await neardup_process(judged, "trim", "--keep", "0")
+    assert code == 0, errors
+    start, journal = await starts(judged)
+    assert f"{judged.namespace}.decisions: deletes 0 to {start}, keeps {start} to" in printed
+    assert f"{judged.namespace}.journal: deletes 0 to {journal}, keeps {journal} to" in printed
+    assert "held up (checkpoint): checkpoint " in printed
+    for each in kept(judged):
+        stored(judged, each.name.object).unlink()
+    code, printed, errors = await neardup_process(judged, "trim", "--keep", "0")
+    assert code == 1, errors
+    assert "held up (none): " in printed
+    code, _, errors = await neardup_process(judged, "trim", "--every", "1h", "--dry-run")
+    assert code == 78, errors
+    assert "--every: trims again and again" in errors
