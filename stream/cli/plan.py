@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from stream.cli.options import DURATION
+
 
 @click.command("plan")
 @click.option("--pages", required=True, help="Number of pages to remember, e.g. 8e9.")
@@ -15,13 +17,33 @@ import click
 @click.option(
     "--tables-memory", default="1GiB", show_default=True, help="RAM of the tables of a judge, e.g. 8GiB."
 )
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=365,
+    show_default=True,
+    help="Days in which the pages come, for what brokers hold.",
+)
+@click.option(
+    "--keep", type=DURATION, default="7d", show_default=True, help="What `neardup trim` keeps of the logs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(pages: str, distance: int, memory: str, width: int, tables_memory: str, as_json: bool) -> None:
+def command(
+    pages: str,
+    distance: int,
+    memory: str,
+    width: int,
+    tables_memory: str,
+    days: float,
+    keep: float,
+    as_json: bool,
+) -> None:
     """Compare table designs for a number of pages, and recommend one with reasons.
 
     This concerns the tables of `match` and of mode strict, where each design finds all pairs within the
     distance. Figures are computed for random fingerprints. The default mode uses tables of minima, whose
-    design does not depend on the number of pages; the last line says what a judge takes for it.
+    design does not depend on the number of pages; the last lines say what a judge takes for it, and what
+    brokers and a store of checkpoints hold.
     """
     import msgspec
     from rich.box import SIMPLE_HEAD
@@ -30,13 +52,18 @@ def command(pages: str, distance: int, memory: str, width: int, tables_memory: s
     from rich.table import Table
 
     from stream.offline.judge_planner import plan_judge
+    from stream.offline.log_planner import plan_logs
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
     from stream.tables.search.pair_collector import MOST_ANCHORS
 
     plans = plan(parse_pages(pages), distance, parse_memory(memory), width)
     judge = plan_judge(plans.pages, parse_memory(tables_memory))
+    logs = plan_logs(plans.pages, judge.judges * judge.disk, days, keep)
     if as_json:
-        both = msgspec.to_builtins(plans) | {"judge": msgspec.to_builtins(judge)}
+        both = msgspec.to_builtins(plans) | {
+            "judge": msgspec.to_builtins(judge),
+            "logs": msgspec.to_builtins(logs),
+        }
         sys.stdout.write(msgspec.json.encode(both).decode() + "\n")
         return
     console = Console(highlight=False)
@@ -89,4 +116,9 @@ def command(pages: str, distance: int, memory: str, width: int, tables_memory: s
         f" are in RAM, and a page like none reads {number(judge.groups)} groups. With"
         f" {size(judge.page_cache)} of page cache, two cores judge {number(judge.rows_per_second)} pages a"
         " second."
+    )
+    console.print(
+        f"  - Brokers hold {size(logs.brokers)} of journal and decisions, on {logs.replicas} replicas; with"
+        f" neardup trim, at most {size(logs.trimmed)}, if the pages come in {days:g} days and"
+        f" {keep / 86_400:g} days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
     )

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from stream.offline.judge_planner import plan_judge
+from stream.offline.log_planner import plan_logs
 from stream.tables.search.pair_collector import MOST_ANCHORS
 from tests.commands import neardup
 
@@ -64,3 +65,21 @@ def test_the_command_says_what_a_judge_takes() -> None:
     assert "In the default mode: 100,000,000 anchors and NEARDUP_TABLES_MEMORY=8GiB" in shown
     judge = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)["judge"]
     assert judge["judges"] == 2
+
+
+def test_trimmed_logs_hold_what_is_kept_and_a_day() -> None:
+    week, year = 7 * 86_400.0, 365.0
+    plan = plan_logs(10**9, 10**12, year, week)
+    assert plan.brokers == pytest.approx(3 * 469 * 10**9)
+    assert plan.trimmed == pytest.approx(plan.brokers * 8 / year)
+    assert plan.store == 2 * 10**12
+    assert plan_logs(10**9, 10**12, 3, week).trimmed == plan.brokers  # all is younger than what is kept
+
+
+def test_plan_says_what_brokers_and_a_store_hold() -> None:
+    shown = neardup("plan", "--pages", "1e8", "--days", "100", "--keep", "1d", "--json")
+    logs = json.loads(shown.stdout)["logs"]
+    assert logs["trimmed"] == pytest.approx(logs["brokers"] / 50)
+    wrong = neardup("plan", "--pages", "1e8", "--keep", "soon")
+    assert wrong.exit_code == 2
+    assert "'soon' is not a duration" in wrong.stderr
