@@ -59,12 +59,14 @@ def resources(*files: Path) -> list[dict[str, Any]]:
     return [document for file in files for document in yaml.safe_load_all(file.read_text("utf-8"))]
 
 
-BASE = resources(*(file for file in (KUBERNETES / "base").glob("*.yaml") if file.stem != "kustomization"))
-PODS = {
-    each["metadata"]["name"]: each["spec"]["template"]["spec"]
-    for each in BASE
-    if "template" in each.get("spec", {})
+FILES = [*(KUBERNETES / "base").glob("*.yaml"), *(KUBERNETES / "components").glob("*/*.yaml")]
+MADE = resources(*(file for file in FILES if file.stem != "kustomization"))
+TEMPLATES = {
+    each["metadata"]["name"]: spec["template"]
+    for each in MADE
+    if "template" in (spec := each.get("spec", {}).get("jobTemplate", each).get("spec", {}))
 }
+PODS = {name: template["spec"] for name, template in TEMPLATES.items()}
 
 
 def parse(arguments: list[str]) -> None:
@@ -124,7 +126,8 @@ def test_pods_are_given_commands_and_options_that_exist(monkeypatch: pytest.Monk
         kustomization = yaml.safe_load((KUBERNETES / directory / "kustomization.yaml").read_text("utf-8"))
         for generator in kustomization["configMapGenerator"]:
             settings.update(line.split("=", 1) for line in generator["literals"])
-    assert set(PODS) == {"neardup-topics", "neardup-worker", "neardup-judge", "neardup-dashboard"}
+    roles = ("topics", "worker", "judge", "dashboard", "trim")
+    assert set(PODS) == {f"neardup-{role}" for role in roles}
     for pod in PODS.values():
         (container,) = pod["containers"]
         parse(container["args"])
@@ -201,10 +204,8 @@ def test_prometheus_of_the_compose_file_may_read_the_dashboards_metrics() -> Non
 
 
 def test_services_and_budgets_select_pods_that_exist() -> None:
-    labels = [
-        each["spec"]["template"]["metadata"]["labels"] for each in BASE if "template" in each.get("spec", {})
-    ]
-    for each in BASE:
+    labels = [template["metadata"]["labels"] for template in TEMPLATES.values()]
+    for each in MADE:
         spec = each.get("spec", {})
         selector = spec.get("podSelector", spec.get("selector", {}))
         wanted = selector.get("matchLabels", selector)
@@ -304,7 +305,7 @@ def test_compose_file_is_understood(report: Callable[[str], None], tmp_path: Pat
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_manifests_keep_to_the_schemas_of_kubernetes(version: str, report: Callable[[str], None]) -> None:
-    documents = list(BASE)
+    documents = list(MADE)
     for directory in ("base", "overlays/production"):
         made = kustomized(directory)
         if made is None:
