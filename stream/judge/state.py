@@ -8,7 +8,7 @@ are applied again from journal and decisions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -469,9 +469,7 @@ class State(StateReader):
         change, writes = prepared.change, prepared.writes
         self._anchors.write(writes, prepared.anchors)
         self._duplicates.write(writes, prepared.duplicates)
-        # Sorted keys halve the time of the write, during which rocksdict holds the GIL.
-        urls = prepared.urls
-        writes.put_many(URLS, ((key, urls[key]) for key in sorted(urls)))
+        writes.put_many(URLS, _in_order(prepared.urls))
         for source in change.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
@@ -527,6 +525,15 @@ class State(StateReader):
                 self.store.close()
             raise
         self.store.close()
+
+
+def _in_order(urls: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Items in order of their keys, digests of 16 bytes, as far as the first 8 tell. That halves the time of
+    the write, during which rocksdict holds the GIL. Sorting the keys themselves takes six times as long."""
+    keys = list(urls)
+    first_words = np.frombuffer(b"".join(keys), ">u8")[::2].astype(np.uint64)
+    for place in np.argsort(first_words).tolist():
+        yield keys[place], urls[keys[place]]
 
 
 def _pages(
