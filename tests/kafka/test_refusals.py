@@ -28,7 +28,17 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, recreate, verdicts
+from tests.kafka.judge_helpers import (
+    append,
+    decided,
+    decisions,
+    error_of,
+    ledgers,
+    part,
+    record,
+    recreate,
+    verdicts,
+)
 from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis
 from tests.waiting import until, until_transactions_end
 
@@ -129,8 +139,13 @@ async def test_state_made_with_another_tables_generation_is_refused(ran: Stopped
 
 
 async def test_state_directory_that_another_judge_has_open_is_refused(ran: StoppedDeployment) -> None:
-    async with running(JudgeRole(ran.settings)):
-        await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
+    async with running(JudgeRole(ran.settings.model_copy(update={"checkpoint_interval": 0.1}))):
+        (appended,) = await append(ran.settings, record(part(0, PAGES, PAGES + 1)))
+
+        async def ledger_written() -> bool:
+            return any(each.end > appended.offset for each in (await ledgers(ran.settings)).values())
+
+        await until(ledger_written)  # the judge that runs writes no more
         assert f"state directory {ran.directory}: in use" in await refusal(JudgeRole(ran.settings))
 
 
