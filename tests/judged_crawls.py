@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stream.fingerprint.parity import parity_sketch
-from stream.fingerprint.row import Row
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import MINIMUM_BITS, Scheme
 from stream.judge import decide
 from stream.judge.batch import Entry
+from stream.judge.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.state import Prepared, State
@@ -164,13 +166,43 @@ def flips(seed: int, n: int, bodies: int) -> list[OraclePage]:
     return found
 
 
-def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> list[Entry]:
+def mirrors(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
+    """URLs that share few bodies, a little edited at each fetch, and now and then show another one: their
+    copies at other URLs lose the anchor of their cluster, and are met again."""
+    rng = random.Random(seed)
+    bodies = crowd(seed, max(12, n // 20), width=width)
+    shown = [[rng.randrange(len(bodies))] for _ in range(n // 12)]
+    found = []
+    for _ in range(n):
+        which = rng.randrange(len(shown))
+        if rng.random() < 0.25:
+            # Another body, one that it showed before, or the one that it shows, edited for good.
+            shown[which] = [rng.choice([rng.randrange(len(bodies)), *shown[which]]), *shown[which]][:3]
+            if rng.random() < 0.3:
+                bodies[shown[which][0]] = _edited(rng, bodies[shown[which][0]], [16, 48])
+        page = _edited(rng, bodies[shown[which][0]], [0, 0, 0, 4, 32])
+        url = None if which == 0 else f"http://host/{which}"
+        found.append(dataclasses.replace(page, url=url, status=3 if rng.random() < 0.1 else 0))
+    return found
+
+
+def _edited(rng: random.Random, page: OraclePage, bins: list[int]) -> OraclePage:
+    """The page with so many bins of its sketch changed, and a bit of its fingerprint for every eighth."""
+    count = rng.choice(bins)
+    sketch = int.from_bytes(page.sketch, "little") ^ sum(1 << bit for bit in rng.sample(range(192), count))
+    fingerprint = page.fingerprint ^ sum(1 << bit for bit in rng.sample(range(32), count // 8))
+    return dataclasses.replace(page, fingerprint=fingerprint, sketch=sketch.to_bytes(56, "little"))
+
+
+def entries_of(
+    pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME, sizes: Sequence[int] = (1, 3, 20, 60)
+) -> list[Entry]:
     """Journal records of random sizes; gives every page its packed id."""
     rng = random.Random(seed)
     opening = SourceRange("c", "pages", "0" * 32, 0, 0, 0, 0, opening=True)
     entries, i, offset = [_entry(scheme, 1, [opening], [], 0)], 0, 2
     while i < len(pages):
-        part = pages[i : i + rng.choice([1, 3, 20, 60])]
+        part = pages[i : i + rng.choice(sizes)]
         rows = [
             Row(
                 p.status,
@@ -231,6 +263,19 @@ def open_state(
         state.close()
         return open_state(path, options, memory=memory, generation=generation, scheme=scheme)
     return state, genesis
+
+
+def side(page: OraclePage) -> ExplainedPage:
+    """The page as `explain` reads it from a file."""
+    return ExplainedPage(
+        str(page.id),
+        page.fingerprint,
+        page.url,
+        digest_of_url(page.url),
+        page.uncertain,
+        page.sketch,
+        status=Status(page.status),
+    )
 
 
 def number_late(oracle: Oracle) -> Oracle:
@@ -311,13 +356,13 @@ def search_as_for_spam(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
 
 
-def oracle_of(options: VerdictOptions) -> Oracle:
+def oracle_of(options: VerdictOptions, width: int = 64) -> Oracle:
     return Oracle(
         strict=options.strict, distance=options.distance, short_distance=options.short_distance,
         keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
         bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
-        evidence=options.evidence, bins=192,
+        evidence=options.evidence, bins=192, width=width,
     )  # fmt: skip
 
 

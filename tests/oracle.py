@@ -79,7 +79,7 @@ class OracleVerdict:
     number: int | None = None
     """Of the page `other` in journal order: among anchors, or duplicates if it is one."""
     cluster_number: int | None = None
-    """If `other` is a duplicate: that of its cluster's anchor while that is live, else -1."""
+    """If `other` is a duplicate: that of the anchor of `cluster` while that is live, else -1."""
     nearest: object = None
     """Of a unique page: the most similar page that it was compared with, if similar enough to be told."""
     nearest_number: int | None = None
@@ -132,6 +132,8 @@ class Oracle:
         self.numbers: dict[object, int] = {}
         """Id of each anchor and duplicate -> how many anchors, or duplicates, came before."""
         self.counts = Counter()
+        self.orphans: list[OracleVerdict] = []
+        """The verdicts on recrawls that were judged again."""
         self.load: dict[tuple[int, int], int] = {}
         self.crowding: dict[object, tuple[bool, bool]] = {}
         """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
@@ -325,12 +327,14 @@ class Oracle:
         verdict = OracleVerdict(page.id, "unique", "new")
         # Newest first. Pages without a URL key have no baselines.
         known = [] if page.url is None else self.baselines.setdefault(page.url, [])
-        for baseline, cluster in known:
+        for age, (baseline, cluster) in enumerate(known):
             same = self.similar(page, baseline)
             if same:
                 verdict = OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
                 verdict.number = self.numbers[baseline.id]
-                if cluster != baseline.id:
+                if age == 0 and cluster not in self.live:
+                    self.judge_again(page, verdict, known)
+                elif cluster != baseline.id:
                     verdict.cluster_number = self.numbers[cluster] if cluster in self.live else -1
                 return verdict
         if known:
@@ -342,33 +346,54 @@ class Oracle:
                 self.live.remove(baseline.id)
                 for bucket in anchor.entered:
                     self.load[bucket] -= 1
+        best, nearest = self.compare(page)
+        if best:
+            verdict.verdict, verdict.cluster, verdict.other = "duplicate", best[0].id, best[0].id
+            verdict.distance, verdict.similarity = best[1]
+            verdict.number = self.numbers[verdict.other]
+        else:
+            if nearest:
+                verdict.nearest, verdict.nearest_similarity = nearest[0].id, nearest[1]
+                verdict.nearest_number = self.numbers[verdict.nearest]
+            verdict.cluster = page.id
+        self.store(page, verdict.cluster, known)
+        return verdict
+
+    def judge_again(self, page, verdict, known):
+        """Judge a recrawl whose newest baseline is of a cluster without a live anchor. The page takes the
+        place of that baseline."""
+        best, _ = self.compare(page)
+        verdict.cluster = best[0].id if best else page.id
+        self.store(page, verdict.cluster, known[1:])
+        verdict.cluster_number = self.numbers[verdict.cluster]
+        self.orphans.append(verdict)
+
+    def compare(self, page):
+        """Return the best of the anchors that the page is like, with distance and similarity, or None; and of
+        those that it is not like the nearest, with the similarity, or None."""
         best = nearest = None
         for age, anchor in enumerate(self.nearest(page)):
             same = self.similar(page, anchor.page)
             if same:
                 rank = (-(same[1] or 0), same[0], age)
                 if best is None or rank < best[0]:
-                    best = rank, anchor, same
+                    best = rank, anchor.page, same
             elif not self.strict and (similarity := self.evident(page, anchor.page)) is not None:
                 rank = -similarity, (page.fingerprint ^ anchor.page.fingerprint).bit_count(), age
                 if nearest is None or rank < nearest[0]:
-                    nearest = rank, anchor
-        if best:
-            verdict.verdict, verdict.cluster = "duplicate", best[1].page.id
-            verdict.other, (verdict.distance, verdict.similarity) = best[1].page.id, best[2]
-            verdict.number = self.numbers[verdict.other]
-        else:
-            if nearest:
-                verdict.nearest, verdict.nearest_similarity = nearest[1].page.id, -nearest[0][0]
-                verdict.nearest_number = self.numbers[verdict.nearest]
-            verdict.cluster = page.id
+                    nearest = rank, anchor.page, similarity
+        return best and best[1:], nearest and nearest[1:]
+
+    def store(self, page, cluster, before):
+        """Make a page an anchor, or a member of a cluster, and its URL's newest baseline before others."""
+        kind = "unique" if cluster == page.id else "duplicate"
+        if kind == "unique":
             self.live.add(page.id)
             anchor = Anchor(page, self.buckets_to_enter(page))
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)
-        self.numbers[page.id] = self.counts[verdict.verdict]
-        self.counts[verdict.verdict] += 1
+        self.numbers[page.id] = self.counts[kind]
+        self.counts[kind] += 1
         if page.url is not None:
-            self.baselines[page.url] = [(page, verdict.cluster), *known][: self.kept]
-        return verdict
+            self.baselines[page.url] = [(page, cluster), *before][: self.kept]

@@ -260,6 +260,10 @@ def _stored_reasons(stored: StoredPair) -> list[str]:
         named = f" of {as_markup(stored.named)}" if stored.named is not None else ""
         similarity = f" (similarity {stored.similarity})" if stored.similarity is not None else ""
         lines.append(f"{where} would judge B {stored.verdict}{named}{similarity}")
+        if stored.joins is not None:
+            own = stored.joins == stored.named
+            joins = "become one itself" if own else f"join the cluster of {as_markup(stored.joins)}"
+            lines.append(f"  the cluster of that page has no anchor any more, so B would {joins}")
     if (nearest := stored.nearest) is not None:
         lines.append(f"B is nearest to {as_markup(nearest.url)}: {nearest.reason}")
     return lines

@@ -21,9 +21,11 @@ from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
 from stream.judge.candidates_compared import Compared, FingerprintedPages, compare_in_parts
 from stream.judge.decide_rows_compiled import (
+    ALIVE,
     BASELINE,
     EARLIER,
     FINGERPRINTS_A_COMPARISON,
+    NOBODY,
     STORED,
     Baselines,
     Course,
@@ -59,8 +61,6 @@ When it is exceeded, the remaining records are left to the next batch. It amount
 ordinary batches stay far below."""
 TURN_ROWS: Final = 1024
 """Rows between reports of progress."""
-_ALIVE: Final = np.int64(2**62)
-"""The row at which an anchor dies that no page of the batch supersedes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +278,7 @@ class _Pass:
             page=np.array([each.page for each in baselines], np.int64),
             cluster=np.array([each.cluster for each in baselines], np.int64),
             anchor=urls.alive,
+            dies=urls.dies,
             buckets=inside,
             ends=ends,
         )
@@ -286,11 +287,6 @@ class _Pass:
     def _stored_candidates(parts: list[_Part], dying: Nearest) -> StoredCandidates:
         pairs = [part.pairs for part in parts]
         number = np.concatenate([each.candidates.anchor for each in pairs])
-        dies = np.full(len(number), _ALIVE)
-        if len(dying.mortal):
-            place = np.searchsorted(dying.mortal, number)
-            dead = dying.mortal.take(place, mode="clip") == number
-            dies[dead] = dying.dies[place[dead]]
         of_row = [np.diff(each.ends, prepend=0) for each in pairs]
         return StoredCandidates(
             ends=np.append(0, np.cumsum(np.concatenate(of_row))),
@@ -298,7 +294,7 @@ class _Pass:
             distance=np.concatenate([each.candidates.distance for each in pairs]),
             rank=np.concatenate([each.rank for each in pairs]),
             similarity=np.concatenate([each.similarity + UNLIKE * ~each.similar for each in pairs]),
-            dies=dies,
+            dies=dying.rows_of(number, ALIVE),
         )
 
     def _write_down(
@@ -315,10 +311,10 @@ class _Pass:
         judged.full[ready], judged.cut[ready] = course.full[:rows], course.cut[:rows]
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
-        numbers = own_numbers(judged.columns.verdict[ready], self.state.next)
+        numbers = own_numbers(judged.columns.stored_as[ready], self.state.next)
         for row in np.flatnonzero(course.superseded[:rows]).tolist():
             if course.superseded[row] == BASELINE:
-                number = urls.rows.baseline[row]
+                number = urls.rows.baseline[0, row]
                 baseline = urls.baselines[number]
                 anchor, page, url = int(urls.alive[number]), baseline.page, baseline.url
             else:
@@ -336,19 +332,26 @@ class _Pass:
         urls: UrlBaselines,
         parts: list[_Part],
     ) -> None:
-        """Write the numbers of the pages that the rows `ready` name, and of the anchors of recrawled
-        duplicates. `own` are the numbers of the rows' own pages."""
-        columns, kind, which = self.judged.columns, course.kind[: len(ready)], course.which[: len(ready)]
+        """Write the numbers of the pages that the rows `ready` name, and of the anchors of the clusters that
+        are other pages. `own` are the numbers of the rows' own pages."""
+        columns, rows = self.judged.columns, len(ready)
+        kind, which, home = course.kind[:rows], course.which[:rows], course.home[:rows]
         stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
-        number, anchor = np.full((2, len(ready)), NO_NUMBER)
-        if len(stored):
+        number, anchor = np.full((2, rows), NO_NUMBER)
+        near, here = (np.flatnonzero(home == each) for each in (STORED, EARLIER))
+        if len(stored) or len(near):
             candidates = np.concatenate([part.pairs.candidates.anchor for part in parts])
             number[stored] = candidates[which[stored]]
+            anchor[near] = candidates[course.anchor[near]]
         number[earlier] = own[which[earlier]]
-        anchor[earlier] = number[which[earlier]]  # a duplicate names the anchor of its cluster
+        anchor[here] = own[course.anchor[here]]
+        joining = earlier[home[earlier] == NOBODY]
+        anchor[joining] = anchor[which[joining]]  # the pages that these name are stored
         if len(of_baseline):
             numbers = np.array([(each.number, each.cluster_anchor) for each in urls.baselines], np.int64)
-            number[of_baseline], anchor[of_baseline] = numbers[which[of_baseline]].T
+            number[of_baseline] = numbers[which[of_baseline], 0]
+            joining = of_baseline[home[of_baseline] == NOBODY]
+            anchor[joining] = numbers[which[joining], 1]
         columns.number[ready] = number
         named = is_among(columns.verdict[ready], CLUSTERED)
         again = np.flatnonzero(named & (columns.cluster[ready] != columns.other[ready]))
@@ -376,7 +379,7 @@ class _Pass:
             named = np.flatnonzero(kind == BASELINE)
             size[named] = of_baseline[which[named]]
             superseding = np.flatnonzero(course.superseded[:rows] == BASELINE)
-            size[superseding] += of_baseline[urls.rows.baseline[superseding]]
+            size[superseding] += of_baseline[urls.rows.baseline[0, superseding]]
         return np.cumsum(size)
 
     def _other_urls(

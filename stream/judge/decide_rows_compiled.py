@@ -35,6 +35,11 @@ FINGERPRINTS_A_COMPARISON: Final = 8
 """Number of anchors that count as one comparison if only their fingerprints are compared."""
 NOBODY, BASELINE, STORED, EARLIER = range(4)
 """What a page is compared with in its verdict: its URL's baseline, a stored anchor, a row of its batch."""
+ALIVE: Final = 2**62
+"""The row at which an anchor dies that no page of the batch supersedes."""
+_OTHER, _SAME, _ORPHAN = range(3)
+"""How a page compares with the baselines of its URL: it is like none of them; it is like one; or that is the
+newest one, and has no live anchor (rule 22)."""
 _UNIQUE, _DUPLICATE, _RECRAWL = int(Verdict.UNIQUE), int(Verdict.DUPLICATE), int(Verdict.RECRAWL)
 _NEW, _CHANGED, _UNCHANGED = int(Change.NEW), int(Change.CHANGED), int(Change.UNCHANGED)
 
@@ -55,7 +60,8 @@ class FingerprintedRows(NamedTuple):
     """Index of the URL among the batch's u URLs."""
     baseline: I64
     """Index, among b stored baselines, of the newest one that the page is like; else of its URL's newest, -1
-    for none."""
+    for none. This and the following have a second line, (2, n), of a URL whose newest one is not stored any
+    more, as a row of the batch took its place (rule 22)."""
     newer: I64
     """Number of stored baselines of the URL that are newer than that one."""
     similar: NDArray[np.bool_]
@@ -71,6 +77,9 @@ class Baselines(NamedTuple):
     cluster: I64
     anchor: I64
     """Its number, -1 where it is none, or dead."""
+    dies: I64
+    """Of the newest baseline of a URL, the row from which on its cluster has no live anchor; ALIVE for none,
+    -1 if it had none before."""
     buckets: I64
     """Those of the batch's crowded buckets that it is in, baseline by baseline, up to `ends` (b + 1,)."""
     ends: I64
@@ -143,8 +152,11 @@ class VerdictColumns(NamedTuple):
     """Number of `other` among anchors or, for a recrawl of a duplicate, among duplicates; NO_NUMBER for
     none."""
     anchor: I64
-    """For a recrawl of a duplicate, the number of its cluster's anchor, NO_LONGER_LIVE if that is superseded;
-    NO_NUMBER for all other rows."""
+    """For a recrawl whose cluster is not the page `other`, the number of the cluster's anchor, NO_LONGER_LIVE
+    if that is superseded; NO_NUMBER for all other rows."""
+    stored_as: U8
+    """UNIQUE where the row's page becomes an anchor, DUPLICATE where it becomes a baseline only, 0 where it
+    is not stored."""
 
     @classmethod
     def blank(cls, n: int) -> VerdictColumns:
@@ -158,6 +170,7 @@ class VerdictColumns(NamedTuple):
             similarity=np.full(n, NO_SIMILARITY, np.int32),
             number=np.full(n, NO_NUMBER, np.int64),
             anchor=np.full(n, NO_NUMBER, np.int64),
+            stored_as=np.zeros(n, np.uint8),
         )
 
 
@@ -167,12 +180,21 @@ class Course(NamedTuple):
     kind: U8
     """What `other` is: BASELINE, STORED, EARLIER or NOBODY; `which` is its index there."""
     which: I64
+    home: U8
+    """Of a row that is stored, what the anchor of its cluster is: STORED, or EARLIER for a row of this batch,
+    possibly itself; `anchor` is its index there."""
+    anchor: I64
+    gone: NDArray[np.bool_]
+    """Whether the row became an anchor, and was superseded."""
     superseded: U8
     """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
     before: I64
-    """The row of this batch that was its URL's newest baseline, -1 for none; of rows that became it."""
+    """The row of this batch that was its URL's newest baseline, or of an orphan the one behind that; -1 for
+    none. Of rows that became a baseline."""
     latest: I64
     """The last row that became the baseline of each URL (u,)."""
+    replaced: NDArray[np.bool_]
+    """Whether an orphan took the place of the URL's newest stored baseline (u,)."""
     full: NDArray[np.bool_]
     """Whether one of the row's buckets was full when it was compared."""
     cut: NDArray[np.bool_]
@@ -184,9 +206,13 @@ class Course(NamedTuple):
         return cls(
             kind=np.zeros(rows, np.uint8),
             which=np.zeros(rows, np.int64),
+            home=np.zeros(rows, np.uint8),
+            anchor=np.zeros(rows, np.int64),
+            gone=np.zeros(rows, np.bool_),
             superseded=np.zeros(rows, np.uint8),
             before=np.full(rows, -1, np.int64),
             latest=np.full(urls, -1, np.int64),
+            replaced=np.zeros(urls, np.bool_),
             full=np.zeros(rows, np.bool_),
             cut=np.zeros(rows, np.bool_),
         )
@@ -220,21 +246,24 @@ def settle(
 
     Returns the row after the last decided one, and the number of comparisons.
     """
-    (rows, baselines, stored, limits), comparisons = given, 0
+    (rows, _, stored, limits), comparisons = given, 0
     entered, entered_end, cap = buckets.entered, buckets.entered_end, buckets.cap
     crowd = buckets.crowd[: buckets.tabled]
     full, cut, crowded = course.full, course.cut, buckets.crowded
     for row in range(first, end):
         if comparisons > most:
             return row, comparisons
-        if _settle_recrawl(row, rows, baselines, buckets, limits, verdicts, course):
+        compares = _compare_url(row, given, buckets, verdicts, course)
+        if compares == _SAME:
             continue
         best, cut[row], compared = _best_anchor(row, rows, stored, buckets, limits)
         if crowded:
             full[row] = any_full(entered[entered_end[row] : entered_end[row + 1]], crowd, cap)
         comparisons += compared
-        place = rows.place[row]
-        if best.similarity >= NO_SIMILARITY:
+        place, joins = rows.place[row], best.similarity >= NO_SIMILARITY
+        if compares == _ORPHAN:
+            verdicts.cluster[place] = best.page if joins else rows.page[place]
+        elif joins:
             verdicts.verdict[place] = _DUPLICATE
             _write_match(row, place, verdicts, course, best, best.page)
         else:
@@ -243,6 +272,12 @@ def settle(
                 nearest = _best_match(best.kind, best.which, best.page, NO_DISTANCE, similarity)
                 _write_match(row, place, verdicts, course, nearest, rows.page[place])
             verdicts.verdict[place], verdicts.cluster[place] = _UNIQUE, rows.page[place]
+        if joins:
+            verdicts.stored_as[place] = _DUPLICATE
+            course.home[row], course.anchor[row] = best.kind, best.which
+        else:
+            verdicts.stored_as[place] = _UNIQUE
+            course.home[row], course.anchor[row] = EARLIER, row
             enter(row, buckets)
         course.latest[rows.url[row]] = row
     return end, comparisons
@@ -258,18 +293,12 @@ def _write_match(
 
 
 @inlined
-def _settle_recrawl(
-    row: int,
-    rows: FingerprintedRows,
-    baselines: Baselines,
-    buckets: Buckets,
-    limits: Limits,
-    verdicts: VerdictColumns,
-    course: Course,
-) -> bool:
-    """If the page is like one of its URL's baselines, write its verdict and return True. Otherwise, mark the
-    newest baseline as superseded and return False."""
-    place, latest, baseline = rows.place[row], course.latest[rows.url[row]], rows.baseline[row]
+def _compare_url(row: int, given: Given, buckets: Buckets, verdicts: VerdictColumns, course: Course) -> int:
+    """Compare the page with its URL's baselines. If it is like one of them, write its verdict, of an orphan
+    without its cluster. Otherwise, mark the newest baseline as superseded."""
+    rows, baselines, stored, limits = given
+    place, url = rows.place[row], rows.url[row]
+    latest = course.latest[url]
     earlier, newer = latest, 0
     while earlier >= 0 and newer < limits.baselines:
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
@@ -280,25 +309,43 @@ def _settle_recrawl(
                 other = _best_match(EARLIER, earlier, rows.page[before], distance, similarity)
                 _write_match(row, place, verdicts, course, other, verdicts.cluster[before])
                 verdicts.verdict[place], verdicts.change[place] = _RECRAWL, _UNCHANGED
-                return True
+                if newer or not _is_orphan(row, earlier, stored, course):
+                    return _SAME
+                course.before[row] = course.before[earlier]
+                return _ORPHAN
         earlier, newer = course.before[earlier], newer + 1
-    if baseline >= 0 and rows.similar[row] and newer + rows.newer[row] < limits.baselines:
-        page, distance, similarity = baselines.page[baseline], rows.distance[row], rows.similarity[row]
-        other = _best_match(BASELINE, baseline, page, distance, similarity)
+    line = np.int64(course.replaced[url])
+    baseline, age = rows.baseline[line, row], rows.newer[line, row]
+    if baseline >= 0 and rows.similar[line, row] and newer + age < limits.baselines:
+        distance, similarity = rows.distance[line, row], rows.similarity[line, row]
+        other = _best_match(BASELINE, baseline, baselines.page[baseline], distance, similarity)
         _write_match(row, place, verdicts, course, other, baselines.cluster[baseline])
         verdicts.verdict[place], verdicts.change[place] = _RECRAWL, _UNCHANGED
-        return True
+        if latest >= 0 or age or baselines.dies[baseline] > row:
+            return _SAME
+        course.replaced[url] = True
+        return _ORPHAN
     course.before[row] = latest
     verdicts.change[place] = _NEW if latest < 0 and baseline < 0 else _CHANGED
     if latest >= 0:
-        if verdicts.verdict[rows.place[latest]] == _UNIQUE:
+        if verdicts.stored_as[rows.place[latest]] == _UNIQUE:
             leave(latest, buckets)
+            course.gone[latest] = True
             course.superseded[row] = EARLIER
     elif baseline >= 0 and baselines.anchor[baseline] >= 0:
         for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
             buckets.crowd[bucket] -= 1
         course.superseded[row] = BASELINE
-    return False
+    return _OTHER
+
+
+@inlined
+def _is_orphan(row: int, member: np.int64, stored: StoredCandidates, course: Course) -> bool:
+    """Whether the cluster of the earlier row `member` has no live anchor at the turn of `row`."""
+    anchor = course.anchor[member]
+    if course.home[member] == STORED:
+        return bool(stored.dies[anchor] <= row)
+    return bool(course.gone[anchor])
 
 
 @inlined

@@ -144,6 +144,8 @@ class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     verdict: Literal["unique", "duplicate"]
+    """`unique` for an anchor, else `duplicate`: what the verdict was, unless it was a `recrawl` that was
+    judged again (rule 22)."""
     cluster: str
     """Id of the anchor of its cluster, which is its own if it is unique."""
     duplicate_of: str | None
@@ -189,6 +191,9 @@ class StoredPair(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the anchor or baseline that this verdict names."""
     similarity: float | None
     """Its similarity with the page, if the verdict is one that the page would get."""
+    joins: str | None
+    """If this verdict would be `recrawl`, and the cluster of the page `named` has no live anchor any more:
+    URL of the anchor that the page would join, that of `named` if it would become one (rule 22)."""
     nearest: NearestAnchor | None
     """The anchor that the page is nearest to, if it would be unique, and its verdict would name one."""
     later: bool

@@ -80,11 +80,9 @@ class Judge:
         `batch` are the admitted rows, if the caller has them from deciding. Raises StateError like `apply`.
         """
         self._refuse_misfits(entries, decisions)
-        verdict = decisions.verdict
         if batch is None:
             batch = self._decided(entries, decisions)
-        rank = np.cumsum(verdict != NOT_ADMITTED) - 1
-        verdict = verdict[batch.place]
+        rank = np.cumsum(decisions.verdict != NOT_ADMITTED) - 1
         return self.state.prepare(
             batch,
             StateChange(
@@ -92,10 +90,10 @@ class Judge:
                 last=decisions.last,
                 time=decisions.time,
                 sources=decisions.sources,
-                verdict=verdict,
+                stored_as=decisions.stored_as(_pages(entries))[batch.place],
                 change=decisions.change[batch.place],
                 cluster=_clusters(decisions, batch),
-                cluster_anchor=_numbers(decisions, batch),
+                cluster_anchor=_anchors(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
@@ -155,9 +153,7 @@ class Judge:
             raise StateError(
                 f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
             )
-        sizes = np.array([len(entry.rows) for entry in entries], np.int64)
-        pages = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
-        if why := misfit(decisions, pages, self.state, self.rule):
+        if why := misfit(decisions, _pages(entries), self.state, self.rule):
             raise StateError(
                 f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
             )
@@ -194,8 +190,17 @@ def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     return cluster
 
 
-def _numbers(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
-    """Return the number of the page in `other` of each row, NO_NUMBER for rows that have none."""
+def _anchors(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
+    """Return the number of the anchor of the cluster that each row's page joins and is stored in; arbitrary
+    ones for other rows."""
+    codes = np.frombuffer(decisions.codes, np.uint8)[batch.place]
     numbers: NDArray[np.int64] = np.full(len(batch), NO_NUMBER)
     numbers[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.numbers, "<i8")
+    numbers[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.anchors, "<i8")
     return numbers
+
+
+def _pages(entries: Sequence[Entry]) -> NDArray[np.int64]:
+    """Return the packed ids (N,) of all rows of records."""
+    sizes = np.array([len(entry.rows) for entry in entries], np.int64)
+    return allot(np.array([entry.offset for entry in entries], np.int64), sizes)

@@ -17,6 +17,7 @@ from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import JsonColumns, columns, write
 from stream.messages.decision import (
     CHANGE_SHIFT,
+    JUDGED_AGAIN,
     NAMES_NEAREST,
     OF_ANOTHER_CLUSTER,
     Decisions,
@@ -62,11 +63,13 @@ class JudgedBatch:
         codes, verdicts = np.zeros(total, np.uint8), self.verdicts.columns
         clustered = is_among(verdicts.verdict, CLUSTERED)
         apart = clustered & (verdicts.cluster != verdicts.other)
+        again = (verdicts.verdict == Verdict.RECRAWL) & (verdicts.stored_as != 0)
         nearest = (verdicts.verdict == Verdict.UNIQUE) & (verdicts.other != NO_PAGE)
         codes[self.batch.place] = (
             verdicts.verdict
             | verdicts.change << CHANGE_SHIFT
             | apart * np.uint8(OF_ANOTHER_CLUSTER)
+            | again * np.uint8(JUDGED_AGAIN)
             | nearest * np.uint8(NAMES_NEAREST)
         )
         similarity = verdicts.similarity[clustered][: 0 if self.genesis.options.strict else None]

@@ -3,7 +3,7 @@ loops rely on it."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from stream.judge.page_numbers import own_numbers
 from stream.judge.rule import Rule
 from stream.judge.state import State
-from stream.messages.decision import NAMES_NEAREST, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER, Decisions
-from stream.messages.verdict import CLUSTERED, Verdict
+from stream.messages.decision import (
+    JUDGED_AGAIN,
+    NAMES_NEAREST,
+    NO_LONGER_LIVE,
+    OF_ANOTHER_CLUSTER,
+    Decisions,
+)
+from stream.messages.verdict import CLUSTERED, Change, Verdict
 from stream.tables.arrays import I64, is_among
 from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
-
-_WITHOUT_MEANING: Final = 1 << 6
-"""The bit of a code that is always 0."""
 
 
 def misfit(decisions: Decisions, pages: I64, state: State, rule: Rule) -> str | None:
@@ -25,20 +28,21 @@ def misfit(decisions: Decisions, pages: I64, state: State, rule: Rule) -> str | 
     return (
         _misfit_codes(decisions, rule.options.strict)
         or _misfit_names(decisions, pages, state)
-        or _misfit_anchors(decisions, state, rule)
+        or _misfit_anchors(decisions, decisions.stored_as(pages) == Verdict.UNIQUE, state, rule)
     )
 
 
 def _misfit_codes(decisions: Decisions, strict: bool) -> str | None:
     """Check the codes, and that there is as much of everything as they say."""
-    codes, verdict = np.frombuffer(decisions.codes, np.uint8), decisions.verdict
-    named, apart, nearest = _rows(decisions)
+    verdict = decisions.verdict
+    named, apart, nearest, again = _rows(decisions)
     if verdict.max(initial=0) > max(Verdict):
         return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
     if (
-        (codes & _WITHOUT_MEANING).any()
-        or (verdict[apart] != Verdict.RECRAWL).any()
+        (verdict[apart] != Verdict.RECRAWL).any()
         or (verdict[nearest] != Verdict.UNIQUE).any()
+        or (decisions.change[again] != Change.UNCHANGED).any()
+        or not np.isin(again, apart, assume_unique=True).all()
         or (strict and len(nearest))
     ):
         return "a code that means nothing"
@@ -65,7 +69,7 @@ class _Names(NamedTuple):
     page: I64
     number: I64
     kind: NDArray[np.uint8]
-    """The verdict on each page: the number is that of an anchor, or of a duplicate."""
+    """UNIQUE if the number is that of an anchor, DUPLICATE if it is that of a duplicate."""
 
     @classmethod
     def of(cls, rows: I64, page: bytes, number: bytes, duplicate: NDArray[np.bool_] | bool = False) -> _Names:
@@ -75,8 +79,9 @@ class _Names(NamedTuple):
 
 def _misfit_names(decisions: Decisions, pages: I64, state: State) -> str | None:
     """Check the pages that rows name, and the numbers of these pages."""
-    (named, apart, nearest), verdict = _rows(decisions), decisions.verdict
-    own = own_numbers(verdict, state.next)
+    named, apart, nearest, again = _rows(decisions)
+    stored_as = decisions.stored_as(pages)
+    own = own_numbers(stored_as, state.next)
     of_another = np.isin(named, apart, assume_unique=True)
     for names in (
         _Names.of(named, decisions.other, decisions.numbers, of_another),
@@ -87,21 +92,22 @@ def _misfit_names(decisions: Decisions, pages: I64, state: State) -> str | None:
         if page.min(initial=0) < 0:
             return "a page with a negative id"
         place = np.searchsorted(pages, page).clip(max=len(pages) - 1)
-        here = (own[place] == number) & (verdict[place] == kind) & (place < rows)
+        here = (own[place] == number) & (stored_as[place] == kind) & (place < rows)
         first, end = (np.where(kind == Verdict.UNIQUE, *each) for each in (state.first, state.next))
         before = (number >= first) & (number < end) & (page < pages[:1])
         fits = np.where(pages[place] == page, here, before)
         if rows is apart:
-            fits |= number == NO_LONGER_LIVE
+            judged_again = np.isin(apart, again, assume_unique=True)
+            fits |= (number == NO_LONGER_LIVE) & ~judged_again
+            fits |= (own[rows] == number) & (page == pages[rows]) & judged_again
         if (wrong := np.flatnonzero(~fits)).size:
             at = int(wrong[0])
             return f"row {rows[at]} names page {page[at]} by the number {number[at]}"
     return None
 
 
-def _misfit_anchors(decisions: Decisions, state: State, rule: Rule) -> str | None:
-    """Check what happens to anchors."""
-    unique = decisions.verdict == Verdict.UNIQUE
+def _misfit_anchors(decisions: Decisions, unique: NDArray[np.bool_], state: State, rule: Rule) -> str | None:
+    """Check what happens to anchors. `unique` are the rows that become anchors (N,)."""
     buckets = BUCKETS if rule.triples else state.design.tables
     for row, mask in decisions.skipped:
         if not (0 <= row < len(unique) and unique[row] and 0 < mask < 1 << buckets):
@@ -117,11 +123,12 @@ def _misfit_anchors(decisions: Decisions, state: State, rule: Rule) -> str | Non
     return None
 
 
-def _rows(decisions: Decisions) -> tuple[I64, I64, I64]:
-    """Return the rows that name a page in `other`, in `clusters` and in `nearest`."""
+def _rows(decisions: Decisions) -> tuple[I64, I64, I64, I64]:
+    """Return the rows that name a page in `other`, in `clusters` and in `nearest`, and those judged again."""
     codes = np.frombuffer(decisions.codes, np.uint8)
     return (
         np.flatnonzero(is_among(decisions.verdict, CLUSTERED)),
         np.flatnonzero(codes & OF_ANOTHER_CLUSTER),
         np.flatnonzero(codes & NAMES_NEAREST),
+        np.flatnonzero(codes & JUDGED_AGAIN),
     )

@@ -19,11 +19,11 @@ class PageNumbers(NamedTuple):
     duplicates: int
 
 
-def own_numbers(verdict: U8, next_: PageNumbers) -> I64:
-    """Return the numbers (n,) of pages with these verdicts, among anchors or among duplicates; NO_NUMBER of
+def own_numbers(stored_as: U8, next_: PageNumbers) -> I64:
+    """Return the numbers (n,) of pages that become anchors (UNIQUE) and duplicates (DUPLICATE); NO_NUMBER of
     pages that become neither."""
-    numbers: I64 = np.full(len(verdict), NO_NUMBER)
+    numbers: I64 = np.full(len(stored_as), NO_NUMBER)
     for kind, first in ((Verdict.UNIQUE, next_.anchors), (Verdict.DUPLICATE, next_.duplicates)):
-        rows = np.flatnonzero(verdict == kind)
+        rows = np.flatnonzero(stored_as == kind)
         numbers[rows] = np.arange(first, first + len(rows))
     return numbers

@@ -1,4 +1,5 @@
-"""Recrawls: which pages of a batch are like one of the last stored pages of their URL (rule 20).
+"""Recrawls: which pages of a batch are like one of the last stored pages of their URL (rule 20), and which of
+these have no live anchor (rule 22).
 
 Pages of the batch itself become baselines, too: `stream.judge.decide_rows_compiled` compares with those, row
 by row, and names the recrawls.
@@ -15,7 +16,7 @@ from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
-from stream.judge.decide_rows_compiled import FingerprintedRows
+from stream.judge.decide_rows_compiled import ALIVE, FingerprintedRows
 from stream.judge.rule import Rule
 from stream.judge.state import Baseline, State
 from stream.tables.arrays import distinct
@@ -31,6 +32,9 @@ class UrlBaselines(NamedTuple):
     baselines: list[Baseline]
     alive: NDArray[np.int64]
     """Each baseline's anchor, -1 where it is none, or dead."""
+    dies: NDArray[np.int64]
+    """The row from which on the cluster of each URL's newest baseline has no live anchor; -1 if it had none
+    before the batch, ALIVE if it has one to the end."""
     dying: Nearest
     """The anchors that are superseded."""
 
@@ -51,19 +55,77 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         url[without] = urls + np.arange(len(without))
         urls += len(without)
     references = {numbers[key]: each for key, each in state.references(numbers).items()}
-    baselines: list[Baseline] = []
-    of, newer = np.full(rows, -1), np.zeros(rows, np.int64)
-    similar, distance, similarity = np.zeros(rows, np.bool_), *np.zeros((2, rows), np.int64)
+    compared = _Comparisons(batch, ready, state, rule, url, urls, references)
+    every = np.ones(rows, np.bool_)
     for age in range(rule.options.baselines):
-        having = [number for number, each in references.items() if len(each) > age]
-        of_url = np.full(urls, -1)
-        of_url[having] = np.arange(len(having))
-        some = np.flatnonzero((of_url[url] >= 0) & ~similar)
-        wanted = distinct(of_url[url[some]])
-        if not len(wanted):
+        if not compared.add(age, 0, every):
             break
-        resolved = state.resolved([references[having[each]][age] for each in wanted.tolist()])
-        place, at = np.searchsorted(wanted, of_url[url[some]]), ready[some]
+    of, similar = compared.of[0], compared.similar[0]
+    baselines = compared.baselines
+    anchors = np.array([each.cluster_anchor for each in baselines], np.int64)
+    lives = state.tables.is_alive(anchors)
+    are_anchors = np.array([each.anchor is not None for each in baselines], np.bool_)
+    alive = np.where(lives & are_anchors, anchors, -1)
+    changed = np.flatnonzero((of >= 0) & ~similar)
+    which, first = np.unique(of[changed], return_index=True)
+    order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
+    within = rule.within(batch.status[ready])
+    dying = Nearest(rule.selected, within, alive[which][order], changed[first][order])
+    dies = np.where(lives, dying.rows_of(anchors, ALIVE), -1)
+    compared.add_without_newest(dies)
+    more = len(baselines) - len(dies)  # older ones, whose anchors are superseded
+    of_rows = FingerprintedRows(
+        place=ready,
+        page=batch.page,
+        sketch=batch.sketch,
+        within=within,
+        url=url,
+        baseline=compared.of,
+        newer=compared.newer,
+        similar=compared.similar,
+        distance=compared.distance,
+        similarity=compared.similarity,
+    )
+    alive, dies = np.append(alive, np.full(more, -1)), np.append(dies, np.full(more, ALIVE))
+    return UrlBaselines(of_rows, urls, baselines, alive, dies, dying)
+
+
+class _Comparisons:
+    """How n rows compare with the stored baselines of their URLs, as in `FingerprintedRows`."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        ready: NDArray[np.int64],
+        state: State,
+        rule: Rule,
+        url: NDArray[np.int64],
+        urls: int,
+        references: dict[int, list[bytes]],
+    ) -> None:
+        """`references` are those of each of the URLs, by its number."""
+        self._batch, self._ready, self._state, self._rule = batch, ready, state, rule
+        self._url, self._urls, self._references = url, urls, references
+        self.baselines: list[Baseline] = []
+        shape = 2, len(ready)
+        self.of, self.newer = np.full(shape, -1), np.zeros(shape, np.int64)
+        self.similar = np.zeros(shape, np.bool_)
+        self.distance, self.similarity = np.zeros((2, *shape), np.int64)
+
+    def add(self, age: int, line: int, some: NDArray[np.bool_]) -> bool:
+        """Compare some rows, of a mask (n,), with the baselines of their URLs that have so many newer ones,
+        unless they are like one of those; in the first or second line of the columns. Returns whether there
+        were any."""
+        batch, rule, references = self._batch, self._rule, self._references
+        having = [number for number, each in references.items() if len(each) > age]
+        of_url = np.full(self._urls, -1)
+        of_url[having] = np.arange(len(having))
+        rows = np.flatnonzero((of_url[self._url] >= 0) & ~self.similar[line] & some)
+        wanted = distinct(of_url[self._url[rows]])
+        if not len(wanted):
+            return False
+        resolved = self._state.resolved([references[having[each]][age] for each in wanted.tolist()])
+        place, at = np.searchsorted(wanted, of_url[self._url[rows]]), self._ready[rows]
         prints = from_integers([each.fingerprint for each in resolved], rule.scheme.width)
         bits = distances(batch.fingerprint[at], prints[place])
         sketches = np.stack([each.sketch for each in resolved])
@@ -71,27 +133,28 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         alike = rule.similarities(pairs)
         like = rule.near(bits, batch.status[at]) & (alike >= rule.least(pairs))
         named = like | (age == 0)
-        at = some[named]
-        of[at], newer[at], similar[at] = len(baselines) + place[named], age, like[named]
-        distance[at], similarity[at] = bits[named], alike[named]
-        baselines += resolved
-    alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
-    alive[alive >= 0] = np.where(state.tables.is_alive(alive[alive >= 0]), alive[alive >= 0], -1)
-    changed = np.flatnonzero((of >= 0) & ~similar)
-    which, first = np.unique(of[changed], return_index=True)
-    order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
-    within = rule.within(batch.status[ready])
-    dying = Nearest(rule.selected, within, alive[which][order], changed[first][order])
-    of_rows = FingerprintedRows(
-        place=ready,
-        page=batch.page,
-        sketch=batch.sketch,
-        within=within,
-        url=url,
-        baseline=of,
-        newer=newer,
-        similar=similar,
-        distance=distance,
-        similarity=similarity,
-    )
-    return UrlBaselines(of_rows, urls, baselines, alive, dying)
+        at = rows[named]
+        self.of[line, at], self.newer[line, at] = len(self.baselines) + place[named], age - line
+        self.similar[line, at] = like[named]
+        self.distance[line, at], self.similarity[line, at] = bits[named], alike[named]
+        self.baselines += resolved
+        return True
+
+    def add_without_newest(self, dies: NDArray[np.int64]) -> None:
+        """Fill the second line, for the rows that follow one of their URL which may take the place of its
+        newest baseline. `dies` is that of `UrlBaselines`, of the baselines of the first line."""
+        row = np.arange(len(self._ready))
+        newest = self.similar[0] & (self.newer[0] == 0)
+        orphans = newest & (dies[self.of[0]] <= row) if len(dies) else newest
+        if not orphans.any():
+            return
+        first = np.full(self._urls, len(row))
+        np.minimum.at(first, self._url[orphans], row[orphans])
+        later = row > first[self._url]
+        for column in (self.of, self.newer, self.similar, self.distance, self.similarity):
+            column[1] = column[0]
+        self.newer[1] -= 1
+        self.similar[1] &= ~newest
+        for age in range(1, self._rule.options.baselines):
+            if not self.add(age, 1, later & newest):
+                break

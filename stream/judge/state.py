@@ -51,8 +51,8 @@ _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One of the last pages of a URL with the verdict `unique` or `duplicate`, or such a page looked up by
-    its id."""
+    """One of the last different pages of a URL, which are anchors or duplicates of one, or such a page looked
+    up by its id."""
 
     page: int
     cluster: int
@@ -157,11 +157,12 @@ class StateChange:
     last: bytes
     time: int
     sources: list[SourceProgress]
-    verdict: NDArray[np.uint8]
+    stored_as: NDArray[np.uint8]
+    """UNIQUE for rows that become anchors, DUPLICATE for rows that become baselines only."""
     change: NDArray[np.uint8]
     cluster: NDArray[np.int64]
     cluster_anchor: NDArray[np.int64]
-    """Number of the anchor of each duplicate's cluster; arbitrary for other rows."""
+    """Number of the anchor of the cluster of rows that become baselines only; arbitrary for other rows."""
     superseded: NDArray[np.int64]
     """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
@@ -396,7 +397,7 @@ class State(StateReader):
     def prepare(self, batch: Batch, change: StateChange) -> Prepared:
         """Encode the records for the decided `batch`, without applying them."""
         unique, duplicate = (
-            np.flatnonzero(change.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
+            np.flatnonzero(change.stored_as == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
         )
         masks = np.zeros(len(batch), np.uint64)
         masks[list(change.skipped)] = list(change.skipped.values())
@@ -420,7 +421,8 @@ class State(StateReader):
         duplicate: NDArray[np.int64],
         change: NDArray[np.uint8],
     ) -> dict[bytes, bytes]:
-        """Return digest of a URL -> references to its baselines, for the URLs that get a new one."""
+        """Return digest of a URL -> references to its baselines, for the URLs that get a new one: behind it
+        stand those before, if the page changed; if it did not, it takes the place of the newest (rule 22)."""
         references = np.zeros(len(batch), _REFERENCE)
         for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
             references["kind"][rows] = kind
@@ -429,12 +431,14 @@ class State(StateReader):
         keys = batch.url_digests(kept)
         made = references[kept].view(_BYTES).tolist()
         urls = dict(zip(keys, made, strict=True))
-        changed = {keys[i] for i in np.flatnonzero(change[kept] == Change.CHANGED).tolist()}
+        changed = {keys[i] for i in np.flatnonzero(change[kept] != Change.NEW).tolist()}
         if changed:
             before = self._references(list(changed))
-            for key, reference in zip(keys, made, strict=True):
+            replaces = (change[kept] == Change.UNCHANGED).tolist()
+            for key, reference, replace in zip(keys, made, replaces, strict=True):
                 if key in changed:
-                    urls[key] = before[key] = (reference + before.get(key, b""))[: self._reference_bytes]
+                    older = before.get(key, b"")[len(reference) if replace else 0 :]
+                    urls[key] = before[key] = (reference + older)[: self._reference_bytes]
         urls.pop(NO_DIGEST, None)
         return urls
 

@@ -46,6 +46,8 @@ class _Verdict(NamedTuple):
     named: str | None = None
     similarity: float | None = None
     nearest: NearestAnchor | None = None
+    joins: str | None = None
+    """Of a recrawl that would be judged again (rule 22): as in `StoredPair`."""
     candidates: Candidates | None = None
     """None if too little is known of the page, or if the verdict follows without them."""
 
@@ -123,6 +125,7 @@ class StoredPages:
             verdict=verdict.verdict,
             named=verdict.named,
             similarity=verdict.similarity,
+            joins=verdict.joins,
             nearest=verdict.nearest,
             later=later,
             by_cluster=by_cluster,
@@ -139,11 +142,13 @@ class StoredPages:
         if page.status == Status.INSUFFICIENT:
             return _Verdict("insufficient")
         baselines = self._baselines(page)
-        for baseline in baselines:
+        for age, baseline in enumerate(baselines):
             earlier = self._side(baseline.url, baseline)
             if verdict_on(earlier, page, rule) == "recrawl":
                 estimated = explain(earlier, page, self._scheme, self._options).estimated_similarity
-                return _Verdict("recrawl", baseline.url, None if self._options.strict else estimated)
+                verdict = _Verdict("recrawl", baseline.url, None if self._options.strict else estimated)
+                is_orphan = age == 0 and self._is_dead(baseline.cluster_anchor)
+                return self._judged_again(page, verdict, rule) if is_orphan else verdict
         superseded = baselines[0].anchor if baselines else None
         candidates = candidates_of(page, self._records, rule, superseded=superseded)
         if candidates is None:
@@ -153,6 +158,15 @@ class StoredPages:
             return _Verdict("unique", nearest=self._nearest(page, match, rule), candidates=candidates)
         similarity = rule.published(match.similarity)
         return _Verdict("duplicate", match.anchor.url, similarity, candidates=candidates)
+
+    def _judged_again(self, page: ExplainedPage, verdict: _Verdict, rule: Rule) -> _Verdict:
+        """Complete the verdict on a recrawl whose cluster has no live anchor (rule 22)."""
+        candidates = candidates_of(page, self._records, rule)
+        if candidates is None:
+            return verdict
+        match = best_match(page, candidates, self._records, rule)
+        joins = match.anchor.url if match is not None and match.alike else verdict.named
+        return verdict._replace(joins=joins, candidates=candidates)
 
     def _nearest(self, page: ExplainedPage, match: Match | None, rule: Rule) -> NearestAnchor | None:
         """Return what the verdict on a unique page says of its nearest anchor, and why that is not alike."""

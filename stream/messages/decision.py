@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
+from stream.messages.verdict import Verdict
 from stream.messages.versions import refuse_other_version
 
 VERSION: Final = 4
@@ -20,6 +21,9 @@ NOT_ADMITTED: Final = 0
 CHANGE_SHIFT: Final = 3
 OF_ANOTHER_CLUSTER: Final = 1 << 5
 """Bit of a row's code: `clusters` says its cluster, which is not the page in `other`."""
+JUDGED_AGAIN: Final = 1 << 6
+"""Bit of a recrawl's code: its URL's newest baseline has no live anchor, and the page takes its place. The
+row is OF_ANOTHER_CLUSTER, too: of that of a live anchor, or of its own (rule 22)."""
 NAMES_NEAREST: Final = 1 << 7
 """Bit of a unique row's code: `nearest` says which page it is nearest to."""
 
@@ -79,8 +83,8 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     ledger: LedgerPart | None
     """None if this is no ledger record."""
     codes: bytes
-    """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | NAMES_NEAREST, or
-    NOT_ADMITTED."""
+    """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | JUDGED_AGAIN |
+    NAMES_NEAREST, or NOT_ADMITTED."""
     other: bytes
     """Packed ids of the pages that duplicate and recrawl rows are compared with, int64 little-endian."""
     numbers: bytes
@@ -109,6 +113,17 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     def verdict(self) -> NDArray[np.uint8]:
         """(N,) codes of `Verdict`, or NOT_ADMITTED."""
         return np.frombuffer(self.codes, np.uint8) & np.uint8((1 << CHANGE_SHIFT) - 1)
+
+    def stored_as(self, pages: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """(N,): UNIQUE for rows that become anchors, DUPLICATE for those that become baselines only, other
+        values for the rest, given the packed ids of their pages (N,)."""
+        codes, kind = np.frombuffer(self.codes, np.uint8), self.verdict
+        of_clusters = np.flatnonzero(codes & OF_ANOTHER_CLUSTER)
+        again = codes[of_clusters] & JUDGED_AGAIN > 0
+        rows = of_clusters[again]
+        own = np.frombuffer(self.clusters, "<i8")[again] == pages[rows]
+        kind[rows] = np.where(own, np.uint8(Verdict.UNIQUE), np.uint8(Verdict.DUPLICATE))
+        return kind
 
     @property
     def change(self) -> NDArray[np.uint8]:

@@ -31,7 +31,7 @@ from stream.kafka.election import Election
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
-from stream.messages.decision import CHANGE_SHIFT, NOT_ADMITTED, encode_decisions
+from stream.messages.decision import CHANGE_SHIFT, JUDGED_AGAIN, NOT_ADMITTED, encode_decisions
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor import audit
@@ -149,6 +149,33 @@ async def test_rule_8_superseded_anchor_is_decided_and_told_in_one_transaction(s
     (change,) = [json.loads(each.value) for each in await read_all(settings, names.clusters)]
     assert (change["cluster"], change["state"], change["by"]) == (first["id"], "superseded", second["id"])
     assert [len(each.superseded) for each in await decisions(settings) if each.superseded] == [1]
+
+
+async def test_rule_22_an_orphan_is_judged_again_and_its_cluster_goes_on(
+    quick: Settings, tmp_path: Path
+) -> None:
+    await create(quick)
+    old, new = 1, 2
+    pages = [("a", old), ("b", old), ("c", old), ("a", new), ("b", old), ("d", old), ("c", old)]
+    await publish(quick, [page(f"http://{name}/", text) for name, text in pages])
+    async with running(WorkerRole(quick)), running(JudgeRole(quick)):
+        await audited(quick, len(pages))
+    given = await verdicts(quick)
+    number = {each["id"]: place for place, each in enumerate(given)}
+    assert [(each["verdict"], each["change"], number[each["cluster"]]) for each in given] == [
+        ("unique", "new", 0),
+        ("duplicate", "new", 0),
+        ("duplicate", "new", 0),
+        ("unique", "changed", 3),
+        ("recrawl", "unchanged", 4),
+        ("duplicate", "new", 4),
+        ("recrawl", "unchanged", 4),
+    ]
+    assert [number[given[place]["duplicate_of"]["id"]] for place in (4, 5, 6)] == [1, 4, 2]
+    assert sum(code & JUDGED_AGAIN > 0 for each in await decisions(quick) for code in each.codes) == 2
+    own = await digest_of(quick, quick.state_dir / quick.namespace / "judge")
+    assert await digest_of(quick, tmp_path / "fresh") == own
+    assert await recompute(quick) == []
 
 
 async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twice(

@@ -12,28 +12,13 @@ from msgspec import structs
 
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.stored_pages import StoredPages
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of
+from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of, side
 from tests.oracle import Oracle, OraclePage
-from tests.url_digests import digest_of_url
-
-
-def side(page: OraclePage) -> ExplainedPage:
-    """The page as `explain` reads it from a file."""
-    return ExplainedPage(
-        str(page.id),
-        page.fingerprint,
-        page.url,
-        digest_of_url(page.url),
-        page.uncertain,
-        page.sketch,
-        status=Status(page.status),
-    )
 
 
 def oracle_places(oracle: Oracle, page: OraclePage) -> list[object]:

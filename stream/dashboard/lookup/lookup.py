@@ -185,12 +185,12 @@ class Finder:
             if self._follower is None:
                 raise BusyError("the anchors are being reloaded; try again in a moment")
             judge = self._follower.judge
-            near, baseline = await in_thread(_nearest, judge, row, url)
+            near, baseline, is_orphan = await in_thread(_nearest, judge, row, url)
             answer.anchors = judge.state.tables.count
             answer.searched = min(answer.anchors, NEWEST)
         answer.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
         answer.near = near
-        answer.verdict, answer.why = _verdict_now(near, baseline)
+        answer.verdict, answer.why = _verdict_now(near, baseline, is_orphan=is_orphan)
         if answer.cluster is None and answer.verdict == "duplicate":
             answer.cluster = self.cluster(near[0].id)
         return answer
@@ -261,9 +261,10 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
     return f"{which} is {last.verdict}, decided at {last.decided_at}"
 
 
-def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor], NearAnchor | None]:
-    """Return the nearest live anchors, candidates first, matching ones first among them, and the URL's newest
-    baseline that the page is like, or its newest one."""
+def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor], NearAnchor | None, bool]:
+    """Return the nearest live anchors, candidates first, matching ones first among them; the URL's newest
+    baseline that the page is like, or its newest one; and whether that is the newest one, and the cluster of
+    that has no live anchor (rule 22)."""
     state, rule = judge.state, judge.rule
     page = FingerprintedPages.of([row], rule.scheme)
     sketch, pairs = page.sketch, compare(state, rule, page)
@@ -284,10 +285,12 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     if len(near) < NEAREST:
         near += _far(judge, row, {each.id for each in near})[: NEAREST - len(near)]
     baselines = state.baselines(row.url_digest) if url and row.url_digest != NO_DIGEST else []
+    if not baselines:
+        return near, None, False
     own_baselines = [_near_baseline(judge, each, row, sketch) for each in baselines]
-    return near, next(
-        (each for each in own_baselines if each.alike), own_baselines[0] if own_baselines else None
-    )
+    baseline = next((each for each in own_baselines if each.alike), own_baselines[0])
+    alive = state.tables.is_alive(np.array([baselines[0].cluster_anchor]))
+    return near, baseline, baseline is own_baselines[0] and not alive[0]
 
 
 def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
@@ -360,12 +363,18 @@ def _apply_rule(
     return alike, published, why
 
 
-def _verdict_now(near: list[NearAnchor], baseline: NearAnchor | None) -> tuple[str, str]:
+def _verdict_now(
+    near: list[NearAnchor], baseline: NearAnchor | None, *, is_orphan: bool = False
+) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
-    if baseline and baseline.alike:
-        return "recrawl", f"recrawl: matches a last page of this URL; {baseline.why}"
     candidates = [each for each in near if each.candidate]
     alike = [each for each in candidates if each.alike and not (baseline and each.id == baseline.id)]
+    if baseline and baseline.alike:
+        why = f"recrawl: matches a last page of this URL; {baseline.why}"
+        if is_orphan:
+            joins = f"joins that of {alike[0].url}" if alike else "becomes an anchor"
+            why += f"; its cluster has no anchor any more, so it {joins}"
+        return "recrawl", why
     if alike:
         return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"
     if candidates:

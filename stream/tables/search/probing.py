@@ -38,6 +38,15 @@ class Nearest(NamedTuple):
     """What is left of the limit as the search goes on: of a page's candidates, those count that are of less
     than its first bound as rank, or of that rank and not beyond its second one as number (pages, 2)."""
 
+    def rows_of(self, anchors: I64, alive: int) -> I64:
+        """Return the row from which on each of m anchors is dead, `alive` for those that do not die."""
+        rows: I64 = np.full(len(anchors), alive)
+        if len(self.mortal):
+            place = np.searchsorted(self.mortal, anchors)
+            dead = self.mortal.take(place, mode="clip") == anchors
+            rows[dead] = self.dies[place[dead]]
+        return rows
+
     def from_row(self, row: int) -> Nearest:
         """The same limit, with rows counted from `row` on."""
         return self._replace(within=self.within[row:], dies=self.dies - row) if row else self

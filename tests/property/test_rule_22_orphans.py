@@ -1,0 +1,280 @@
+"""Rule 22: a page whose cluster has no live anchor any more is judged again when it is met again."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from stream.errors import StateError
+from stream.fingerprint.scheme import Scheme
+from stream.judge import decide
+from stream.judge.judge import Judge
+from stream.judge.stored_pages import StoredPages
+from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
+from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
+from tests.judged_crawls import (
+    SCHEME,
+    check_deciding_ahead,
+    entries_of,
+    expected,
+    judge_all,
+    mirrors,
+    number_late,
+    open_state,
+    oracle_of,
+    redelivered,
+    side,
+)
+from tests.oracle import OraclePage
+
+STRICT = VerdictOptions.paper()
+OPTIONS = [
+    pytest.param(VerdictOptions(), id="default"),
+    pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
+    pytest.param(VerdictOptions(compared=2), id="two-compared"),
+    pytest.param(VerdictOptions(keys="fingerprint", flip_bits=4, flips=2, bucket_cap=3), id="probed"),
+    pytest.param(STRICT, id="strict"),
+]
+
+
+A, B, C, D = (f"http://{name}.example/" for name in "abcd")
+
+
+@pytest.mark.parametrize("baselines", [1, 2, 3])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_rule_22_orphans_are_judged_again_as_the_oracle_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, baselines: int, memory: int
+) -> None:
+    options = structs.replace(options, baselines=baselines)
+    pages = mirrors(baselines, 800)
+    entries = redelivered(entries_of(pages, baselines), pages, baselines)
+    oracle = oracle_of(options)
+    want = expected(oracle, pages)
+    found = []
+    for cut in (1, 2):
+        if cut == 2:
+            monkeypatch.setattr(decide, "FEW", 8)
+            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+        state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
+        try:
+            found.append(judge_all(Judge(state, genesis), entries, cut))
+            stored = {page: state.by_page(page) for page in oracle.numbers}
+        finally:
+            state.close()
+    assert found[0] == found[1] == want
+    assert {page: each and each.number for page, each in stored.items()} == oracle.numbers
+    whole, genesis = open_state(tmp_path / "whole", options, memory=memory, generation=64)
+    ahead, _ = open_state(tmp_path / "ahead", options, memory=memory, generation=64)
+    try:
+        check_deciding_ahead(ahead, whole, genesis, entries, 5)
+    finally:
+        whole.close()
+        ahead.close()
+    own = sum(each.cluster == each.id for each in oracle.orphans)
+    assert min(own, len(oracle.orphans) - own) > 5, (own, len(oracle.orphans))
+
+
+@pytest.mark.parametrize(
+    ("width", "options"),
+    [(128, VerdictOptions(distance=28, bucket_cap=2)), (32, VerdictOptions(distance=7)), (32, STRICT)],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_rule_22_at_every_width_and_beyond_numbers_of_32_bits(
+    tmp_path: Path, width: int, options: VerdictOptions, late: bool
+) -> None:
+    scheme = Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
+    pages = mirrors(width, 900, width=width)
+    entries = entries_of(pages, width, scheme)
+    oracle = oracle_of(options, width=width)
+    want = expected(number_late(oracle) if late else oracle, pages)
+    states = [
+        open_state(tmp_path / name, options, memory=0, generation=64, scheme=scheme, late=late)
+        for name in ("one", "two")
+    ]
+    (state, genesis), (again, _) = states
+    try:
+        assert judge_all(Judge(state, genesis), entries, width) == want
+        whole = Judge(again, genesis)
+        whole.apply(entries, whole.decide(entries).record(), state.meta.decided)
+        assert state.digest() == again.digest()
+    finally:
+        state.close()
+        again.close()
+    assert len(oracle.orphans) > 10
+
+
+def test_rule_22_a_mirror_takes_the_place_of_an_original_that_changed(tmp_path: Path) -> None:
+    """The first copy that is met again becomes an anchor; further ones and new copies join it."""
+    text, other = body(1), body(2)
+    pages = [at(A, text), at(B, text), at(C, text), at(A, other)]
+    pages += [at(B, text), at(C, text), at(D, text), at(B, text)]
+    assert verdicts(tmp_path, pages) == [
+        "unique 0", "duplicate 0", "duplicate 0", "unique 3",
+        "recrawl 4", "recrawl 4", "duplicate 4", "recrawl 4",
+    ]  # fmt: skip
+
+
+def test_rule_22_a_cluster_ends_at_the_row_that_supersedes_its_anchor(tmp_path: Path) -> None:
+    text, other = body(1), body(2)
+    before = [at(A, text), at(B, text), at(B, text), at(A, other)]
+    assert verdicts(tmp_path / "before", before) == ["unique 0", "duplicate 0", "recrawl 0", "unique 3"]
+    after = [at(A, text), at(B, text), at(A, other), at(B, text)]
+    assert verdicts(tmp_path / "after", after) == ["unique 0", "duplicate 0", "unique 2", "recrawl 3"]
+
+
+def test_rule_22_an_orphan_joins_an_anchor_that_it_is_like(tmp_path: Path) -> None:
+    text, other = body(1), body(2)
+    pages = [at(A, text), at(B, text), at(A, other), at(C, text), at(B, text), at(B, text)]
+    want = ["unique 0", "duplicate 0", "unique 2", "unique 3", "recrawl 3", "recrawl 3"]
+    assert verdicts(tmp_path, pages) == want
+
+
+def test_rule_22_an_orphan_that_became_an_anchor_is_superseded_as_any(tmp_path: Path) -> None:
+    text, other, third = body(1), body(2), body(3)
+    pages = [at(A, text), at(B, text), at(C, text), at(A, other), at(B, text), at(C, text)]
+    pages += [at(B, third), at(D, text), at(C, text)]
+    assert verdicts(tmp_path, pages) == [
+        "unique 0", "duplicate 0", "duplicate 0", "unique 3", "recrawl 4", "recrawl 4",
+        "unique 6", "unique 7", "recrawl 7",
+    ]  # fmt: skip
+
+
+def test_rule_22_an_older_baseline_is_not_judged_again(tmp_path: Path) -> None:
+    """What moved to another URL is found there (rule 20)."""
+    text, other, third = body(1), body(2), body(3)
+    pages = [at(A, text), at(B, text), at(B, other), at(A, third), at(B, text), at(C, text)]
+    want = ["unique 0", "duplicate 0", "unique 2", "unique 3", "recrawl 0", "unique 5"]
+    assert verdicts(tmp_path, pages) == want
+
+
+@pytest.mark.parametrize("baselines", [1, 2])
+def test_rule_22_the_page_takes_the_place_of_the_baseline(tmp_path: Path, baselines: int) -> None:
+    """A page that is like the baseline that was, and not like the page in its place, is another page. Older
+    baselines stay."""
+    text, other, third = body(1), body(2), body(3)
+    one, two = body(1, edit=range(40)), body(1, edit=range(40, 80))
+    pages = [at(B, third), at(A, text), at(B, text), at(A, other), at(B, one), at(B, third), at(B, two)]
+    want = ["unique 0", "unique 1", "duplicate 1", "unique 3", "recrawl 4"]
+    want += ["unique 5" if baselines == 1 else "recrawl 0", "unique 6"]
+    assert verdicts(tmp_path, pages, VerdictOptions(baselines=baselines)) == want
+
+
+def test_rule_22_older_baselines_count_where_the_newest_was_replaced(tmp_path: Path) -> None:
+    """The last page is like both baselines that its URL had, but not like the page in place of the newer."""
+    older, newer, both = body(1, edit=range(40)), body(1, edit=range(40, 80)), body(1)
+    instead, other = body(1, edit=range(40, 112)), body(2)
+    pages = [at(B, older), at(A, newer), at(B, newer), at(A, other), at(B, instead), at(B, both)]
+    want = ["unique 0", "unique 1", "duplicate 1", "unique 3", "recrawl 4", "recrawl 0"]
+    assert verdicts(tmp_path, pages) == want
+
+
+def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    text, other = body(1), body(2)
+    pages = [at(A, text), at(B, text), at(C, text), at(A, other), at(B, text), at(C, text), at(C, text)]
+    entries = entries_of(pages, 1, sizes=(7,))
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        judge = Judge(state, genesis)
+        right = judge.decide(entries).record()
+        codes, own = bytearray(right.codes), pages[4].id
+        assert [code & JUDGED_AGAIN > 0 for code in codes] == [False] * 4 + [True, True, False]
+        assert np.frombuffer(right.clusters, "<i8").tolist() == [own] * 3
+        assert np.frombuffer(right.anchors, "<i8").tolist() == [2] * 3
+        judge.prepare(entries, right)
+        for row, flips in ((4, OF_ANOTHER_CLUSTER), (1, JUDGED_AGAIN), (3, JUDGED_AGAIN), (4, 1 << 3)):
+            changed = bytearray(codes)
+            changed[row] ^= flips
+            with pytest.raises(StateError, match="a code that means nothing"):
+                judge.prepare(entries, structs.replace(right, codes=bytes(changed)))
+        for name, place, wrong, why in (
+            ("anchors", 0, 0, f"row 4 names page {own} by the number 0"),
+            ("anchors", 0, NO_LONGER_LIVE, f"row 4 names page {own} by the number -1"),
+            ("anchors", 1, NO_LONGER_LIVE, f"row 5 names page {own} by the number -1"),
+            ("clusters", 0, pages[5].id, f"row 6 names page {pages[5].id} by the number 2"),
+            ("clusters", 2, pages[6].id, f"row 6 names page {pages[6].id} by the number 2"),
+            ("clusters", 1, pages[2].id, f"row 5 names page {pages[2].id} by the number 2"),
+        ):
+            values = np.frombuffer(getattr(right, name), "<i8").copy()
+            values[place] = wrong
+            with pytest.raises(StateError, match=why):
+                judge.prepare(entries, structs.replace(right, **{name: values.tobytes()}))
+    finally:
+        state.close()
+
+
+@pytest.mark.parametrize(
+    "options", [VerdictOptions(), VerdictOptions(bucket_cap=2), VerdictOptions(keys="fingerprint"), STRICT]
+)
+def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
+    tmp_path: Path, options: VerdictOptions
+) -> None:
+    pages = [page for page in mirrors(4, 700) if page.status == 0]
+    stored, coming = pages[:400], pages[400:]
+    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
+    try:
+        entries = entries_of(stored, 4)
+        judge_all(Judge(state, genesis), entries, 4)
+    finally:
+        state.close()
+    oracle = oracle_of(options)
+    expected(oracle, stored)
+    urls, joined = {page.id: page.url for page in stored}, []
+    with StoredPages(tmp_path / "state", PageFingerprinter(SCHEME), options) as index:
+        for page in coming:
+            then = copy.deepcopy(oracle)
+            then.orphans.clear()
+            want = then.judge(page)
+            pair = index.pair(side(page), side(page))
+            assert pair.verdict == want.verdict
+            assert pair.joins == (urls.get(want.cluster, page.url) if then.orphans else None)
+            joined += [want.cluster in urls] if then.orphans else []
+    assert set(joined) == {True, False}
+
+
+def body(seed: int, *, edit: Iterable[int] = ()) -> OraclePage:
+    """A body of its own, with these bins of its sketch edited."""
+    rng = np.random.default_rng(seed)
+    text, minima = (int.from_bytes(rng.bytes(24), "little") for _ in range(2))
+    text ^= sum(1 << each for each in edit)
+    sketch = text | 900 << 192 | minima << 256
+    fingerprint = int.from_bytes(rng.bytes(8), "little")
+    return OraclePage(None, None, fingerprint, bytes(range(32)), sketch.to_bytes(56, "little"))
+
+
+def at(url: str, page: OraclePage) -> OraclePage:
+    """The page at a URL."""
+    return dataclasses.replace(page, url=url)
+
+
+def verdicts(path: Path, pages: list[OraclePage], options: VerdictOptions | None = None) -> list[str]:
+    """Verdict and cluster of each page, pages being numbered from 0: as the oracle has it, whether they are
+    judged at once or in any two batches, or one by one."""
+    options = options or VerdictOptions()
+    entries = entries_of(pages, 1, sizes=(1,))
+    number = {page.id: place for place, page in enumerate(pages)}
+    want = expected(oracle_of(options), pages)
+    for cut in range(1, len(entries)):
+        state, genesis = open_state(path / f"{cut}", options, memory=1 << 20, generation=64)
+        try:
+            judge, found = Judge(state, genesis), []
+            for part in (entries[:cut], entries[cut:]):
+                decided = judge.decide(part)
+                found += decided.verdicts.columns.cluster.tolist()
+                judge.apply(part, decided.record(), part[-1].offset)
+        finally:
+            state.close()
+        assert found == [each[3] for each in want], cut
+    state, genesis = open_state(path / "one by one", options, memory=1 << 20, generation=64)
+    try:
+        assert judge_all(Judge(state, genesis), entries, 1) == want
+    finally:
+        state.close()
+    return [f"{each[1]} {number[each[3]]}" for each in want]
