@@ -10,7 +10,7 @@ QUESTIONS = [
     """
     SELECT count(DISTINCT member.url), 'pages', anchor.url
     FROM verdicts AS member JOIN verdicts AS anchor ON member.cluster = anchor.id
-    WHERE member.verdict <> 'recrawl'
+    WHERE member.verdict <> 'recrawl' OR member.id = anchor.id
     GROUP BY anchor.id, anchor.url HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 10
     """,
     # Duplicates by their similarity to the anchor.

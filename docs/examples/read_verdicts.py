@@ -27,6 +27,8 @@ async def main(limit: int | None) -> None:
                     print("index", verdict["url"])
                 case "duplicate":
                     print("skip", verdict["url"], "which is like", verdict["duplicate_of"]["url"])
+                case "recrawl" if verdict["cluster"] == verdict["id"]:
+                    print("index", verdict["url"], "whose cluster had ended")
                 case "recrawl":
                     print("refresh the date of", verdict["url"])
                 case "insufficient":
