@@ -40,7 +40,10 @@ def connect(folder: Path, settings: Settings, *connectors: str) -> Iterator[None
     (folder / "libs").mkdir()
     (folder / "libs" / "connect-file-4.1.0.jar").symlink_to(sink)
     path = os.pathsep.join(str(jar) for jar in jars if jar != sink)
-    given = [str(EXAMPLES / f"connect_{name}.properties") for name in connectors]
+    given = [
+        name if name.endswith(".properties") else str(EXAMPLES / f"connect_{name}.properties")
+        for name in connectors
+    ]
     main = ("org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", *given)
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path, *main]
     guard = [sys.executable, "-I", "-S", embedded_guard.__file__, str(os.getpid()), ""]

@@ -8,17 +8,20 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 
+from stream.brokers import embedded
 from stream.kafka.names import TopicNames
-from stream.messages.best import BestRecord, encode_best
+from stream.messages.best import BestRecord, KeptPage, encode_best
 from stream.settings import Settings
 from tests.commands import run_process
-from tests.kafka.test_crawl_examples import EXAMPLES, abort
+from tests.kafka.test_crawl_examples import EXAMPLES, abort, connect
 from tests.kafka.worker_helpers import admin_of, create
 from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -108,3 +111,46 @@ async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings
         "go on at mirror.example",
         "stop at copies of http://a.example/, such as http://879.example/: there are 1000",
     ]
+
+
+async def test_kafka_connect_makes_rows_of_kept_pages(settings: Settings, tmp_path: Path) -> None:
+    """As far as the sink, which is another one here: converter, schema and transform are the example's."""
+    if embedded.missing() is not None:
+        pytest.skip("no Java and Maven for Kafka Connect")
+    settings = settings.model_copy(update={"elect": "longest"})
+    await create(settings)
+    topics = Topics("longest", random.Random(1))
+    for _ in pauses(topics, 3, pages=150):
+        pass
+    await publish(settings, [], topics.records)
+    text = (EXAMPLES / "connect_best.properties").read_text()
+    sink = (
+        "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "org.apache.kafka.connect.file.FileStreamSinkConnector",
+    )
+    assert text.count(sink[0]) == 1
+    (tmp_path / "best.properties").write_text(text.replace(*sink) + "file=rows.txt\n")
+    rows = tmp_path / "rows.txt"
+    with connect(tmp_path, settings, str(tmp_path / "best.properties")):
+        await until(lambda: rows.exists() and rows.read_bytes().count(b"\n") >= len(topics.records))
+    written = sorted(rows.read_text().splitlines())
+    assert written == sorted(row_of(each) for each in topics.records)
+    assert any("best_url=" not in row for row in written)
+
+
+def row_of(record: BestRecord) -> str:
+    """A record as Kafka Connect prints its row, without the columns that are null."""
+    fields = msgspec.to_builtins(record)
+    for name in ("best", "was"):
+        nested = fields.pop(name) or {}
+        fields |= {f"{name}_{field}": value for field, value in nested.items()}
+    order = ["v", "cluster", *(f"best_{name}" for name in KeptPage.__struct_fields__), "was_url", "was_id"]
+    order += ["because", "members", "as_of", "decided_at"]
+    shown = (f"{name}={java(fields[name])}" for name in order if fields.get(name) is not None)
+    return f"Struct{{{','.join(shown)}}}"
+
+
+def java(value: object) -> str:
+    """A number as Java prints it, which reads no negative zero."""
+    shown = str(value + 0.0 if isinstance(value, float) else value)
+    return shown.replace("e+", ".0E")
