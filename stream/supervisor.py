@@ -59,11 +59,14 @@ class RoleProcess:
 
 
 def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[RoleProcess]:
-    """Return a judge and `workers` workers on this machine, which log to files in `logs` or to our stderr.
+    """Return a judge, `workers` workers and, with the setting `elect`, an elector on this machine, which log
+    to files in `logs` or to our stderr.
 
     Each serves its metrics on its own port: `ops_port` and the following ports, or free ports.
     """
     names = ["judge", *(f"worker-{i}" for i in range(1, workers + 1))]
+    if settings.elect:
+        names.append("elector")
     roles = []
     for name, port in zip(names, _ports(settings, len(names)), strict=True):
         own = settings.model_copy(update={"ops_port": port})

@@ -13,7 +13,7 @@ from stream.elector.elector import Due, Elector
 from stream.elector.judged_pages import Decided
 from stream.elector.state import State
 from stream.fingerprint.row import NO_DIGEST, Row
-from stream.judge.batch import Entry
+from stream.judge.batch import Entry, digest_of
 from stream.messages.best import BestRecord, decode_best, encode_best
 from stream.messages.decision import (
     OF_ANOTHER_CLUSTER,
@@ -37,15 +37,15 @@ def open_elector(path: Path, elect: str) -> Elector:
     return Elector(State.open(path, genesis, KAFKA, elect, cache=8 << 20), genesis)
 
 
-def digest_of(key: object) -> bytes:
+def url_digest_of(key: object) -> bytes:
     """Stands for the keyed digest of a URL key."""
     return NO_DIGEST if key is None else hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
 
 
-def decided_of(judged: Sequence[Judged], seed: int) -> list[Decided]:
+def decided_of(judged: Sequence[Judged], seed: int, genesis: Genesis | None = None) -> list[Decided]:
     """Journal records with these pages, and decisions about one or several of them. Some records have pages
-    that come again, which are not admitted, or no pages at all."""
-    rng, genesis = random.Random(seed), genesis_of()
+    that come again, which are not admitted, and some decisions are ledger records."""
+    rng, genesis = random.Random(seed), genesis or genesis_of()
     of_offset: dict[int, list[Judged]] = {}
     for each in judged:
         of_offset.setdefault(each.page >> 16, []).append(each)
@@ -69,16 +69,17 @@ def decided_of(judged: Sequence[Judged], seed: int) -> list[Decided]:
 def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None]) -> Entry:
     blank = Judged(0, "https://again.example/", None, "rejected", None)
     rows = [
-        Row(0, each.url, each.fetched_at, digest_of(each.key), length=each.length, quality=each.quality)
+        Row(0, each.url, each.fetched_at, url_digest_of(each.key), length=each.length, quality=each.quality)
         for each in (page or blank for page in pages)
     ]
     source = SourceRange("c", "pages", "0" * 32, 0, offset * 100, offset * 100 + len(rows), len(rows))
     columns = Rows.of(
         genesis.scheme, [source], rows, range(source.start, source.end), [None] * len(rows), uncertain=False
     )
-    decoded = decode_journal(columns.encode(), offset)
+    value = columns.encode()
+    decoded = decode_journal(value, offset)
     assert isinstance(decoded, Rows)
-    return Entry(offset, 1_700_000_000_000 + offset, offset.to_bytes(16, "big"), decoded)
+    return Entry(offset, 1_700_000_000_000 + offset, digest_of(value), decoded)
 
 
 def _code(rng: random.Random, page: Judged | None) -> int:

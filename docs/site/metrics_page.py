@@ -5,11 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from stream.ops.metrics import DashboardMetrics, JudgeMetrics, Metrics, TrimMetrics, WorkerMetrics
+from stream.ops.metrics import (
+    DashboardMetrics,
+    ElectorMetrics,
+    JudgeMetrics,
+    Metrics,
+    TrimMetrics,
+    WorkerMetrics,
+)
 
 ROLES: Final[tuple[type[Metrics], ...]] = (
     WorkerMetrics,
     JudgeMetrics,
+    ElectorMetrics,
     TrimMetrics,
     DashboardMetrics,
 )

@@ -29,6 +29,7 @@ SECTIONS = {
         "run": "run workers, a judge and a dashboard under one supervisor",
         "worker": "fingerprint pages and append them to the journal",
         "judge": "decide the pages of the journal and publish verdicts",
+        "elector": "tell which page of each cluster is kept",
         "checkpoint": "make, list, verify or restore checkpoints of the judge's state",
         "trim": "delete the beginning of journal and decisions that checkpoints replace",
         "dashboard": "show verdicts and progress on a web page",
@@ -39,6 +40,7 @@ SECTIONS = {
         "tail": "follow the verdicts",
         "verdicts": "export the verdicts to DuckDB, Parquet or PostgreSQL",
         "query": "find the anchors that match given pages, without inserting them",
+        "best": "show the page of a cluster that is kept",
         "audit": "check that every page has exactly one verdict",
         "schema": "print the schemas of the topics: JSON Schema, Avro, AsyncAPI",
         "help": "explain the reasons of rejected pages, and what each role must be allowed",
@@ -57,7 +59,7 @@ RENAMED = {
     "bench": "`make bench`, `python -m tests.bench` or `python -m tests.bench.growth`, in a source checkout",
 }
 """Commands of earlier versions, and what to call instead."""
-ROLES = ("run", "worker", "judge", "trim", "dashboard")
+ROLES = ("run", "worker", "judge", "elector", "trim", "dashboard")
 """Commands that run unattended: programs read their logs, and their exit code tells a supervisor whether to
 restart them."""
 INTERPRETED = ("explain",)

@@ -24,6 +24,9 @@ from stream.settings import Settings
     "page_deadline",
     "page_bytes",
     "tables_memory",
+    "elect",
+    "elect_seconds",
+    "elector_name",
     "ops_host",
     "ops_port",
     "dashboard_host",
@@ -44,7 +47,8 @@ from stream.settings import Settings
     help="Also run a dashboard. One per namespace is enough; several share the partitions.",
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
-    """Run workers, a judge and a dashboard under one supervisor, until interrupted."""
+    """Run workers, a judge and a dashboard under one supervisor, until interrupted; with --elect an elector
+    as well."""
     from stream.ops.signals import run_unless_stopped, stop_event_on_signals
     from stream.supervisor import Supervisor, claim_ports, dashboard, deployment
 

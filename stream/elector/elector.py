@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isnan
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from stream.elector.judged_pages import NO_CLUSTER, Decided, JudgedPages
+from stream.elector.kept import kept_page
 from stream.elector.layout import CLUSTER, NEVER, NOBODY, Cluster, Version, split
 from stream.elector.newest import NO_KEY, Newest
 from stream.elector.state import Meta, State
 from stream.errors import RecordError
 from stream.judge.ids import pack, show
-from stream.messages.best import Because, BestRecord, KeptPage
+from stream.messages.best import Because, BestRecord
 from stream.messages.journal import Genesis
-from stream.messages.row_columns import NO_TIME
 from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
 from stream.tables.store.failures import damage_error
@@ -42,13 +41,6 @@ class Told(NamedTuple):
     record: BestRecord
     digest: bytes
     """Digest of the URL that is kept; NOBODY."""
-
-
-class Kept(NamedTuple):
-    """The state of a cluster."""
-
-    page: Version | None
-    members: int
 
 
 @dataclass(slots=True)
@@ -229,7 +221,7 @@ class Elector:
             was = PageRef(url.decode(), show(journal, known.kept_page))
         record = BestRecord(
             cluster=show(journal, cluster),
-            best=None if best is None else _kept_page(best, journal),
+            best=None if best is None else kept_page(best, journal),
             was=was,
             because=self._because(cluster, known, kept),
             members=known.members,
@@ -290,17 +282,6 @@ class Elector:
             ),
         )
 
-    def kept(self, cluster: int) -> Kept | None:
-        """Return the page of a cluster that is kept, and how many members it has; None if there is no such
-        cluster."""
-        known = self.state.clusters([cluster])[0]
-        if known is not None and known.best == NOBODY:
-            return Kept(None, 0)
-        digest = next((digest for _, digest in self.state.members(cluster)), None)
-        if digest is None:
-            return None
-        return Kept(self.state.versions([digest])[0], known.members if known is not None else 1)
-
     def _page_of(self, shown: str) -> int:
         """The packed form of an id of this journal. Raises RecordError."""
         journal, offset, index = shown.split(".")
@@ -338,13 +319,3 @@ def _founders(pages: JudgedPages) -> dict[int, bytes]:
     """Cluster that began with one of these pages -> digest of its first URL."""
     rows = np.flatnonzero(pages.cluster == pages.page)
     return dict(zip(pages.page[rows].tolist(), split(pages.digest[rows].tobytes(), 16), strict=True))
-
-
-def _kept_page(version: Version, journal: str) -> KeptPage:
-    return KeptPage(
-        url=version.url.decode(),
-        id=show(journal, version.page),
-        length=version.length,
-        quality=None if isnan(version.quality) else version.quality,
-        fetched_at=None if version.fetched_at == NO_TIME else rfc3339(version.fetched_at),
-    )

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from stream.elector.layout import CLUSTER, Cluster, Clusters, MemberKeys, Version
+from stream.elector.layout import CLUSTER, NOBODY, Cluster, Clusters, MemberKeys, Version
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
 from stream.messages.journal import Genesis
@@ -72,11 +72,20 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Clusters of which something is to be told."""
 
 
+class Kept(NamedTuple):
+    """The state of a cluster."""
+
+    page: Version | None
+    members: int
+
+
 class State:
     """An elector's state, opened to write, or read-only in that of the last flush."""
 
     def __init__(self, store: Store, meta: Meta) -> None:
         self.store, self.meta = store, meta
+        self.writes = 0
+        """How many writes there were since it was opened."""
         self.policy: Final = Policy.parse(meta.elect)
         self.keys: Final = MemberKeys(self.policy)
         self.encoding: Final = Clusters(self.keys.place_bytes)
@@ -153,6 +162,17 @@ class State:
                 return
             yield key[len(prefix) :], digest
 
+    def kept(self, cluster: int) -> Kept | None:
+        """Return the page of a cluster that is kept, and how many members it has; None if there is no such
+        cluster."""
+        known = self.clusters([cluster])[0]
+        if known is not None and known.best == NOBODY:
+            return Kept(None, 0)
+        digest = next((digest for _, digest in self.members(cluster)), None)
+        if digest is None:
+            return None
+        return Kept(self.versions([digest])[0], known.members if known is not None else 1)
+
     def due(self, limit: int) -> list[int]:
         """Clusters of which something is to be told, at most `limit`."""
         return [CLUSTER.unpack(key)[0] for key, _ in islice(self.store.scan(DUE), limit)]
@@ -162,6 +182,7 @@ class State:
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+        self.writes += 1
 
     def close(self) -> None:
         """Flush, and release the directory."""
@@ -172,6 +193,11 @@ class State:
                 self.store.close()
             raise
         self.store.close()
+
+
+def elector_directory(namespace: Path, name: str) -> Path:
+    """The state directory of the elector with this name, below that of the namespace."""
+    return namespace / f"elector{name and f'-{name}'}"
 
 
 def meta_of(path: Path) -> Meta | None:

@@ -27,11 +27,15 @@ def grants(
 ) -> list[Grant]:
     """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
     KeyError for an unknown role."""
-    return [
-        Grant(kind, each.format(ns=names.namespace, route=one, best=names.best(one)), ops, why)
-        for kind, each, ops, why in _NEEDS[role]
-        for one in (routes if "{route}" in each else electors if "{best}" in each else [""])
-    ]
+    found = []
+    for kind, pattern, operations, why in _NEEDS[role]:
+        of_elector = "{best}" in pattern or "{elector}" in pattern
+        for one in routes if "{route}" in pattern else electors if of_elector else [""]:
+            name = pattern.format(
+                ns=names.namespace, route=one, best=names.best(one), elector=names.elector(one)
+            )
+            found.append(Grant(kind, name, operations, why))
+    return found
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]
@@ -80,6 +84,13 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
+    ),
+    "elector": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
+        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read lengths, times, qualities and URLs"),
+        ("topic", "{ns}.decisions", (_READ, _CONFIGS), "read verdicts"),
+        ("topic", "{best}", (_READ, _WRITE, _CONFIGS), "publish, know what was told before"),
+        ("transactional-id", "{elector}", (_WRITE,), "fence an earlier process"),
     ),
     "load": (
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -21,18 +22,36 @@ from stream.tables.store.last_scrub import refuse_known_damage
 log = structlog.get_logger(__name__)
 
 
-@asynccontextmanager
-async def open_state(
+class Closable(Protocol):
+    """A state in a directory."""
+
+    def close(self) -> None:
+        """Release the directory."""
+
+
+S = TypeVar("S", bound=Closable)
+
+
+def open_state(
     directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
-) -> AsyncIterator[State]:
-    """Context manager that opens and closes a state in threads. The state is closed even if the opening was
-    cancelled.
+) -> AbstractAsyncContextManager[State]:
+    """Context manager that opens and closes a judge's state in threads, as `open_in_thread` does."""
+    return open_in_thread(directory, lambda: _open(directory, genesis, cluster_id, settings))
+
+
+@asynccontextmanager
+async def open_in_thread(directory: Path, open_it: Callable[[], S]) -> AsyncIterator[S]:
+    """Context manager that opens and closes the state in a directory in threads. The state is closed even if
+    the opening was cancelled. Raises DamagedStateError if the directory is known to be damaged.
 
     An error within the context takes precedence over an error on closing.
     """
-    opening = retrieved(
-        asyncio.create_task(asyncio.to_thread(_open, directory, genesis, cluster_id, settings))
-    )
+
+    def open_sound() -> S:
+        refuse_known_damage(directory)
+        return open_it()
+
+    opening = retrieved(asyncio.create_task(asyncio.to_thread(open_sound)))
     try:
         yield await asyncio.shield(opening)
     except BaseException:
@@ -42,14 +61,13 @@ async def open_state(
     await _close(opening)
 
 
-async def _close(opening: asyncio.Task[State]) -> None:
+async def _close(opening: asyncio.Task[S]) -> None:
     await asyncio.wait([opening])
     if opening.exception() is None:
         await asyncio.to_thread(opening.result().close)
 
 
 def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    refuse_known_damage(directory)
     return State(
         directory,
         genesis,

@@ -49,6 +49,10 @@ class TopicNames:
         """Topic of the pages that are kept, compacted by cluster id, P partitions; of this elector."""
         return f"{self.namespace}.best{elector and f'-{elector}'}"
 
+    def elector(self, name: str = "") -> str:
+        """Transactional id of this elector."""
+        return f"{self.namespace}.elector{name and f'-{name}'}"
+
     @property
     def rejected(self) -> str:
         """Dead-letter topic: original bytes of rejected pages, with the reason in headers."""

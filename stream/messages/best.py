@@ -13,6 +13,9 @@ from stream.messages.verdict import PageRef
 VERSION: Final = 1
 ELECT_HEADER: Final = "elect"
 """Record header with the policy, as the setting `elect` has it."""
+DIGEST_HEADER: Final = "digest"
+"""Record header with the keyed digest of the URL's key, 16 bytes, by which electors tell URLs apart; absent
+where no page is kept."""
 
 Because = Literal["joined", "left", "better", "grew", "expired", "forgotten"]
 PageId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]{0,4})$")]

@@ -333,6 +333,62 @@ class TrimMetrics(Metrics):
         )
 
 
+class ElectorMetrics(Metrics):
+    """Elects the best page of each cluster."""
+
+    role = "elector"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = self._counter(
+            "neardup_elector_rows_total",
+            "Pages applied to the state, without rejected ones.",
+        )
+        self.records = self._counter(
+            "neardup_elector_records_total", "Records written to the topic, by `because`.", "because"
+        )
+        self.stage_seconds = self._histogram(
+            "neardup_elector_stage_seconds",
+            "Time per stage: apply (a batch of decisions), elect (all that is due), flush.",
+            STAGE_BUCKETS,
+            "stage",
+        )
+        self.lag_records = self._gauge(
+            "neardup_elector_lag_records", "Decision records not applied to the state yet."
+        )
+        self.lag_seconds = self._gauge(
+            "neardup_elector_lag_seconds", "Age of the newest decisions that are applied, while some are not."
+        )
+        self.urls = self._gauge("neardup_elector_urls", "URLs whose newest version is in a cluster.")
+        self.clusters = self._gauge(
+            "neardup_elector_clusters",
+            "Clusters that have, or had, more than their first URL, or of which something was told.",
+        )
+        self.due = self._gauge(
+            "neardup_elector_due_clusters",
+            "Clusters of which something is to be told within `elect_seconds`.",
+        )
+        self.journal_position = self._gauge(
+            "neardup_elector_journal_position", "The next journal offset to apply to the state."
+        )
+        self.state_bytes = self._gauge(
+            "neardup_elector_state_bytes", "Size of the state directory, as of the last flush."
+        )
+        self.state_free_bytes = self._gauge(
+            "neardup_elector_state_free_bytes",
+            "Free space of the state directory's file system, as of the last flush.",
+        )
+        self.scrubbed = self._gauge(
+            "neardup_elector_scrubbed_timestamp_seconds",
+            "Time of the last complete scrub of the state, in seconds since the epoch; until the first one, "
+            "the start of this elector; 0 with scrub_hours 0.",
+        )
+        self.damaged_files = self._gauge(
+            "neardup_elector_damaged_files",
+            "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
+        )
+
+
 class DashboardMetrics(Metrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 

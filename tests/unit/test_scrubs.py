@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.errors import DamagedStateError
-from stream.roles.judge.scrubs import Scrubs
+from stream.kafka.scrubs import Scrubs
 from stream.tables.store.last_scrub import last_scrub, refuse_known_damage
 from stream.tables.store.rocks import Store
 from tests.waiting import until
@@ -175,7 +175,7 @@ async def test_a_scrub_that_hangs_holds_nothing_up(directory: Path) -> None:
 async def test_a_judge_that_is_killed_leaves_no_scrub_behind(directory: Path) -> None:
     pipe = hung(directory)
     script = (
-        "import asyncio, sys; from pathlib import Path; from stream.roles.judge.scrubs import Scrubs\n"
+        "import asyncio, sys; from pathlib import Path; from stream.kafka.scrubs import Scrubs\n"
         "async def main():\n"
         f"    async with Scrubs(Path(sys.argv[1]), {OFTEN}, lambda *_: None).beside():\n"
         "        await asyncio.Event().wait()\n"

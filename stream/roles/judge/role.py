@@ -25,6 +25,7 @@ from stream.kafka.in_flight import TransactionInFlight
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
+from stream.kafka.scrubs import Scrubs
 from stream.messages.journal import Genesis
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
@@ -33,7 +34,6 @@ from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.ledger_records import LedgerRecords
-from stream.roles.judge.scrubs import Scrubs
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.watch import JudgeWatch

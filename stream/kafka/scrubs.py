@@ -1,4 +1,4 @@
-"""Background scrubs of the judge's state, which find damage in parts that are rarely read."""
+"""Background scrubs of a role's state, which find damage in parts that are rarely read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream.tables.store.last_scrub import last_scrub, note_scrub
 from stream.tables.store.scrub_child import ScrubResult
 
 FIRST_SECONDS: Final = 600.0
-"""Minimum time from the start of a judge to its first scrub."""
+"""Minimum time from the start of a role to its first scrub."""
 END_SECONDS: Final = 5.0
 """How long to wait for a killed child, which may hang for minutes while it reads a failing disk."""
 

@@ -1,0 +1,131 @@
+"""The topic of kept pages: writes to it in transactions, and reads what an earlier process wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from stream.elector.elector import Due, Told
+from stream.elector.layout import NOBODY
+from stream.errors import RecordError, StateError
+from stream.futures import retrieved
+from stream.kafka import clients
+from stream.kafka.client_owner import ClientOwner
+from stream.kafka.names import TopicNames
+from stream.kafka.topic_plan import VERDICTS_BYTES
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, decode_best, encode_best
+from stream.settings import Settings
+
+ABORT_SECONDS: Final = 5.0
+RETRY_MS: Final = 20
+"""Retry interval. A broker refuses records for some milliseconds while it ends the previous transaction."""
+POLL_MS: Final = 500
+READ_AT_ONCE: Final = 4096
+
+
+class BestTopic(ClientOwner):
+    """The transactional producer of an elector, with a reader of its topic. Entering it fences earlier ones
+    and aborts their open transaction, so that the end of the topic is final."""
+
+    def __init__(self, settings: Settings) -> None:
+        names = TopicNames(settings.namespace)
+        self.name: Final = names.best(settings.elector_name)
+        self._id = names.elector(settings.elector_name)
+        self._settings = settings
+        self._elect = settings.elect.encode()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._producer = clients.producer(
+            self._settings,
+            transactional_id=self._id,
+            enable_idempotence=True,
+            acks="all",
+            compression_type="zstd",
+            max_batch_size=VERDICTS_BYTES // 2,
+            max_request_size=VERDICTS_BYTES,
+            transaction_timeout_ms=60_000,
+            retry_backoff_ms=RETRY_MS,
+        )
+        await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
+
+    async def write(self, due: Sequence[Due]) -> dict[int, int]:
+        """Write records in one transaction. Returns partition -> the offset after its last one.
+
+        On an error the caller must end. The next writer aborts the transaction if it is still open.
+        """
+        producer = self._producer
+        await producer.begin_transaction()
+        try:
+            async with clients.acknowledgement_limit(f"transaction of topic {self.name}"):
+                sent = [await self._send(each) for each in due]
+                delivered = await asyncio.gather(*sent)
+                await producer.commit_transaction()
+        except BaseException:
+            with suppress(Exception):
+                await asyncio.wait_for(producer.abort_transaction(), ABORT_SECONDS)
+            raise
+        after: dict[int, int] = {}
+        for each in delivered:
+            after[each.partition] = max(after.get(each.partition, 0), each.offset + 1)
+        return after
+
+    async def _send(self, due: Due) -> asyncio.Future[Any]:
+        headers = [(ELECT_HEADER, self._elect)]
+        if due.digest != NOBODY:
+            headers.append((DIGEST_HEADER, due.digest))
+        key, value = due.record.cluster.encode(), encode_best(due.record)
+        return retrieved(await self._producer.send(self.name, value, key=key, headers=headers))
+
+    async def told(self, positions: Mapping[int, int]) -> AsyncIterator[tuple[list[Told], dict[int, int]]]:
+        """Yield the records from these positions on, partition by partition, with the positions after them.
+
+        Raises StateError for records by another policy, and if the topic ends before a position; RecordError
+        for what is no record of this topic.
+        """
+        partitions = [
+            TopicPartition(self.name, each) for each in sorted(await self._producer.partitions_for(self.name))
+        ]
+        consumer = clients.reader(self._settings, auto_offset_reset="none")
+        async with clients.open_client(self._settings, consumer, patiently=True):
+            consumer.assign(partitions)
+            first = await consumer.beginning_offsets(partitions)
+            ends = await consumer.end_offsets(partitions)
+            for partition in partitions:
+                start = max(first[partition], positions.get(partition.partition, 0))
+                if start > ends[partition]:
+                    raise StateError(
+                        f"topic {self.name} partition {partition.partition}: ends at {ends[partition]}, but"
+                        f" the state knows records up to {start}: the topic was recreated; delete the state"
+                        " directory, and the elector tells everything again"
+                    )
+                consumer.seek(partition, start)
+            while waiting := [each for each in partitions if await consumer.position(each) < ends[each]]:
+                try:
+                    fetched = await consumer.getmany(*waiting, timeout_ms=POLL_MS, max_records=READ_AT_ONCE)
+                except OffsetOutOfRangeError as error:
+                    raise StateError(f"topic {self.name}: records were deleted while it was read") from error
+                for partition, records in fetched.items():
+                    told = [self._decode(each) for each in records]
+                    yield told, {partition.partition: await consumer.position(partition)}
+
+    def _decode(self, record: Any) -> Told:
+        where = f"topic {record.topic} partition {record.partition} offset {record.offset}"
+        if record.value is None:
+            raise RecordError(f"{where}: a tombstone; records of this topic are replaced, never deleted")
+        headers = dict(record.headers)
+        elect = headers.get(ELECT_HEADER)
+        if elect != self._elect:
+            by = "no policy" if elect is None else f"elect={elect.decode(errors='replace')}"
+            raise StateError(
+                f"{where}: has {by}, but the setting is elect={self._settings.elect}; give this elector an"
+                " elector_name, and so a topic of its own, or keep the policy"
+            )
+        best, digest = decode_best(record.value, where), headers.get(DIGEST_HEADER, NOBODY)
+        if len(digest) != len(NOBODY) or (digest == NOBODY) != (best.best is None):
+            raise RecordError(f"{where}: its header {DIGEST_HEADER} does not fit")
+        return Told(best, digest)

@@ -1,0 +1,216 @@
+"""The elector role: follows journal and decisions, and tells which page of each cluster is kept.
+
+Records are committed before the state notes them. A process that was killed between leaves a topic that knows
+more than the state; the next one reads it, and tells nothing that the topic has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from stream.elector.elector import Elector
+from stream.elector.judged_pages import Decided
+from stream.elector.state import State, elector_directory
+from stream.errors import SettingsError, StateError
+from stream.failpoints import reach
+from stream.judge.batch import BATCH_BYTES
+from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka.damaged_state import move_if_damaged, open_in_thread
+from stream.kafka.in_flight import in_thread
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.positions_in_topics import Position, misfit
+from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
+from stream.kafka.scrubs import Scrubs
+from stream.messages.decision import decode_decisions
+from stream.messages.journal import Genesis
+from stream.ops.runtime_tuning import batch_process_tuning
+from stream.ops.server import ops_server
+from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
+from stream.roles.elector.best_topic import BestTopic
+from stream.roles.elector.watch import ElectorWatch
+from stream.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+BATCH_ROWS: Final = 16_384
+"""Rows applied at once."""
+TOLD_AT_ONCE: Final = 4096
+"""Records in one transaction."""
+
+
+class ElectorRole:
+    """One elector process."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError without a policy."""
+        if not settings.elect:
+            raise SettingsError(
+                "elect: name a policy, by which the page of each cluster that is kept is chosen"
+            )
+        self.settings, self.names = settings, TopicNames(settings.namespace)
+        self._stop = asyncio.Event()
+        self.watch = ElectorWatch()
+        self._directory = elector_directory(settings.state_dir / settings.namespace, settings.elector_name)
+        self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.note_scrub)
+        self.ops_url: str | None = None
+        """Where its metrics and health are served."""
+        self._next_election = self._next_flush = 0.0
+        self._flushed = 0
+
+    def stop(self) -> None:
+        """Ask `run` to finish the current batch and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Elect until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
+        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
+            async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
+                await self._run()
+
+    # The loop: poll, apply, elect, flush.
+
+    async def _elect_on(
+        self, elector: Elector, journal: JournalReader, decisions: RecordReader, topic: BestTopic
+    ) -> None:
+        """Apply decisions as they arrive, and tell at times what is due."""
+        has_caught_up = False
+        self._next_election = time.monotonic() + self.settings.elect_seconds
+        while not self._stop.is_set():
+            self.watch.health.turn()
+            await run_unless_stopped(self._stop, self._follow(elector, journal, decisions))
+            if not has_caught_up and decisions.end is not None and decisions.position >= decisions.end:
+                has_caught_up = True
+                self._next_election = 0.0  # all that a backlog left due
+                self.watch.note_caught_up()
+                log.info("caught_up", applied=elector.state.meta.applied)
+            if time.monotonic() >= self._next_election:
+                self._next_election = time.monotonic() + self.settings.elect_seconds
+                await self._tell(elector, topic)
+            await self._flush_if_due(elector.state)
+            self._scrubs.refuse_damage()
+
+    async def _follow(self, elector: Elector, journal: JournalReader, decisions: RecordReader) -> None:
+        """Apply new decisions. Waits briefly if there are none."""
+        batch, rows, size, applied = list[Decided](), 0, 0, elector.state.meta.applied
+        for record in await decisions.poll():
+            decided = decode_decisions(record.value, record.offset)
+            if decided.start < applied:
+                raise StateError(
+                    f"state directory {self._directory}: topic {decisions.topic} offset {record.offset}"
+                    f" decides the journal from {decided.start} on, which was applied up to {applied}: it was"
+                    " built from other decisions"
+                )
+            applied = decided.end
+            entries = []
+            if decided.ledger is None:
+                entries = await journal.read_up_to(decided.end, self.watch.health.turn)
+            batch.append(Decided(entries, decided, record.offset + 1))
+            rows += len(decided.codes)
+            size += sum(entry.rows.nbytes for entry in entries)
+            if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+                await self._apply(elector, batch)
+                batch, rows, size = [], 0, 0
+        if batch:
+            await self._apply(elector, batch)
+
+    async def _apply(self, elector: Elector, batch: list[Decided]) -> None:
+        with self.watch.stage("apply"):
+            self.watch.metrics.rows.inc(await in_thread(elector.apply, batch))
+        self.watch.health.turn()
+
+    async def _tell(self, elector: Elector, topic: BestTopic) -> None:
+        """Tell all that is due."""
+        with self.watch.stage("elect"):
+            while due := await in_thread(elector.due, TOLD_AT_ONCE):
+                positions = await topic.write(due)
+                reach("elector.sent")
+                await in_thread(elector.tell, due, positions)
+                reach("elector.written")
+                self.watch.note_told(due)
+                self.watch.health.turn()
+
+    async def _flush_if_due(self, state: State) -> None:
+        if time.monotonic() < self._next_flush or state.writes == self._flushed:
+            return
+        self._flushed = state.writes
+        with self.watch.stage("flush"):
+            await in_thread(state.store.flush)
+        reach("elector.flushed")
+        self._next_flush = time.monotonic() + self.settings.flush_seconds
+        await in_thread(self.watch.note_flush, state)
+
+    # From the start of the process to the loop.
+
+    async def _run(self) -> None:
+        settings, watch = self.settings, self.watch
+        with watch.health.excuse("waiting for the genesis"):
+            genesis = await run_unless_stopped(self._stop, self._checked_genesis())
+        if genesis is None:
+            return
+        async with enter_unless_stopped(self._stop, self._opened(genesis)) as opened:
+            if opened is None:
+                return
+            elector, journal, decisions = opened
+            fencing = BestTopic(settings)
+            async with self._scrubs.beside(), enter_unless_stopped(self._stop, fencing) as topic:
+                if topic is None:
+                    return
+                with watch.following(elector.state, journal, decisions):
+                    await self._take_over(elector, topic)
+                    await self._elect_on(elector, journal, decisions, topic)
+            log.info("stopped", applied=elector.state.meta.applied, due=elector.state.meta.due)
+
+    async def _checked_genesis(self) -> Genesis:
+        """Wait for the genesis, and refuse missing grants, and topics that break what is told."""
+        settings = self.settings
+        await retry_until_answered("a broker", lambda: acl_check.check(settings, "elector"))
+        genesis = await topics.wait_for_genesis(settings)
+        await retry_until_answered("a broker", lambda: topics.check(settings, "elector"))
+        return genesis
+
+    @asynccontextmanager
+    async def _opened(self, genesis: Genesis) -> AsyncIterator[tuple[Elector, JournalReader, TopicReader]]:
+        """Open the state, and readers at its position. Raises StateError if it was not built from these
+        topics, and StaleError after a damaged one was moved aside."""
+        settings, directory = self.settings, self._directory
+        async with move_if_damaged(settings, directory):
+            with self.watch.health.excuse("opening the state"):
+                async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
+                    cluster_id = await retry_until_answered(
+                        "a broker", lambda: broker_metadata.cluster_id(client)
+                    )
+            opening = open_in_thread(
+                directory,
+                lambda: State.open(
+                    directory, genesis, cluster_id, settings.elect, cache=settings.tables_cache
+                ),
+            )
+            async with opening as state:
+                meta = state.meta
+                async with (
+                    journal_reader(settings, meta.applied, genesis) as journal,
+                    TopicReader(settings, self.names.decisions, meta.decided) as decisions,
+                ):
+                    position = Position(meta.applied, meta.last, meta.decided)
+                    if reason := await misfit(position, settings, genesis, journal, decisions):
+                        raise StateError(f"state directory {directory}: {reason}")
+                    yield Elector(state, genesis), journal, decisions
+
+    async def _take_over(self, elector: Elector, topic: BestTopic) -> None:
+        """Read what the topic says beyond what the state knows."""
+        count = 0
+        with self.watch.health.excuse("reading what was told"):
+            async for told, positions in topic.told(elector.state.meta.positions):
+                await in_thread(elector.take_over, told, positions)
+                count += len(told)
+                if self._stop.is_set():
+                    return
+        if count:
+            log.info("taken_over", records=count, until=elector.state.meta.told_until)

@@ -1,0 +1,209 @@
+"""The elector on a real broker: what it tells survives kills, a lost state and a second process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from stream.errors import StaleError, StateError
+from stream.kafka import topics
+from stream.kafka.names import TopicNames
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, BestRecord, decode_best
+from stream.messages.decision import encode_decisions
+from stream.roles.elector.role import ElectorRole
+from stream.settings import Settings
+from tests.commands import neardup_process
+from tests.elected import decided_of
+from tests.kafka.judge_helpers import error_of
+from tests.kafka.worker_helpers import ROOT, create, read_all, running
+from tests.property.best_oracle import Judged, crawl, kept, show, url_of
+from tests.waiting import HANG_SECONDS, until
+
+pytestmark = pytest.mark.broker
+PAGES = 400
+
+
+@pytest.fixture
+def electing(settings: Settings) -> Settings:
+    """Tells at once, and flushes often."""
+    return settings.model_copy(update={"elect": "longest", "elect_seconds": 0.0, "flush_seconds": 0.05})
+
+
+async def judge(settings: Settings, judged: list[Judged], part: range = range(1 << 30)) -> int:
+    """Append pages to the journal, and decisions about them, as if they were judged: those that begin at an
+    offset of this part. Returns the end of the journal."""
+    end = 0
+    names, genesis = TopicNames(settings.namespace), await topics.wait_for_genesis(settings, 10)
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        for each in decided_of(judged, 1, genesis):
+            if each.decisions.start not in part:
+                continue
+            end = each.decisions.end
+            for entry in each.entries:
+                sent = await producer.send_and_wait(names.journal, entry.rows.encode(), partition=0)
+                assert sent.offset == entry.offset
+            await producer.send_and_wait(names.decisions, encode_decisions(each.decisions), partition=0)
+    return end
+
+
+async def told(settings: Settings) -> dict[str, list[BestRecord]]:
+    """Cluster -> its records, in their order."""
+    found = defaultdict(list)
+    for record in await read_all(settings, TopicNames(settings.namespace).best(settings.elector_name)):
+        best = decode_best(record.value, "best")
+        headers = dict(record.headers)
+        assert headers[ELECT_HEADER] == settings.elect.encode()
+        assert (DIGEST_HEADER in headers) == (best.best is not None)
+        assert record.key == best.cluster.encode()
+        found[best.cluster].append(best)
+    return found
+
+
+async def kept_pages(settings: Settings, judged: list[Judged]) -> dict[str, Any]:
+    """Cluster -> URL that is kept, by what was told and by all verdicts."""
+    prefix = (await topics.wait_for_genesis(settings, 10)).journal[:8]
+    urls = {each.url: url_of(each) for each in judged}
+    pages = {show(each.page, prefix): each for each in judged}
+    records = await told(settings)
+    found = {}
+    for cluster, page in kept(judged, settings.elect).items():
+        name = show(cluster, prefix)
+        first = pages[name].url
+        last = records[name][-1].best if name in records else None
+        said = (urls[last.url] if last else None) if name in records else urls[first]
+        found[name] = (said, url_of(page))
+    return found
+
+
+def all_agree(found: dict[str, Any]) -> bool:
+    return bool(found) and all(said == wanted for said, wanted in found.values())
+
+
+async def caught_up(role: ElectorRole) -> None:
+    """Wait until all is applied and told."""
+
+    async def settled() -> bool:
+        ready, _ = await role.watch.health.ready()
+        metrics = role.watch.metrics
+        return ready and not value(metrics.lag_records) and not value(metrics.due)
+
+    await until(settled)
+
+
+def value(gauge: Any) -> float:
+    return float(gauge.collect()[0].samples[0].value)
+
+
+async def test_killed_at_every_failpoint_the_topic_has_the_kept_pages(electing: Settings) -> None:
+    await create(electing)
+    judged = crawl(3, PAGES, offset=0)
+    environment, end = os.environ | electing.environment() | {"PYTHONPATH": str(ROOT)}, 0
+    for failpoint in ("elector.sent", "elector.written", "elector.sent", "elector.flushed", "flush"):
+        end = await judge(electing, judged, range(end, end + 9))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "stream.cli", "elector",
+            env=environment | {"NEARDUP_FAILPOINT": failpoint}, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        async with asyncio.timeout(HANG_SECONDS):
+            assert await process.wait() == -signal.SIGKILL, failpoint
+    await judge(electing, judged, range(end, 1 << 30))
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    assert all_agree(await kept_pages(electing, judged))
+    for records in (await told(electing)).values():
+        assert [each.place for each in records] == sorted({each.place for each in records})
+
+
+async def test_an_elector_that_lost_its_state_tells_nothing_that_the_topic_has(electing: Settings) -> None:
+    await create(electing)
+    judged = crawl(4, PAGES, offset=0)
+    end = await judge(electing, judged, range(30))
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    before = await told(electing)
+    shutil.rmtree(role._directory)
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    assert await told(electing) == before
+    async with running(ElectorRole(electing)) as role:
+        await judge(electing, judged, range(end, 1 << 30))
+        await caught_up(role)
+    assert all_agree(await kept_pages(electing, judged))
+
+
+async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings, tmp_path: Path) -> None:
+    await create(electing)
+    judged = crawl(5, 200, offset=0)
+    await judge(electing, judged)
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    other = electing.model_copy(update={"elect": "newest"})
+    error = await error_of(ElectorRole(other))
+    assert isinstance(error, StateError)
+    assert "elects by elect=longest, but the setting says elect=newest" in str(error)
+    error = await error_of(ElectorRole(other.model_copy(update={"state_dir": tmp_path / "new"})))
+    assert isinstance(error, StateError)
+    assert "has elect=longest, but the setting is elect=newest" in str(error)
+    named = other.model_copy(update={"elector_name": "fresh"})
+    await create(named)
+    async with running(ElectorRole(named)) as role:
+        await caught_up(role)
+    assert all_agree(await kept_pages(named, judged))
+    assert all_agree(await kept_pages(electing, judged))
+
+
+async def test_a_second_process_ends_the_first(electing: Settings, tmp_path: Path) -> None:
+    await create(electing)
+    judged = crawl(6, 300, offset=0)
+    end = await judge(electing, judged, range(20))
+    first = ElectorRole(electing)
+    running_first = asyncio.create_task(first.run())
+    await caught_up(first)
+    second = ElectorRole(electing.model_copy(update={"state_dir": tmp_path / "second"}))
+    async with running(second):
+        await caught_up(second)
+        await judge(electing, judged, range(end, 1 << 30))
+        with pytest.raises(StaleError, match="fenced"):
+            await running_first
+        await caught_up(second)
+    assert all_agree(await kept_pages(electing, judged))
+
+
+async def test_the_command_says_what_is_kept(electing: Settings) -> None:
+    await create(electing)
+    judged = crawl(7, 200, offset=0)
+    await judge(electing, judged)
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    prefix = (await topics.wait_for_genesis(electing, 10)).journal[:8]
+    kept_now = kept(judged, "longest")
+    cluster, page = next((cluster, page) for cluster, page in kept_now.items() if page)
+    empty = next(cluster for cluster, page in kept_now.items() if not page)
+    code, output, error = await neardup_process(
+        electing, "best", "--json", show(cluster, prefix), show(empty, prefix), "https://nowhere.example/"
+    )
+    assert code == 1, error
+    answers = [json.loads(line) for line in output.splitlines()]
+    assert answers[0]["best"]["id"] == show(page.page, prefix)
+    assert answers[0]["elect"] == "longest"
+    assert answers[1]["best"] is None
+    assert answers[2] == {"asked": "https://nowhere.example/", "cluster": None}
+    code, output, _ = await neardup_process(electing, "best", show(cluster, prefix))
+    assert not code
+    assert f"kept: {page.url}  (id {show(page.page, prefix)}" in output
+    code, _, error = await neardup_process(electing, "best", "no-url")
+    assert code
+    assert "no-url: neither a URL nor the id of a cluster" in error
+    code, _, error = await neardup_process(electing.model_copy(update={"elect": ""}), "elector")
+    assert code
+    assert "elect: name a policy" in error
