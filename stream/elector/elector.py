@@ -32,10 +32,10 @@ class Due(NamedTuple):
     digest: bytes
     """Digest of the URL that is kept; NOBODY."""
     cluster: int
-    known: Cluster
+    entry: Cluster
 
 
-class Told(NamedTuple):
+class TopicRecord(NamedTuple):
     """A record of the topic."""
 
     record: BestRecord
@@ -132,61 +132,61 @@ class Elector:
         digest of its first URL."""
         meta = self.state.meta
         records, due = meta.clusters, meta.due
-        for cluster, known, is_stored in self._known(moves.clusters(), founders):
-            was_due = is_stored and known.is_due
-            if not known.was_told and not known.kept_url:
-                known.kept_url = moves.left.get(cluster, b"")
-            self._move(cluster, known, moves)
-            records += self._put(writes, cluster, known, is_stored=is_stored)
-            due += _note_due(writes, cluster, known, was_due)
+        for cluster, entry, is_stored in self._entries(moves.clusters(), founders):
+            was_due = is_stored and entry.is_due
+            if not entry.was_told and not entry.kept_url:
+                entry.kept_url = moves.left.get(cluster, b"")
+            self._move(cluster, entry, moves)
+            records += self._put(writes, cluster, entry, is_stored=is_stored)
+            due += _note_due(writes, cluster, entry, was_due)
         return msgspec.structs.replace(meta, clusters=records, due=due)
 
-    def _known(
+    def _entries(
         self, clusters: list[int], founders: Mapping[int, bytes]
     ) -> Iterator[tuple[int, Cluster, bool]]:
         """Yield for each cluster what is known of it, and whether it has a record."""
         stored = self.state.clusters(clusters)
         without = [
             each
-            for each, known in zip(clusters, stored, strict=True)
-            if known is None and each not in founders
+            for each, entry in zip(clusters, stored, strict=True)
+            if entry is None and each not in founders
         ]
         singles = dict(zip(without, self.state.first_members(without), strict=True))
-        for cluster, known in zip(clusters, stored, strict=True):
-            if known is not None:
-                yield cluster, known, True
+        for cluster, entry in zip(clusters, stored, strict=True):
+            if entry is not None:
+                yield cluster, entry, True
             elif cluster in founders:
                 yield cluster, Cluster.new(cluster, founders[cluster]), False
             else:
                 yield cluster, singles[cluster], False
 
-    def _move(self, cluster: int, known: Cluster, moves: _Moves) -> None:
+    def _move(self, cluster: int, entry: Cluster, moves: _Moves) -> None:
         """Apply what happened to a cluster's members."""
         removed, added = moves.removed.get(cluster, set()), moves.added.get(cluster, [])
-        known.members += len(added) - len(removed)
+        entry.members += len(added) - len(removed)
         candidates = added[:]
-        if known.best != NOBODY and known.place not in removed:
-            candidates.append((known.place, known.best))
-        elif known.best != NOBODY and known.members > len(added) and not min(added, default=_LAST) < (
-            known.place, b"",
+        if entry.best != NOBODY and entry.place not in removed:
+            candidates.append((entry.place, entry.best))
+        elif entry.best != NOBODY and entry.members > len(added) and not min(added, default=_LAST) < (
+            entry.place, b"",
         ):  # fmt: skip
             # The best one is gone, and no new one is better: the next one that stays may be.
-            stay = (each for each in self.state.members(cluster, known.place) if each[0] not in removed)
+            stay = (each for each in self.state.members(cluster, entry.place) if each[0] not in removed)
             candidates += islice(stay, 1)
         if not candidates:
-            if known.members:
+            if entry.members:
                 raise damage_error(
-                    self.state.store.path, f"cluster {cluster} has none of {known.members} members"
+                    self.state.store.path, f"cluster {cluster} has none of {entry.members} members"
                 )
-            known.place, known.best = bytes(self.state.keys.place_bytes), NOBODY
+            entry.place, entry.best = bytes(self.state.keys.place_bytes), NOBODY
             return
-        known.place, known.best = min(candidates)
+        entry.place, entry.best = min(candidates)
 
-    def _put(self, writes: Writes, cluster: int, known: Cluster, *, is_stored: bool) -> int:
+    def _put(self, writes: Writes, cluster: int, entry: Cluster, *, is_stored: bool) -> int:
         """Write what is known of a cluster, and return by how much the number of records changes."""
         key = CLUSTER.pack(cluster)
-        if not known.is_plain(self.state.keys.since_of(known.place), cluster):
-            writes.put(CLUSTERS, key, self.state.encoding.encode(known))
+        if not entry.is_plain(self.state.keys.since_of(entry.place), cluster):
+            writes.put(CLUSTERS, key, self.state.encoding.encode(entry))
             return 1 - is_stored
         if is_stored:
             writes.delete(CLUSTERS, key)
@@ -199,82 +199,80 @@ class Elector:
         if self.is_catching_up:
             return []
         clusters = state.due(limit)
-        known = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
-        best = state.versions([each.best for each in known])
-        kept = state.versions([each.kept for each in known])
-        return [self._due(*each) for each in zip(clusters, known, best, kept, strict=True)]
+        entry = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
+        best = state.versions([each.best for each in entry])
+        kept = state.versions([each.kept for each in entry])
+        return [self._due(*each) for each in zip(clusters, entry, best, kept, strict=True)]
 
-    def _due_cluster(self, cluster: int, known: Cluster | None) -> Cluster:
-        if known is None or not known.is_due:
+    def _due_cluster(self, cluster: int, entry: Cluster | None) -> Cluster:
+        if entry is None or not entry.is_due:
             raise damage_error(self.state.store.path, f"cluster {cluster} is noted as due, but it is not")
-        return known
+        return entry
 
-    def _due(self, cluster: int, known: Cluster, best: Version | None, kept: Version | None) -> Due:
+    def _due(self, cluster: int, entry: Cluster, best: Version | None, kept: Version | None) -> Due:
         meta, journal = self.state.meta, self.genesis.journal
-        if known.best != NOBODY and (best is None or best.cluster != cluster):
+        if entry.best != NOBODY and (best is None or best.cluster != cluster):
             raise damage_error(self.state.store.path, f"cluster {cluster} has a member without a version")
         was = None
-        if known.kept != NOBODY:
-            url = known.kept_url
-            if not url and not known.was_told and kept is not None:
+        if entry.kept != NOBODY:
+            url = entry.kept_url
+            if not url and not entry.was_told and kept is not None:
                 url = kept.first_url
-            was = PageRef(url.decode(), show(journal, known.kept_page))
+            was = PageRef(url.decode(), show(journal, entry.kept_page))
         record = BestRecord(
             cluster=show(journal, cluster),
             best=None if best is None else kept_page(best, journal),
             was=was,
-            because=self._because(cluster, known, kept),
-            members=known.members,
+            because=self._because(cluster, entry, kept),
+            members=entry.members,
             as_of=show(journal, meta.page),
             decided_at=rfc3339(meta.page_time),
         )
-        return Due(record, known.best, cluster, known)
+        return Due(record, entry.best, cluster, entry)
 
-    def _because(self, cluster: int, known: Cluster, kept: Version | None) -> Because:
-        if known.best == known.kept:
+    def _because(self, cluster: int, entry: Cluster, kept: Version | None) -> Because:
+        if entry.best == entry.kept:
             return "grew"
-        if known.kept != NOBODY and (kept is None or kept.cluster != cluster):
+        if entry.kept != NOBODY and (kept is None or kept.cluster != cluster):
             return "left"
-        since = self.state.keys.since_of(known.place)
-        return "joined" if since > (known.as_of if known.was_told else cluster) else "better"
+        since = self.state.keys.since_of(entry.place)
+        return "joined" if since > (entry.as_of if entry.was_told else cluster) else "better"
 
-    def tell(self, told: Sequence[Due], positions: Mapping[int, int]) -> None:
+    def tell(self, due: Sequence[Due], positions: Mapping[int, int]) -> None:
         """Note that these records are written, in one atomic write. `positions`: partition of the topic ->
         the offset after them."""
         meta, writes = self.state.meta, self.state.store.batch()
-        for record, _, cluster, known in told:
-            known.kept, known.as_of, known.told_members = known.best, meta.page, known.members
-            known.kept_page, known.kept_url = NEVER, b""
+        for record, _, cluster, entry in due:
+            entry.kept, entry.as_of, entry.told_members = entry.best, meta.page, entry.members
+            entry.kept_page, entry.kept_url = NEVER, b""
             if record.best is not None:
-                known.kept_page = self._page_of(record.best.id)
-                known.kept_url = record.best.url.encode()
-            self._put(writes, cluster, known, is_stored=True)
+                entry.kept_page = self._page_of(record.best.id)
+                entry.kept_url = record.best.url.encode()
+            self._put(writes, cluster, entry, is_stored=True)
             writes.delete(DUE, CLUSTER.pack(cluster))
         self.state.write(
             writes,
-            msgspec.structs.replace(
-                meta, due=meta.due - len(told), positions={**meta.positions, **positions}
-            ),
+            msgspec.structs.replace(meta, due=meta.due - len(due), positions={**meta.positions, **positions}),
         )
 
-    def take_over(self, told: Sequence[Told], positions: Mapping[int, int]) -> None:
+    def take_over(self, written: Sequence[TopicRecord], positions: Mapping[int, int]) -> None:
         """Take records of the topic as what was told, in one atomic write: those that are there from the
         state's positions on, in the order of their partition. Raises RecordError."""
         meta, writes = self.state.meta, self.state.store.batch()
-        last = {self._page_of(each.record.cluster): each for each in told}
+        last = {self._page_of(each.record.cluster): each for each in written}
         records, due, until = meta.clusters, meta.due, meta.told_until
         later = {each: NOBODY for each in last if each > meta.page}  # they have no members yet
-        for (cluster, known, is_stored), (record, digest) in zip(
-            self._known(list(last), later), last.values(), strict=True
+        for (cluster, entry, is_stored), (record, digest) in zip(
+            self._entries(list(last), later), last.values(), strict=True
         ):
-            was_due = is_stored and known.is_due
-            known.kept, known.as_of, known.told_members = digest, self._page_of(record.as_of), record.members
-            known.kept_page, known.kept_url = NEVER, b""
+            was_due = is_stored and entry.is_due
+            entry.kept, entry.as_of, entry.told_members = digest, self._page_of(record.as_of), record.members
+            entry.kept_page, entry.kept_url = NEVER, b""
             if record.best is not None:
-                known.kept_page, known.kept_url = self._page_of(record.best.id), record.best.url.encode()
-            until = max(until, known.as_of)
-            records += self._put(writes, cluster, known, is_stored=is_stored)
-            due += _note_due(writes, cluster, known, was_due)
+                entry.kept_page, entry.kept_url = self._page_of(record.best.id), record.best.url.encode()
+            until = max(until, entry.as_of)
+            records += self._put(writes, cluster, entry, is_stored=is_stored)
+            due += _note_due(writes, cluster, entry, was_due)
         self.state.write(
             writes,
             msgspec.structs.replace(
@@ -306,13 +304,13 @@ def _write_versions(newest: Newest, writes: Writes) -> int:
     return more
 
 
-def _note_due(writes: Writes, cluster: int, known: Cluster, was_due: bool) -> int:
+def _note_due(writes: Writes, cluster: int, entry: Cluster, was_due: bool) -> int:
     """Note whether a cluster is due, and return by how much their number changes."""
-    if known.is_due and not was_due:
+    if entry.is_due and not was_due:
         writes.put(DUE, CLUSTER.pack(cluster), b"")
-    elif was_due and not known.is_due:
+    elif was_due and not entry.is_due:
         writes.delete(DUE, CLUSTER.pack(cluster))
-    return known.is_due - was_due
+    return entry.is_due - was_due
 
 
 def _founders(pages: JudgedPages) -> dict[int, bytes]:

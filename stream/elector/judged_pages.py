@@ -142,8 +142,8 @@ def _refuse_misfits(decided: Decided, genesis: Genesis) -> None:
         ("clusters", np.count_nonzero(codes & OF_ANOTHER_CLUSTER)),
     ):
         if len(getattr(decisions, name)) != 8 * count:
-            found = len(getattr(decisions, name)) // 8
-            raise _invalid(decisions, f"{found} of {name}, which does not fit the verdicts")
+            size = len(getattr(decisions, name)) // 8
+            raise _invalid(decisions, f"{size} of {name}, which does not fit the verdicts")
 
 
 def _offsets(entries: Sequence[Entry], decisions: Decisions) -> tuple[int, int]:

@@ -147,8 +147,8 @@ class Clusters:
 
     def decode(self, value: bytes) -> Cluster:
         """Decode such a value."""
-        members, place, best, kept, page, as_of, told = self._head.unpack_from(value)
-        return Cluster(members, place, best, kept, page, as_of, told, value[self._head.size :])
+        members, place, best, kept, page, as_of, told_members = self._head.unpack_from(value)
+        return Cluster(members, place, best, kept, page, as_of, told_members, value[self._head.size :])
 
 
 def split(data: bytes, size: int) -> list[bytes]:

@@ -104,15 +104,15 @@ def _first_urls(
     """Index of a URL -> how it was spelled when it began its cluster, where that differs from now. `places`
     are those that began theirs with another page than the newest."""
     spelled = pages.url.take(first_rows[places]).strings()
-    found = {}
+    first_urls = {}
     for place, url in zip(places.tolist(), spelled, strict=True):
         if stayed[place]:
             value = before[place]
             assert value is not None  # noqa: S101 (it stayed)
             url = Version.of(value).first_url
         if url != urls[place]:
-            found[place] = url or b""
-    return found
+            first_urls[place] = url or b""
+    return first_urls
 
 
 def _encode(

@@ -144,15 +144,15 @@ class State:
     def first_members(self, clusters: Sequence[int]) -> list[Cluster]:
         """What is known of clusters that have no record: their first URL is the only member. Raises
         DamagedStateError."""
-        found = []
+        entries = []
         starts = [CLUSTER.pack(each) for each in clusters]
         for cluster, start, pair in zip(
             clusters, starts, self.store.first_from(MEMBERS, starts), strict=True
         ):
             if pair is None or not pair[0].startswith(start):
                 raise damage_error(self.store.path, f"cluster {cluster} has neither a record nor a member")
-            found.append(Cluster.new(cluster, pair[1], 1, pair[0][len(start) :]))
-        return found
+            entries.append(Cluster.new(cluster, pair[1], 1, pair[0][len(start) :]))
+        return entries
 
     def members(self, cluster: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Places of the members of a cluster, best first, from a place on, with the digests of their URLs."""
@@ -165,13 +165,13 @@ class State:
     def kept(self, cluster: int) -> Kept | None:
         """Return the page of a cluster that is kept, and how many members it has; None if there is no such
         cluster."""
-        known = self.clusters([cluster])[0]
-        if known is not None and known.best == NOBODY:
+        entry = self.clusters([cluster])[0]
+        if entry is not None and entry.best == NOBODY:
             return Kept(None, 0)
         digest = next((digest for _, digest in self.members(cluster)), None)
         if digest is None:
             return None
-        return Kept(self.versions([digest])[0], known.members if known is not None else 1)
+        return Kept(self.versions([digest])[0], entry.members if entry is not None else 1)
 
     def due(self, limit: int) -> list[int]:
         """Clusters of which something is to be told, at most `limit`."""

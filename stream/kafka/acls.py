@@ -27,15 +27,15 @@ def grants(
 ) -> list[Grant]:
     """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
     KeyError for an unknown role."""
-    found = []
+    needed = []
     for kind, pattern, operations, why in _NEEDS[role]:
         of_elector = "{best}" in pattern or "{elector}" in pattern
         for one in routes if "{route}" in pattern else electors if of_elector else [""]:
             name = pattern.format(
                 ns=names.namespace, route=one, best=names.best(one), elector=names.elector(one)
             )
-            found.append(Grant(kind, name, operations, why))
-    return found
+            needed.append(Grant(kind, name, operations, why))
+    return needed
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]

@@ -28,6 +28,7 @@ from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
+from stream.roles.elector.role import ElectorRole
 from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
@@ -217,6 +218,8 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
             await WorkerRole(settings).run()
         case "judge":
             await JudgeRole(settings).run()
+        case "elector":
+            await ElectorRole(settings).run()
         case "load":
             await load(settings, RowsSource(str(rows)))
         case "trim":

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream.elector.elector import Due, Elector, Told
+from stream.elector.elector import Due, Elector, TopicRecord
 from stream.elector.judged_pages import Decided
 from stream.elector.layout import NOBODY
 from stream.messages.best import BestRecord
@@ -152,7 +152,7 @@ def take_over(elector: Elector, topic: Sequence[Due], rng: random.Random) -> Non
     at = elector.state.meta.positions.get(0, 0)
     while at < len(topic):
         end = min(len(topic), at + rng.choice((1, 10, 100)))
-        part = [Told(read_back(each), each.digest) for each in topic[at:end]]
+        part = [TopicRecord(read_back(each), each.digest) for each in topic[at:end]]
         assert all((each.record.best is None) == (each.digest == NOBODY) for each in part)
         elector.take_over(part, {0: end})
         at = end

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from stream.elector.elector import Due, Told
+from stream.elector.elector import Due, TopicRecord
 from stream.elector.layout import NOBODY
 from stream.errors import RecordError, StateError
 from stream.futures import retrieved
@@ -81,7 +81,9 @@ class BestTopic(ClientOwner):
         key, value = due.record.cluster.encode(), encode_best(due.record)
         return retrieved(await self._producer.send(self.name, value, key=key, headers=headers))
 
-    async def told(self, positions: Mapping[int, int]) -> AsyncIterator[tuple[list[Told], dict[int, int]]]:
+    async def records_from(
+        self, positions: Mapping[int, int]
+    ) -> AsyncIterator[tuple[list[TopicRecord], dict[int, int]]]:
         """Yield the records from these positions on, partition by partition, with the positions after them.
 
         Raises StateError for records by another policy, and if the topic ends before a position; RecordError
@@ -110,10 +112,10 @@ class BestTopic(ClientOwner):
                 except OffsetOutOfRangeError as error:
                     raise StateError(f"topic {self.name}: records were deleted while it was read") from error
                 for partition, records in fetched.items():
-                    told = [self._decode(each) for each in records]
-                    yield told, {partition.partition: await consumer.position(partition)}
+                    decoded = [self._decode(each) for each in records]
+                    yield decoded, {partition.partition: await consumer.position(partition)}
 
-    def _decode(self, record: Any) -> Told:
+    def _decode(self, record: Any) -> TopicRecord:
         where = f"topic {record.topic} partition {record.partition} offset {record.offset}"
         if record.value is None:
             raise RecordError(f"{where}: a tombstone; records of this topic are replaced, never deleted")
@@ -128,4 +130,4 @@ class BestTopic(ClientOwner):
         best, digest = decode_best(record.value, where), headers.get(DIGEST_HEADER, NOBODY)
         if len(digest) != len(NOBODY) or (digest == NOBODY) != (best.best is None):
             raise RecordError(f"{where}: its header {DIGEST_HEADER} does not fit")
-        return Told(best, digest)
+        return TopicRecord(best, digest)

@@ -207,9 +207,9 @@ class ElectorRole:
         """Read what the topic says beyond what the state knows."""
         count = 0
         with self.watch.health.excuse("reading what was told"):
-            async for told, positions in topic.told(elector.state.meta.positions):
-                await in_thread(elector.take_over, told, positions)
-                count += len(told)
+            async for records, positions in topic.records_from(elector.state.meta.positions):
+                await in_thread(elector.take_over, records, positions)
+                count += len(records)
                 if self._stop.is_set():
                     return
         if count:

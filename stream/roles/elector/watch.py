@@ -60,9 +60,9 @@ class ElectorWatch:
         with self.metrics.stage_seconds.labels(name).time():
             yield
 
-    def note_told(self, told: Sequence[Due]) -> None:
+    def note_told(self, records: Sequence[Due]) -> None:
         """Count records that are written."""
-        for each in told:
+        for each in records:
             self.metrics.records.labels(each.record.because).inc()
 
     def note_scrub(self, ended: float, damaged: int) -> None:

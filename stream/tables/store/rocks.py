@@ -441,15 +441,15 @@ class Store:
         """For each of these keys the first one that is not before it, with its value; None after the last.
         Cheaper than a `scan` for each, above all if they are in order."""
         with self._translated_errors:
-            each, found = self._read[family].iter(), list[tuple[bytes, bytes] | None]()
+            each, pairs = self._read[family].iter(), list[tuple[bytes, bytes] | None]()
             for start in starts:
                 each.seek(start)
                 if each.valid():
-                    found.append((each.key(), each.value()))
+                    pairs.append((each.key(), each.value()))
                 else:
                     each.status()  # raises if a bad block ended the search
-                    found.append(None)
-            return found
+                    pairs.append(None)
+            return pairs
 
     def ingest(self, family: str, path: Path) -> None:
         """Move a finished SST file into a family. Unlike `write`, this is durable at once."""
