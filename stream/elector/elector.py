@@ -199,10 +199,10 @@ class Elector:
         if self.is_catching_up:
             return []
         clusters = state.due(limit)
-        entry = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
-        best = state.versions([each.best for each in entry])
-        kept = state.versions([each.kept for each in entry])
-        return [self._due(*each) for each in zip(clusters, entry, best, kept, strict=True)]
+        entries = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
+        best = state.versions([each.best for each in entries])
+        kept = state.versions([each.kept for each in entries])
+        return [self._due(*each) for each in zip(clusters, entries, best, kept, strict=True)]
 
     def _due_cluster(self, cluster: int, entry: Cluster | None) -> Cluster:
         if entry is None or not entry.is_due:
