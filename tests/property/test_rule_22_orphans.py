@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from stream.dashboard.lookup.lookup import _nearest, _verdict_now
 from stream.errors import StateError
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge import decide
 from stream.judge.judge import Judge
@@ -33,6 +35,7 @@ from tests.judged_crawls import (
     side,
 )
 from tests.oracle import OraclePage
+from tests.url_digests import digest_of_url
 
 STRICT = VerdictOptions.paper()
 OPTIONS = [
@@ -237,6 +240,31 @@ def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
             assert pair.joins == (urls.get(want.cluster, page.url) if then.orphans else None)
             joined += [want.cluster in urls] if then.orphans else []
     assert set(joined) == {True, False}
+
+
+def test_rule_22_a_look_up_says_which_cluster_an_orphan_would_join(tmp_path: Path) -> None:
+    text, other = body(1), body(2)
+    row = Row(0, B, None, digest_of_url(B), text.fingerprint, text.uncertain, text.sketch)
+    before = [at(A, text), at(B, text)]
+    ends = [*before, at(A, other)]
+    goes_on = [*ends, at(C, text)]
+    found = []
+    for name, pages in {"before": before, "ends": ends, "goes on": goes_on}.items():
+        state, genesis = open_state(tmp_path / name, VerdictOptions(), memory=1 << 20, generation=64)
+        try:
+            judge = Judge(state, genesis)
+            judge_all(judge, entries_of(pages, 1), 1)
+            near, baseline, is_orphan = _nearest(judge, row, B)
+        finally:
+            state.close()
+        verdict, why = _verdict_now(near, baseline, is_orphan=is_orphan)
+        assert verdict == "recrawl"
+        found.append(why.rpartition("; ")[2])
+    assert "similarity" in found[0]
+    assert found[1:] == [
+        "its cluster has no anchor any more, so it becomes an anchor",
+        f"its cluster has no anchor any more, so it joins that of {C}",
+    ]
 
 
 def body(seed: int, *, edit: Iterable[int] = ()) -> OraclePage:
