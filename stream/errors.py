@@ -46,6 +46,11 @@ class StateError(RefusedError):
     """A state directory is not of this Kafka cluster or journal, or is ahead of the decisions topic."""
 
 
+class TrimmedLogError(StateError):
+    """Records that are needed were deleted from the beginning of journal or decisions; the message names the
+    topic."""
+
+
 class StateBusyError(StateError):
     """A state directory is in use, or work on it was interrupted; the next attempt may succeed."""
 

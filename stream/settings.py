@@ -159,7 +159,8 @@ class Settings(BaseSettings):
     state_dir: Path = Path(".neardup")
     """Directory of the judge's and the dashboard's state (RocksDB), with a subdirectory per namespace."""
     rebuild_damaged: bool = False
-    """Move a damaged state directory aside and rebuild it from the topics, instead of refusing to start."""
+    """Move a damaged state directory aside and rebuild it from the topics, instead of refusing to start. One
+    that trimmed logs do not reach any more is moved aside if a checkpoint will do in its place."""
     scrub_hours: float = Field(24.0, ge=0)
     """Hours between background scrubs, which read the judge's whole state from disk to find damage; 0
     disables them."""

@@ -11,12 +11,12 @@ from typing import Protocol, TypeVar
 import structlog
 
 from stream.checkpoints.known_damage import note_damage
-from stream.errors import DamagedStateError, NeardupError, StaleError
+from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
 from stream.futures import retrieved
 from stream.judge.state import State
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.tables.store.failures import set_aside
+from stream.tables.store.failures import DAMAGED, set_aside
 from stream.tables.store.last_scrub import refuse_known_damage
 
 log = structlog.get_logger(__name__)
@@ -94,8 +94,8 @@ async def move_if_damaged(settings: Settings, directory: Path) -> AsyncIterator[
         ) from error
 
 
-def move_away(directory: Path, error: DamagedStateError) -> Path:
-    """Rename a damaged state directory, and return its new path."""
-    moved = set_aside(directory)
-    log.error("state_damaged", error=str(error), moved_to=str(moved))
+def move_away(directory: Path, error: StateError, why: str = DAMAGED) -> Path:
+    """Rename a state directory that is damaged, or `why` else, and return its new path."""
+    moved = set_aside(directory, why)
+    log.error(f"state_{why}", error=str(error), moved_to=str(moved))
     return moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stream.errors import TrimmedLogError
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader, RecordReader, journal_reader
@@ -30,16 +31,25 @@ async def misfit(
     decisions: RecordReader,
 ) -> str | None:
     """Return why a state cannot go on from its position, or None. The readers are asked for the bounds of
-    their topics only. Waits for brokers, and raises StateError if the record before the position is gone."""
+    their topics only.
+
+    Waits for brokers. Raises TrimmedLogError if a log starts behind the position, or behind the journal
+    record before it, and StateError if that record is gone in another way.
+    """
     names = TopicNames(settings.namespace)
     first, end = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
     if position.decided > end:
         return f"has applied decisions up to {position.decided}, but they end at {end}"
     if position.decided < first:
-        return f"needs decisions from {position.decided}, but they start at {first}"
+        raise TrimmedLogError(
+            f"topic {names.decisions}: needed from {position.decided} on, but it starts at {first}"
+        )
+    first, end = await retry_until_answered(f"topic {names.journal}", journal.bounds)
+    needed = max(0, position.applied - 1)
+    if needed < first:
+        raise TrimmedLogError(f"topic {names.journal}: needed from {needed} on, but it starts at {first}")
     if not position.last:
         return None
-    _, end = await retry_until_answered(f"topic {names.journal}", journal.bounds)
     if position.applied > end:
         return f"has applied topic {names.journal} up to {position.applied}, but it ends at {end}"
     async with journal_reader(settings, position.applied - 1, genesis) as reader:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from stream.errors import BrokerError, RefusedError, StateError
+from stream.errors import BrokerError, RefusedError, StateError, TrimmedLogError
 from stream.judge.batch import BATCH_BYTES, Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
@@ -79,14 +79,16 @@ class TopicReader(ClientOwner):
         self._consumer.seek(self._partition, self.position)
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
-        """Return the next records, possibly none. Raises StateError if retention has deleted them."""
+        """Return the next records, possibly none. Raises TrimmedLogError if they were deleted, and StateError
+        if the log ends before them."""
         try:
             fetched = await self._consumer.getmany(
                 self._partition, timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
             )
         except OffsetOutOfRangeError:
             first, end = await retry_until_answered(f"topic {self.topic}", self.bounds)
-            raise StateError(
+            kind = TrimmedLogError if self.position < first else StateError
+            raise kind(
                 f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
             ) from None
         records: list[Any] = fetched.get(self._partition, [])
@@ -148,6 +150,11 @@ class JournalReader:
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
+
+    @property
+    def topic(self) -> str:
+        """Name of the journal's topic."""
+        return self._topic.topic
 
     @property
     def position(self) -> int:

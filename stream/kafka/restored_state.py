@@ -1,12 +1,14 @@
-"""Restores an empty state directory from the newest checkpoint that fits the topics and this program."""
+"""Restores a state directory from a checkpoint that fits the topics and this program."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -28,6 +30,98 @@ from stream.settings import Settings
 log = structlog.get_logger(__name__)
 
 
+class FittingCheckpoints:
+    """The checkpoints of a journal from which this program can go on with the topics as they are."""
+
+    def __init__(
+        self, settings: Settings, genesis: Genesis, cluster_id: str, damaged: Collection[str] = ()
+    ) -> None:
+        """`settings` names their store; `damaged` are digests of files that were found damaged. Raises
+        SettingsError if the store's URL is none."""
+        assert settings.checkpoints is not None  # noqa: S101 (the caller knows)
+        self._settings, self._genesis, self._cluster_id = settings, genesis, cluster_id
+        self._damaged = damaged
+        self.catalogue = Catalogue(settings.checkpoints)
+        self.refused: list[str] = []
+        """Why others do not fit."""
+
+    def refuse(self, name: CheckpointName, reason: str) -> None:
+        """Note and log why a checkpoint is not used."""
+        log.warning("checkpoint_refused", checkpoint=str(name), reason=reason)
+        self.refused.append(reason)
+
+    @property
+    def reasons(self) -> str:
+        """Why none fits."""
+        why = "; ".join(self.refused) or "there is none of this journal"
+        return f"no checkpoint in {self.catalogue} can be used: {why}"
+
+    async def manifests(
+        self,
+        avoided: Collection[CheckpointName] = (),
+        *,
+        oldest_first: bool = False,
+        any_generation: bool = False,
+    ) -> AsyncGenerator[Manifest, None]:
+        """Yield those that fit, first those that have come furthest, or least far with `oldest_first`. With
+        `any_generation`, the setting `tables_generation` may be another one. Others are named in the log.
+
+        Raises CheckpointError if the store fails. Waits for brokers.
+        """
+        names = await in_thread(self.catalogue.kept, self._genesis.journal)
+        async with (
+            journal_reader(self._settings, 0, self._genesis) as journal,
+            TopicReader(self._settings, TopicNames(self._settings.namespace).decisions, 0) as decisions,
+        ):
+            for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
+                try:
+                    manifest = await in_thread(self.catalogue.read, name)
+                except DamagedCheckpointError as error:
+                    self.refuse(name, str(error))
+                    continue
+                reason = misfit_of_program(manifest, self._genesis, self._cluster_id)
+                if reason is None and not any_generation:
+                    reason = self._misfit_of_settings(manifest)
+                if bad := [each.name for each in manifest.files if each.digest in self._damaged]:
+                    reason = f"has {bad[0]} as it was when it was found damaged"
+                if reason is None:
+                    position = Position(manifest.applied, bytes.fromhex(manifest.last), manifest.decided)
+                    try:
+                        reason = await misfit(position, self._settings, self._genesis, journal, decisions)
+                    except StateError as error:
+                        reason = str(error)
+                if reason is None:
+                    yield manifest
+                else:
+                    self.refuse(name, f"checkpoint {name}: {reason}")
+
+    def _misfit_of_settings(self, manifest: Manifest) -> str | None:
+        generation = self._settings.tables_generation
+        if manifest.generation != generation:
+            return f"has generation {manifest.generation}, but {generation} is needed"
+        return None
+
+    async def restore(
+        self,
+        directory: Path,
+        avoided: Collection[CheckpointName] = (),
+        *,
+        oldest_first: bool = False,
+        any_generation: bool = False,
+    ) -> Manifest | None:
+        """Restore the first one of `manifests` that is not damaged, and return it; None if there is none.
+        Raises as `manifests` and `restore` do, but for damage."""
+        found = self.manifests(avoided, oldest_first=oldest_first, any_generation=any_generation)
+        async with aclosing(found) as manifests:
+            async for manifest in manifests:
+                try:
+                    await _restore(self.catalogue, manifest, directory)
+                    return manifest
+                except DamagedCheckpointError as error:
+                    self.refuse(manifest.name, str(error))
+        return None
+
+
 async def restore_if_empty(
     settings: Settings,
     genesis: Genesis,
@@ -39,47 +133,60 @@ async def restore_if_empty(
     was restored; None if the state must be built from the topics.
 
     A checkpoint that does not fit or is damaged is named in the log, and the next older one is tried;
-    `avoided` ones are not. Raises StateError if none is left and the topics do not have everything any more,
-    and CheckpointError if the store fails.
+    `avoided` ones are not. Raises StateError if none is left, or the setting is missing, and the topics do
+    not have everything any more, and CheckpointError if the store fails.
     """
-    if not settings.checkpoints or not is_empty(directory):
+    if not is_empty(directory):
         return None
-    catalogue = Catalogue(settings.checkpoints)
-    names = [each for each in await in_thread(catalogue.kept, genesis.journal) if each not in avoided]
-    damaged, refused = known_damage(directory), []
+    if settings.checkpoints:
+        checkpoints = FittingCheckpoints(settings, genesis, cluster_id, known_damage(directory))
+        manifest = await checkpoints.restore(directory, avoided)
+        if manifest is not None:
+            return manifest.name
+        why = checkpoints.reasons
+        log.info("no_checkpoint", checkpoints=str(checkpoints.catalogue), journal=genesis.journal)
+    else:
+        why = _UNSET
+    if trimmed := await trimmed_logs(settings, genesis):
+        raise StateError(f"state directory {directory}: empty, but {trimmed}, and {why}")
+    return None
+
+
+_UNSET: Final = (
+    "the setting checkpoints names no store: set it to where the judge's checkpoints are, and an empty"
+    " directory is restored from there"
+)
+
+
+async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
+    """Say which of the logs do not have everything any more, or return None. Waits for brokers."""
     async with (
         journal_reader(settings, 0, genesis) as journal,
         TopicReader(settings, TopicNames(settings.namespace).decisions, 0) as decisions,
     ):
-        for name in names:
-            try:
-                manifest = await in_thread(catalogue.read, name)
-                reason = misfit_of_program(manifest, genesis, cluster_id)
-                if reason is None and manifest.generation != settings.tables_generation:
-                    reason = (
-                        f"has generation {manifest.generation}, but {settings.tables_generation} is needed"
-                    )
-                if bad := [each.name for each in manifest.files if each.digest in damaged]:
-                    reason = f"has {bad[0]} as it was when it was found damaged"
-                if reason is None:
-                    position = Position(manifest.applied, bytes.fromhex(manifest.last), manifest.decided)
-                    reason = await misfit(position, settings, genesis, journal, decisions)
-                if reason is None:
-                    await _restore(catalogue, manifest, directory)
-                    return name
-                reason = f"checkpoint {name}: {reason}"
-            except (DamagedCheckpointError, StateError) as error:
-                reason = str(error)
-            log.warning("checkpoint_refused", checkpoint=str(name), reason=reason)
-            refused.append(reason)
-        first, _ = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-    if first:
-        raise StateError(
-            f"state directory {directory}: empty, but decisions start at {first}, and no checkpoint in "
-            f"{catalogue} can be used: {'; '.join(refused) or 'there is none of this journal'}"
-        )
-    log.info("no_checkpoint", checkpoints=str(catalogue), journal=genesis.journal)
-    return None
+        starts = {}
+        for reader in (decisions, journal):
+            start, _ = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+            if start:
+                starts[reader.topic] = start
+    return " and ".join(f"topic {topic} starts at {start}" for topic, start in starts.items()) or None
+
+
+async def advice_on_trimmed(
+    settings: Settings, genesis: Genesis, cluster_id: str, directory: Path
+) -> tuple[Manifest | None, str]:
+    """Return the checkpoint that would replace a state which the logs do not reach any more, if there is one,
+    and what to do. Raises CheckpointError if the store fails."""
+    if not settings.checkpoints:
+        return None, _UNSET
+    checkpoints = FittingCheckpoints(settings, genesis, cluster_id, known_damage(directory))
+    async with aclosing(checkpoints.manifests()) as manifests:
+        async for manifest in manifests:
+            return manifest, (
+                f"checkpoint {manifest.name} in {checkpoints.catalogue}, made {manifest.made}, will do: move"
+                " the directory away, and it is restored (a role moves it by itself with --rebuild-damaged)"
+            )
+    return None, checkpoints.reasons
 
 
 def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:

@@ -179,7 +179,7 @@ async def test_without_the_decisions_before_it_only_a_checkpoint_will_do(judged:
     error = await error_of(JudgeRole(away))
     assert isinstance(error, StateError), repr(error)
     assert error.exit_code == EXIT_REFUSED
-    assert "decisions start at" in str(error)
+    assert f"empty, but topic {judged.namespace}.decisions starts at {manifest.decided}" in str(error)
     assert "there is none of this journal" in str(error)
     assert not directory(judged).exists()
     other = judged.model_copy(update={"tables_generation": 17})

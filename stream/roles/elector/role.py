@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from stream.elector.elector import Elector
 from stream.elector.judged_pages import Decided
 from stream.elector.state import State, elector_directory
-from stream.errors import SettingsError, StateError
+from stream.errors import SettingsError, StateError, TrimmedLogError
 from stream.failpoints import reach
 from stream.judge.batch import BATCH_BYTES
 from stream.kafka import acl_check, broker_metadata, clients, topics
@@ -178,9 +179,9 @@ class ElectorRole:
     @asynccontextmanager
     async def _opened(self, genesis: Genesis) -> AsyncIterator[tuple[Elector, JournalReader, TopicReader]]:
         """Open the state, and readers at its position. Raises StateError if it was not built from these
-        topics, and StaleError after a damaged one was moved aside."""
+        topics, or they were trimmed beyond it, and StaleError after a damaged one was moved aside."""
         settings, directory = self.settings, self._directory
-        async with move_if_damaged(settings, directory):
+        async with move_if_damaged(settings, directory), _explained_trim(directory):
             with self.watch.health.excuse("opening the state"):
                 async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
                     cluster_id = await retry_until_answered(
@@ -214,3 +215,15 @@ class ElectorRole:
                     return
         if count:
             log.info("taken_over", records=count, until=elector.state.meta.told_until)
+
+
+@asynccontextmanager
+async def _explained_trim(directory: Path) -> AsyncIterator[None]:
+    """Context manager that says of a log that was trimmed beyond the state what that means here."""
+    try:
+        yield
+    except TrimmedLogError as error:
+        raise StateError(
+            f"state directory {directory}: {error}; an elector has no checkpoints: put back a copy of the"
+            " directory that the logs still reach"
+        ) from error

@@ -19,6 +19,9 @@ CURE: Final = (
     "move the directory away: a role rebuilds it from the topics (and moves it by itself with"
     " --rebuild-damaged), an Index starts empty"
 )
+DAMAGED: Final = "damaged"
+OUTDATED: Final = "outdated"
+"""Words in the names of directories that were set aside: it is damaged, or the logs begin behind it."""
 _CORRUPTION: Final = "Corruption: "
 MISSING_FILE: Final = "IO error: No such file or directory"
 _CUT: Final = re.compile(
@@ -99,20 +102,20 @@ def damaged_file(error: DamagedStateError) -> str | None:
     return match[0] if match else None
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a state directory that no process has open, and return its new path beside the old one. Raises
-    StateBusyError."""
+def set_aside(path: Path, why: str = DAMAGED) -> Path:
+    """Rename a state directory that no process has open, and return its new path beside the old one, which
+    has `why` in its name. Raises StateBusyError."""
     with (path / "LOCK").open("ab") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise StateBusyError(f"state directory {path}: damaged, but in use by another process") from error
-        return rename_damaged(path)
+            raise StateBusyError(f"state directory {path}: {why}, but in use by another process") from error
+        return rename_damaged(path, why)
 
 
-def rename_damaged(path: Path) -> Path:
-    """Rename a damaged directory to a unique name with a timestamp, and return its new path."""
-    name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+def rename_damaged(path: Path, why: str = DAMAGED) -> Path:
+    """Rename a directory to a unique name with `why` and a timestamp, and return its new path."""
+    name = f"{path.name}.{why}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
     to = next(each for each in names if not each.exists())
     path.rename(to)
