@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from stream.errors import BrokerError, StateError
+from stream.errors import BrokerError, TrimmedLogError
 
 
 class TopicInMemory:
@@ -30,7 +30,7 @@ class TopicInMemory:
             return []
         first = self.position - self._first
         if first < 0:
-            raise StateError(
+            raise TrimmedLogError(
                 f"topic {self.topic}: offset {self.position} is needed, but it begins at {self._first}"
             )
         found = self._values[first : first + self._at_once]

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from stream.errors import RecordError, TopicError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.decided_sources import DecidedSources
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import RECORDS_AT_ONCE, TopicReader
 from stream.kafka.verdict_values import VerdictReader
-from stream.messages.decision import SourceProgress, decode_decisions
+from stream.messages.decision import SourceProgress
 from stream.messages.journal import LOAD
 from stream.roles.auditor.audited import NO_LIMIT, AuditedPages, Limits, PartitionPages, RowPages
 from stream.settings import Settings
@@ -402,11 +403,12 @@ async def committed_records(
 
 
 class _Decided:
-    """How far each source was judged, by the last decision about it."""
+    """How far each source was judged, by the last decision about it. A log that was trimmed starts with a
+    ledger record, which has all sources."""
 
     def __init__(self, settings: Settings, names: TopicNames) -> None:
         self._settings, self._topic = settings, names.decisions
-        self._position = 0
+        self._position: int | None = None
         self._last: dict[tuple[str, str, int], SourceProgress] = {}
         self.expected: dict[tuple[str, int], int] = {}
         """Topic id or digest, and partition -> the next offset to judge."""
@@ -414,13 +416,15 @@ class _Decided:
     async def read_on(self) -> list[SourceProgress]:
         """Read the decisions since the last call, up to the present end, and return the progress of each
         source."""
-        async with TopicReader(self._settings, self._topic, self._position) as reader:
+        async with TopicReader(self._settings, self._topic, self._position or 0) as reader:
+            decided = DecidedSources(reader)
+            if self._position is None:
+                await decided.begin()
             _, end = await reader.bounds()
             while reader.position < end:
-                for record in await reader.poll():
-                    for source in decode_decisions(record.value, record.offset).sources:
-                        self._last[source.cluster, source.topic_id, source.partition] = source
-                        self.expected[source.topic_id, source.partition] = source.expected
+                for source in await decided.poll():
+                    self._last[source.cluster, source.topic_id, source.partition] = source
+                    self.expected[source.topic_id, source.partition] = source.expected
             self._position = reader.position
         return list(self._last.values())
 

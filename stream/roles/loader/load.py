@@ -17,11 +17,11 @@ from stream.failpoints import reach
 from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
+from stream.kafka.decided_sources import DecidedSources
 from stream.kafka.in_flight import in_thread
 from stream.kafka.journal_producer import open_journal_producer
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
-from stream.messages.decision import decode_decisions
 from stream.messages.journal import Corpus, Genesis
 from stream.roles.loader.limits import MAX_LAG, WINDOW
 from stream.roles.loader.live_lag import live_lag
@@ -84,8 +84,8 @@ async def load(
     It pauses while more than `max_lag` live pages wait for workers, and while WINDOW rows wait for the judge.
     `loading` is kept up to date. Raises SchemeMismatchError and SettingsError for rows that do not fit the
     journal, RefusedError while another process loads, or if one of other rows has not ended (unless
-    `abandon`), RowsError for damaged rows, and StaleError if another process began to load because this one
-    did not answer.
+    `abandon`), RowsError for damaged rows, StateError if the decisions do not say any more whether these rows
+    were judged, and StaleError if another process began to load because this one did not answer.
     """
     names = TopicNames(settings.namespace)
     loading = LoadProgress(rows.count) if loading is None else loading
@@ -118,7 +118,17 @@ async def load(
         )
         producer = await enter(open_journal_producer(settings))
         await _Loader(
-            genesis, names, rows, source, judged, loading, turn, decisions, admin, producer, max_lag
+            genesis,
+            names,
+            rows,
+            source,
+            judged,
+            loading,
+            turn,
+            DecidedSources(decisions),
+            admin,
+            producer,
+            max_lag,
         ).run()
     return loading
 
@@ -132,7 +142,7 @@ class _Loader:
     judged: JudgedRows
     loading: LoadProgress
     turn: LoadTurn
-    decisions: TopicReader
+    decided: DecidedSources
     admin: AIOKafkaAdminClient
     producer: AIOKafkaProducer
     max_lag: int
@@ -173,9 +183,8 @@ class _Loader:
 
     async def _follow(self, seconds: float) -> None:
         """Note which rows are judged, waiting for news for at most this long."""
-        for record in await self.decisions.poll(seconds):
-            progress = decode_decisions(record.value, record.offset).sources
-            self.judged.note({key_of(each): each.expected for each in progress})
+        progress = await self.decided.poll(seconds)
+        self.judged.note({key_of(each): each.expected for each in progress})
         self.loading.judged = self.judged.rows
 
     def _waits_for(self, record: LoadedRecord | None) -> str | None:

@@ -1,0 +1,107 @@
+"""States and readers whose position is before the beginning of a log, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from stream.errors import StateError, TrimmedLogError
+from stream.kafka.decided_sources import DecidedSources
+from stream.kafka.positions_in_topics import Position, misfit
+from stream.kafka.reader import JournalReader
+from stream.messages.decision import (
+    LedgerPart,
+    SourceProgress,
+    encode_decisions,
+    ledger_record,
+)
+from stream.settings import Settings
+from tests.genesis import genesis_of
+from tests.topic_in_memory import TopicInMemory
+
+GENESIS = genesis_of()
+SETTINGS = Settings.model_construct(namespace="crawl", bootstrap_servers="127.0.0.1:1")
+NOTHING_APPLIED = b""
+DIGEST = b"d" * 16
+
+
+def progress(partition: int, expected: int) -> SourceProgress:
+    return SourceProgress("a-cluster", "pages", "ab" * 16, partition, expected, 0)
+
+
+def ledger(sources: list[SourceProgress], first: int, total: int) -> bytes:
+    return encode_decisions(
+        ledger_record(GENESIS.journal, "o", 7, DIGEST, 0, sources, LedgerPart(first, total))
+    )
+
+
+def decision(*sources: SourceProgress) -> bytes:
+    record = ledger_record(GENESIS.journal, "o", 7, DIGEST, 0, list(sources), LedgerPart(0, 0))
+    return encode_decisions(structs.replace(record, end=8, ledger=None))
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        (Position(0, NOTHING_APPLIED, 0), "topic crawl.decisions: needed from 0 on, but it starts at 20"),
+        (Position(40, DIGEST, 19), "topic crawl.decisions: needed from 19 on, but it starts at 20"),
+        # The record before the position is needed, too: its digest tells journals apart.
+        (Position(30, DIGEST, 20), "topic crawl.journal: needed from 29 on, but it starts at 30"),
+        (Position(0, NOTHING_APPLIED, 25), "topic crawl.journal: needed from 0 on, but it starts at 30"),
+    ],
+)
+async def test_a_position_before_a_log_is_named_with_the_topic(position: Position, expected: str) -> None:
+    journal = JournalReader(TopicInMemory("crawl.journal", [b""] * 10, 30), GENESIS)
+    decisions = TopicInMemory("crawl.decisions", [b""] * 10, 20)
+    with pytest.raises(TrimmedLogError) as refused:
+        await misfit(position, SETTINGS, GENESIS, journal, decisions)
+    assert str(refused.value) == expected
+
+
+async def test_a_position_behind_a_log_is_no_trim() -> None:
+    """Its records are not gone: the log lost others, and no checkpoint helps."""
+    journal = JournalReader(TopicInMemory("crawl.journal", [b""] * 10, 30), GENESIS)
+    decisions = TopicInMemory("crawl.decisions", [b""] * 10, 20)
+    reason = await misfit(Position(40, DIGEST, 31), SETTINGS, GENESIS, journal, decisions)
+    assert reason == "has applied decisions up to 31, but they end at 30"
+    reason = await misfit(Position(41, DIGEST, 30), SETTINGS, GENESIS, journal, decisions)
+    assert reason == "has applied topic crawl.journal up to 41, but it ends at 40"
+
+
+async def read(sources: DecidedSources) -> list[SourceProgress]:
+    topic, found = sources.decisions, list[SourceProgress]()
+    while topic.position < (await topic.bounds())[1]:
+        found += await sources.poll()
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+async def test_who_was_asleep_during_a_trim_goes_on_at_the_ledger(at_once: int) -> None:
+    values = [decision(progress(0, n)) for n in range(10)]
+    values += [ledger([progress(0, 9)], 0, 2), ledger([progress(1, 5)], 1, 2), decision(progress(0, 20))]
+    topic = TopicInMemory("decisions", values, at_once=at_once)
+    sources = DecidedSources(topic)
+    await sources.begin()
+    assert progress(0, 0) in await sources.poll()
+    topic.seek(3)
+    topic.delete_before(10)
+    assert await read(sources) == [progress(0, 9), progress(1, 5), progress(0, 20)]
+
+
+async def test_a_reader_at_the_end_of_a_trimmed_log_goes_on() -> None:
+    """Only who begins at its beginning needs the ledger there."""
+    topic = TopicInMemory("decisions", [decision(progress(0, 1)), decision(progress(0, 2))], 10)
+    topic.seek(11)
+    assert await read(DecidedSources(topic)) == [progress(0, 2)]
+
+
+@pytest.mark.parametrize("begins", [decision(progress(0, 1)), ledger([progress(1, 5)], 1, 2)])
+async def test_a_log_that_starts_with_anything_else_is_refused(begins: bytes) -> None:
+    topic = TopicInMemory("decisions", [begins, ledger([progress(0, 9)], 0, 1)], 10)
+    sources = DecidedSources(topic)
+    await sources.begin()
+    with pytest.raises(StateError, match="topic decisions: starts at 10, but not with a ledger record"):
+        await sources.poll()
+    whole = DecidedSources(TopicInMemory("decisions", [decision(progress(0, 1))]))
+    await whole.begin()
+    assert await whole.poll() == [progress(0, 1)]
