@@ -18,6 +18,7 @@ from stream.ops import logging
 from stream.settings import Settings
 
 if TYPE_CHECKING:
+    from stream.checkpoints.manifest import Manifest
     from stream.roles.auditor.audit import Findings
 
 HOUR: Final = 3600
@@ -46,11 +47,13 @@ STALLED_SECONDS: Final = 30.0
 
 
 @click.command("audit")
-@with_settings(*CONNECTION)
+@with_settings(*CONNECTION, "checkpoints")
 @click.option("--wait", is_flag=True, help="First wait until the pages that are there are judged.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS",
               help=f"Longest time for --wait, after which it audits.  [default: {TIMEOUT:g}]")  # fmt: skip
-@click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
+@click.option("--recompute", is_flag=True,
+              help="Also decide the journal again and compare. If it was trimmed, that begins at the oldest"
+              " checkpoint in --checkpoints.")  # fmt: skip
 @click.option("--rows", "directories", multiple=True,
               type=click.Path(file_okay=False),
               help="Also check that each row of this directory, which was loaded, has exactly one verdict."
@@ -93,7 +96,8 @@ def command(
                 report_waiting=_Waiting(status.update),
             )
         )
-        differences = asyncio.run(decide_again(settings, progress)) if recompute else []
+        begun: list[Manifest] = []
+        differences = asyncio.run(decide_again(settings, progress, begun.append)) if recompute else []
     seconds = time.monotonic() - started
     if as_json:
         counts = {name: getattr(findings, name) for name in FINDINGS}
@@ -104,12 +108,18 @@ def command(
                     "verdicts": dict(findings.verdicts),
                     "waiting_since": findings.waiting_since,
                     "different": len(differences) if recompute else None,
+                    "recomputed_from": (begun[0].applied if begun else 0) if recompute else None,
                     "seconds": round(seconds, 3),
                 }
             )
         )
     else:
         _show(settings.namespace, findings, differences if recompute else None)
+        if begun:
+            print(  # noqa: T201
+                f"decided again from journal offset {begun[0].applied} on, with checkpoint {begun[0].name}:"
+                " older records were trimmed, and verdicts on their pages are counted only"
+            )
     sys.exit(0 if findings.clean and not differences else 1)
 
 

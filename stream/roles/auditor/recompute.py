@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +15,15 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.kafka import clients, topics
-from stream.kafka.follower import open_follower
+from stream.checkpoints.manifest import Manifest
+from stream.errors import SettingsError, StaleError, StateError, TrimmedLogError
+from stream.kafka import broker_metadata, clients, topics
+from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
-from stream.kafka.reader import TopicReader
+from stream.kafka.restored_state import FittingCheckpoints, trimmed_logs
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import Decisions, decode_decisions
+from stream.messages.journal import Genesis
 from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
@@ -38,28 +41,38 @@ class _Published(NamedTuple):
 
 
 @clients.with_translated_errors
-async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
-    """Decide the whole journal again in a temporary state, and derive all verdicts from journal and recorded
-    decisions. Returns the differences from recorded decisions and published verdicts.
+async def recompute(
+    settings: Settings,
+    progress: Callable[[str, int], None] = lambda *_: None,
+    report_checkpoint: Callable[[Manifest], None] = lambda _: None,
+) -> list[str]:
+    """Decide the journal again in a temporary state, and derive its verdicts from journal and recorded
+    decisions. Returns the differences from recorded decisions, ledger records and published verdicts.
+
+    The whole journal is decided again. If journal or decisions were trimmed, it is decided from the oldest
+    checkpoint on that fits what is left, which `report_checkpoint` is called with.
 
     A missing or repeated verdict is no difference: `stream.roles.auditor.audit` finds those. Takes 16 bytes
-    of memory for each verdict.
+    of memory for each verdict. Raises SettingsError if the logs were trimmed and the setting `checkpoints`
+    names no store, StateError if it has no checkpoint that fits, and StaleError if they were trimmed
+    meanwhile.
     """
     names = TopicNames(settings.namespace)
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     published = await _published(settings, names.verdicts, progress)
     differences: list[str] = []
     with ScratchDirectory("audit") as directory:
-        async with (
-            open_follower(settings, genesis, Path(directory) / "state") as follower,
-            TopicReader(settings, names.decisions, 0) as decisions,
-        ):
+        async with _open(settings, genesis, Path(directory) / "state", report_checkpoint) as follower:
+            decisions = follower.decisions
             _, end = await decisions.bounds()
             while decisions.position < end:
                 for record in await decisions.poll():
                     logged = decode_decisions(record.value, record.offset)
                     if (part := logged.ledger) is not None:
-                        follower.judge.apply_ledger(logged, part, record.offset)
+                        try:
+                            follower.judge.apply_ledger(logged, part, record.offset)
+                        except StateError as error:
+                            differences.append(str(error))
                         continue
                     entries = await follower.journal.read_up_to(logged.end)
                     again = follower.judge.decide(entries).record()
@@ -71,6 +84,37 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
                     follower.judge.apply(entries, logged, record.offset + 1)
                     progress(names.journal, logged.end)
     return differences
+
+
+@asynccontextmanager
+async def _open(
+    settings: Settings, genesis: Genesis, directory: Path, report_checkpoint: Callable[[Manifest], None]
+) -> AsyncIterator[Follower]:
+    """Open a state from which all that is left of the logs can be decided again."""
+    if trimmed := await trimmed_logs(settings, genesis):
+        manifest = await _restore(settings, genesis, directory, trimmed)
+        report_checkpoint(manifest)
+        settings = settings.model_copy(update={"tables_generation": manifest.generation})
+    async with open_follower(settings, genesis, directory) as follower:
+        try:
+            yield follower
+        except TrimmedLogError as error:
+            raise StaleError(f"{error}: it was trimmed while it was read; start again") from error
+
+
+async def _restore(settings: Settings, genesis: Genesis, directory: Path, trimmed: str) -> Manifest:
+    """Restore the oldest checkpoint from which the logs can be decided again. `trimmed` says where they
+    start."""
+    what = f"{trimmed}, so that decisions can only be recomputed from a checkpoint on"
+    if not settings.checkpoints:
+        raise SettingsError(f"checkpoints: not set, but {what}: name the store that has them")
+    async with broker_metadata.connect(settings) as client:
+        cluster_id = await broker_metadata.cluster_id(client)
+    checkpoints = FittingCheckpoints(settings, genesis, cluster_id)
+    manifest = await checkpoints.restore(directory, oldest_first=True, any_generation=True)
+    if manifest is None:
+        raise StateError(f"{what}, and {checkpoints.reasons}")
+    return manifest
 
 
 def _unequal(a: Decisions, b: Decisions) -> list[str]:

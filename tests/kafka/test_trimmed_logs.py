@@ -1,0 +1,423 @@
+"""Whoever reads journal or decisions works where their beginning was deleted, or refuses by name: nobody
+waits for what is gone, and nobody passes over it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import CheckpointName, Manifest
+from stream.dashboard.lookup.lookup import Finder
+from stream.errors import EXIT_ERROR, EXIT_REFUSED, SettingsError, StaleError, StateError
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.meta import Meta, meta_of
+from stream.kafka import broker_metadata, topics
+from stream.kafka.decided_positions import expected_offsets
+from stream.kafka.follower import open_follower
+from stream.kafka.names import TopicNames
+from stream.messages.decision import encode_decisions
+from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.audit import audit
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge.role import JudgeRole
+from stream.roles.loader.load import load
+from stream.roles.worker.role import WorkerRole
+from stream.rows.fingerprint import fingerprint_batch
+from stream.settings import Settings
+from stream.sources.rows import RowsSource
+from tests.commands import neardup_process
+from tests.kafka.judge_helpers import (
+    CLUSTER,
+    TOPIC_ID,
+    append,
+    audited,
+    decided,
+    delete_records,
+    error_of,
+    ledgers,
+    once,
+    page,
+    part,
+    places,
+    record,
+    verdicts,
+)
+from tests.kafka.worker_helpers import create, publish, running
+from tests.unit.test_rows import directory as rows_directory
+from tests.unit.test_rows import table
+from tests.waiting import HANG_SECONDS, until
+
+pytestmark = pytest.mark.broker
+
+PAGES = 60
+
+
+@pytest.fixture
+async def judged(settings: Settings, tmp_path: Path) -> Settings:
+    """A deployment with checkpoints after 20, 40 and 60 pages, and a copy of its state after 20. It is
+    stopped. Nothing was trimmed. A page of another partition was judged first, and none after it."""
+    settings = with_checkpoints(settings, tmp_path)
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    for start in range(0, PAGES, 20):
+        async with running(JudgeRole(settings)):
+            idle = [record(part(1, 0, 1, opening=True))] if not start else []
+            appended = await append(settings, *idle, record(part(0, start, start + 20, opening=not start)))
+            await decided(settings, appended)
+            await until(partial(has_checkpoint, settings, appended[-1].offset + 1))
+        if not start:
+            shutil.copytree(directory(settings), outdated(settings))
+    return settings
+
+
+def with_checkpoints(settings: Settings, tmp_path: Path) -> Settings:
+    return settings.model_copy(
+        update={
+            "tables_generation": 16,
+            "tables_memory": 0,
+            "checkpoints": str(tmp_path / "objects"),
+            "checkpoint_interval": 0.1,
+        }
+    )
+
+
+def kept(settings: Settings) -> list[CheckpointName]:
+    """All checkpoints, newest first."""
+    assert settings.checkpoints is not None
+    catalogue = Catalogue(settings.checkpoints)
+    return [name for journal in catalogue.journals() for name in catalogue.kept(journal)]
+
+
+def has_checkpoint(settings: Settings, applied: int) -> bool:
+    """Whether there is a checkpoint up to this journal offset that names a ledger record."""
+    return any(each.applied == applied and manifest_of(settings, each).ledger for each in kept(settings))
+
+
+def manifest_of(settings: Settings, name: CheckpointName) -> Manifest:
+    return Catalogue(settings.checkpoints or "").read(name)
+
+
+def meta(path: Path) -> Meta:
+    found = meta_of(path)
+    assert found is not None
+    return found
+
+
+def directory(settings: Settings) -> Path:
+    return settings.state_dir / settings.namespace / "judge"
+
+
+def outdated(settings: Settings) -> Path:
+    """A copy of an earlier state."""
+    return directory(settings).with_name("earlier")
+
+
+def put_back(settings: Settings, role: str = "judge") -> Path:
+    """Put the copy of an earlier state in place of a role's."""
+    path = directory(settings).with_name(role)
+    if path.exists():
+        shutil.rmtree(path)
+    shutil.copytree(outdated(settings), path)
+    return path
+
+
+async def trim(settings: Settings, manifest: Manifest) -> None:
+    """Trim both logs as far as a checkpoint allows."""
+    names = TopicNames(settings.namespace)
+    ledger = (await ledgers(settings))[manifest.ledger]
+    await delete_records(settings, names.decisions, manifest.ledger)
+    await delete_records(settings, names.journal, ledger.end - 1)
+
+
+async def end_of(settings: Settings, topic: str) -> int:
+    async with broker_metadata.connect(settings) as client:
+        (bounds,) = (await broker_metadata.log_bounds(client, [topic])).values()
+    return bounds.end
+
+
+async def genesis_of(settings: Settings) -> Genesis:
+    return await topics.wait_for_genesis(settings, 10.0)
+
+
+async def all_once(settings: Settings, pages: int = PAGES + 1) -> None:
+    assert places(await verdicts(settings)) == once(part(0, 0, pages), part(1, 0, 1))
+    assert await recompute(settings) == []
+
+
+async def goes_on(settings: Settings) -> list[str]:
+    """Have a judge drop a page that is delivered again, and judge one more. Returns what it restored."""
+    with capture_logs() as logs:
+        async with running(JudgeRole(settings)):
+            again = [record(part(1, 0, 1, opening=True)), record(part(0, PAGES - 20, PAGES + 1))]
+            await decided(settings, await append(settings, *again))
+    return [each["checkpoint"] for each in logs if each["event"] == "restored"]
+
+
+async def test_a_lost_state_is_restored_where_the_logs_were_trimmed(judged: Settings) -> None:
+    newest, middle, _ = kept(judged)
+    await trim(judged, manifest_of(judged, middle))
+    shutil.rmtree(directory(judged))
+    assert await goes_on(judged) == [str(newest)]
+    await all_once(judged)
+
+
+async def test_a_state_that_the_logs_still_reach_goes_on(judged: Settings) -> None:
+    await trim(judged, manifest_of(judged, kept(judged)[0]))
+    assert await goes_on(judged) == []
+    await all_once(judged)
+
+
+@pytest.mark.parametrize("topic", ["decisions", "journal"])
+async def test_a_state_before_the_logs_is_refused_and_the_checkpoint_that_will_do_is_named(
+    judged: Settings, topic: str
+) -> None:
+    newest, middle, _ = kept(judged)
+    manifest = manifest_of(judged, middle)
+    before = {"decisions": manifest.ledger, "journal": manifest.applied - 1}[topic]
+    await delete_records(judged, f"{judged.namespace}.{topic}", before)
+    path = put_back(judged)
+    error = await error_of(JudgeRole(judged))
+    assert isinstance(error, StateError), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    text = str(error)
+    assert text.startswith(f"state directory {path}: topic {judged.namespace}.{topic}: needed from ")
+    assert f"but it starts at {before}; checkpoint {newest} in " in text
+    assert "--rebuild-damaged" in text
+    assert path.exists()
+    # Without a store, the setting is named.
+    error = await error_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
+    assert isinstance(error, StateError), repr(error)
+    assert "the setting checkpoints names no store" in str(error)
+    # Allowed to, the judge moves the directory aside, and restores.
+    rebuilding = judged.model_copy(update={"rebuild_damaged": True})
+    assert await goes_on(rebuilding) == [str(newest)]
+    assert len(list(path.parent.glob("judge.outdated-*"))) == 1
+    await all_once(judged)
+
+
+async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_moved(judged: Settings) -> None:
+    names = TopicNames(judged.namespace)
+    end = await end_of(judged, names.journal)
+    async with running(JudgeRole(judged.model_copy(update={"checkpoints": None}))):
+        await decided(judged, await append(judged, record(part(0, PAGES, PAGES + 1))))
+    await delete_records(judged, names.journal, end)
+    path = put_back(judged)
+    error = await error_of(JudgeRole(judged.model_copy(update={"rebuild_damaged": True})))
+    assert isinstance(error, StateError), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    assert "can be used: " in str(error)
+    for name in kept(judged):
+        assert f"checkpoint {name}: topic {names.journal}: needed from {name.applied - 1} on" in str(error)
+    assert path.exists()
+    assert not list(path.parent.glob("judge.outdated-*"))
+    shutil.rmtree(path)
+    empty = await error_of(JudgeRole(judged))
+    assert isinstance(empty, StateError), repr(empty)
+    assert f"empty, but topic {names.journal} starts at {end}, and no checkpoint" in str(empty)
+    assert not path.exists()
+
+
+async def test_an_empty_directory_without_checkpoints_is_refused_and_stays_empty(judged: Settings) -> None:
+    """It is restored once the setting is there, so nothing may be made in it."""
+    newest, middle, _ = kept(judged)
+    await trim(judged, manifest_of(judged, middle))
+    shutil.rmtree(directory(judged))
+    error = await error_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
+    assert isinstance(error, StateError), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    starts = f"topic {judged.namespace}.decisions starts at {manifest_of(judged, middle).ledger}"
+    assert f"empty, but {starts}" in str(error)
+    assert "the setting checkpoints names no store" in str(error)
+    assert not directory(judged).exists()
+    assert await goes_on(judged) == [str(newest)]
+    await all_once(judged)
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+async def test_a_follower_that_slept_through_a_trim_is_refused_or_restored(
+    judged: Settings, rebuild: bool
+) -> None:
+    """It has read up to the first ledger record, and is asleep."""
+    newest, genesis = kept(judged)[0], await genesis_of(judged)
+    path = put_back(judged, "query")
+    settings = judged.model_copy(update={"rebuild_damaged": rebuild})
+    error = await error_after(settings, path, lambda: trim(judged, manifest_of(judged, newest)))
+    assert isinstance(error, StaleError if rebuild else StateError), repr(error)
+    topic = TopicNames(judged.namespace).decisions
+    assert f"topic {topic}: offset {meta(outdated(judged)).decided} is needed" in str(error)
+    if rebuild:
+        assert "the next start restores it" in str(error)
+        assert not path.exists()
+        async with open_follower(settings, genesis, path, restore=True) as follower:
+            await follower.follow_to_end()
+            assert follower.state.meta.applied == newest.applied
+    else:
+        assert f"checkpoint {newest} in " in str(error)
+        assert path.exists()
+
+
+async def error_after(
+    settings: Settings, path: Path, act: Callable[[], Coroutine[Any, Any, None]]
+) -> Exception:
+    """The error of a follower that does something else before it follows, and has fetched nothing before."""
+    try:
+        async with open_follower(settings, await genesis_of(settings), path, restore=True) as follower:
+            await act()
+            for reader in (follower.decisions, follower.journal._topic):
+                reader.seek(reader.position)
+            async with asyncio.timeout(HANG_SECONDS):
+                await follower.follow_to_end()
+    except Exception as error:
+        return error
+    raise AssertionError("the follower came to the end")
+
+
+async def test_a_follower_whose_journal_is_gone_does_not_wait_for_it(judged: Settings) -> None:
+    """Decisions are there, but not the journal records that they are about."""
+    newest, topic = kept(judged)[0], TopicNames(judged.namespace).journal
+    path = put_back(judged, "query")
+    error = await error_after(judged, path, lambda: delete_records(judged, topic, newest.applied - 1))
+    assert isinstance(error, StateError), repr(error)
+    assert f"topic {topic}: offset {meta(outdated(judged)).applied} is needed" in str(error)
+    assert f"checkpoint {newest} in " in str(error)
+
+
+async def test_a_query_is_refused_or_restored(judged: Settings, tmp_path: Path) -> None:
+    newest = kept(judged)[0]
+    await trim(judged, manifest_of(judged, newest))
+    put_back(judged, "query")
+    pages = tmp_path / "pages.jsonl"
+    pages.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
+    status, _, errors = await neardup_process(judged, "query", str(pages))
+    assert status == EXIT_ERROR, errors
+    assert f"checkpoint {newest} in " in errors
+    status, _, errors = await neardup_process(judged, "query", "--rebuild-damaged", str(pages))
+    assert status == 0, errors
+    assert "restored" in errors
+
+
+async def test_the_look_up_says_why_it_is_unavailable_and_is_restored(judged: Settings) -> None:
+    newest, genesis = kept(judged)[0], await genesis_of(judged)
+    await trim(judged, manifest_of(judged, newest))
+    path = directory(judged).with_name("dashboard") / "anchors"
+    shutil.copytree(outdated(judged), path)
+    with capture_logs() as logs:
+        async with finding(judged, genesis):
+            await until(lambda: [each for each in logs if each["event"] == "lookup_unavailable"])
+    assert f"checkpoint {newest} in " in logs[-1]["error"]
+    async with finding(judged.model_copy(update={"rebuild_damaged": True}), genesis) as finder:
+        await until(lambda: finder.anchors is not None)
+        assert finder.anchors == PAGES + 1
+
+
+@asynccontextmanager
+async def finding(settings: Settings, genesis: Genesis) -> AsyncIterator[Finder]:
+    """Run the dashboard's look-up."""
+    finder = Finder(settings, genesis, lambda _: [], lambda _: [])
+    task = asyncio.create_task(finder.run())
+    try:
+        yield finder
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_path: Path) -> None:
+    """Decided again is what follows the oldest checkpoint that fits; ledger records are compared, too."""
+    _, middle, _ = kept(judged)
+    await trim(judged, manifest_of(judged, middle))
+    with pytest.raises(SettingsError, match=r"checkpoints: not set, but topic .*\.decisions starts at"):
+        await recompute(judged.model_copy(update={"checkpoints": None}))
+    elsewhere = judged.model_copy(update={"checkpoints": str(tmp_path / "none")})
+    with pytest.raises(StateError, match=r"no checkpoint in .* can be used: there is none of this"):
+        await recompute(elsewhere)
+    begun: list[Manifest] = []
+    another_generation = judged.model_copy(update={"tables_generation": 64})
+    assert await recompute(another_generation, report_checkpoint=begun.append) == []
+    assert [each.name for each in begun] == [middle]
+    status, out, errors = await neardup_process(judged, "audit", "--recompute", "--json")
+    assert status == 0, errors
+    assert json.loads(out)["different"] == 0
+    assert json.loads(out)["recomputed_from"] == middle.applied
+    # A ledger record that says something else is found.
+    ledger = list((await ledgers(judged)).values())[-1]
+    first, *others = ledger.sources
+    wrong = msgspec.structs.replace(first, expected=first.expected + 1)
+    forged = msgspec.structs.replace(ledger, sources=[wrong, *others])
+    await append(judged, encode_decisions(forged), topic=TopicNames(judged.namespace).decisions)
+    (difference,) = await recompute(judged)
+    assert "the ledger record at decisions offset" in difference
+
+
+async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged: Settings) -> None:
+    """So a worker without a commit does not read a partition again that moved long ago."""
+    await trim(judged, manifest_of(judged, kept(judged)[0]))
+    keys = [(CLUSTER, TOPIC_ID, partition) for partition in range(3)]
+    async with broker_metadata.connect(judged) as client:
+        assert await expected_offsets(judged, client, keys) == {keys[0]: PAGES, keys[1]: 1}
+
+
+@pytest.fixture
+async def crawled(settings: Settings, tmp_path: Path) -> tuple[Settings, RowsSource]:
+    """A deployment of which pages and rows were judged, before a last page and a checkpoint, and the rows."""
+    settings = with_checkpoints(settings, tmp_path)
+    await create(settings)
+    rows = RowsSource(str(rows_directory(tmp_path / "rows", fingerprint_batch(table(700)))))
+    await publish(settings, [page(f"http://a/{n}", n) for n in range(20)])
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        await audited(settings, 20)
+        assert (await load(settings, rows)).judged == 700
+        await publish(settings, [page("http://a/last", "last")], partition=1)
+        await audited(settings, 21)
+        end = await end_of(settings, TopicNames(settings.namespace).journal)
+        await until(partial(has_checkpoint, settings, end))
+    return settings, rows
+
+
+async def test_pages_and_rows_judged_before_a_trim_are_audited_and_not_loaded_again(
+    crawled: tuple[Settings, RowsSource],
+) -> None:
+    settings, rows = crawled
+    before = await audit(settings, rows={rows.digest: rows.count})
+    assert before.clean, before
+    await trim(settings, manifest_of(settings, kept(settings)[0]))
+    assert await audit(settings, rows={rows.digest: rows.count}) == before
+    assert await recompute(settings) == []
+    loading = await load(settings, rows)  # no judge is there to wait for
+    assert loading.judged_before == loading.judged == 700
+
+
+async def test_decisions_that_start_with_no_ledger_record_are_refused_by_name(
+    crawled: tuple[Settings, RowsSource],
+) -> None:
+    """As after a deletion by hand: nobody knows what was judged before."""
+    settings, rows = crawled
+    topic = TopicNames(settings.namespace).decisions
+    last = max(await ledgers(settings))
+    rarely = settings.model_copy(update={"checkpoint_interval": 3600.0})
+    async with running(WorkerRole(settings)), running(JudgeRole(rarely)):
+        await publish(settings, [page("http://a/more", "more")], partition=2)
+
+        async def has_ledger() -> bool:
+            return max(await ledgers(settings)) > last
+
+        await until(has_ledger)
+        await publish(settings, [page("http://a/most", "most")], partition=2)
+        await audited(settings, 23)
+    await delete_records(settings, topic, max(await ledgers(settings)) + 1)
+    with pytest.raises(StateError, match=rf"topic {topic}: starts at \d+, but not with a ledger record"):
+        await audit(settings)
+    with pytest.raises(StateError, match=rf"topic {topic}: begins at offset \d+ and has no ledger record"):
+        await load(settings, rows)
