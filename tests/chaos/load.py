@@ -21,6 +21,8 @@ HANG_SECONDS: Final = 600
 """Time-out of acknowledgements by brokers that are all up."""
 REMEMBERED: Final = 400
 """Number of latest texts that may be copied."""
+MIRRORED: Final = 5
+"""Number of texts whose mirrors are fetched again and again."""
 
 Place = tuple[str, int, int]
 
@@ -36,11 +38,14 @@ class SentPage:
 
 
 class PageMaker:
-    """New, edited, mirrored, re-crawled, empty and malformed pages. Seeded."""
+    """New, edited, mirrored, re-crawled, empty and malformed pages, and mirrors whose originals change.
+    Seeded."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
         self._texts: list[tuple[str, list[str]]] = []
+        self._mirrored: list[tuple[list[str], list[str]]] = []
+        """URLs that have a text, oldest first, and the text."""
 
     def next(self) -> tuple[SentPage, bytes]:
         """Return a new page, and its message."""
@@ -52,8 +57,10 @@ class PageMaker:
         url = f"http://site-{rng.randrange(40)}.example/{rng.randrange(100_000)}"
         if kind < 0.04:
             words = ["too", "short"]
+        elif kind < 0.12:
+            url, words = self._mirror(url)
         elif kind < 0.55 or not self._texts:
-            words = rng.choices(WORDS, k=rng.randrange(60, 200))
+            words = self._text()
         else:
             known, words = rng.choice(self._texts)
             url = known if kind < 0.75 else url
@@ -65,6 +72,23 @@ class PageMaker:
         text = " ".join(words)
         page = SentPage(url, hashlib.sha256(text.encode()).hexdigest())
         return page, json.dumps({"url": url, "text": text}).encode()
+
+    def _text(self) -> list[str]:
+        return self._random.choices(WORDS, k=self._random.randrange(60, 200))
+
+    def _mirror(self, url: str) -> tuple[str, list[str]]:
+        """Return a page of a text that a few URLs have: at a new URL, at one of them again, or another text
+        at the one that had it first, so that the cluster of the others ends."""
+        rng = self._random
+        if len(self._mirrored) < MIRRORED or rng.random() < 0.05:
+            self._mirrored = [*self._mirrored[1 - MIRRORED :], ([], self._text())]
+        urls, words = rng.choice(self._mirrored)
+        if len(urls) < 2 or (len(urls) < 4 and rng.random() < 0.3):
+            urls.append(url)
+            return url, words
+        if rng.random() < 0.3:
+            return urls.pop(0), self._text()
+        return rng.choice(urls), words
 
 
 class SentPages:
