@@ -96,7 +96,7 @@ async def _expected_within(decisions: RecordReader, first: int, end: int) -> _Wi
             if record.offset < end:
                 decided = decode_decisions(record.value, record.offset)
                 expected |= {key_of(each): each.expected for each in decided.sources}
-                has_ledger |= decided.ledger is not None and not decided.ledger.first
+                has_ledger |= decided.begins_ledger
         if decisions.position == before:  # waits and logs if the leader is unreachable
             await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
     return _Within(expected, has_ledger)

@@ -41,7 +41,7 @@ class DecidedSources:
         decoded = [(record.offset, decode_decisions(record.value, record.offset)) for record in records]
         if decoded and self.needs_ledger:
             offset, first = decoded[0]
-            if first.ledger is None or first.ledger.first:
+            if not first.begins_ledger:
                 raise StateError(
                     f"topic {self.decisions.topic}: starts at {offset}, but not with a ledger record: how far"
                     " sources were judged before is lost; `neardup trim` would not have deleted it"

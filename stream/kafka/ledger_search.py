@@ -46,9 +46,7 @@ async def last_ledger(decisions: RecordReader, start: int, end: int) -> LedgerRe
 
 
 def _ledger(offset: int, record: Decisions) -> LedgerRecord | None:
-    if record.ledger is None or record.ledger.first:  # no ledger, or a later part of one
-        return None
-    return LedgerRecord(offset, record.end, record.journal)
+    return LedgerRecord(offset, record.end, record.journal) if record.begins_ledger else None
 
 
 async def _records(decisions: RecordReader, first: int, end: int) -> AsyncIterator[tuple[int, Decisions]]:

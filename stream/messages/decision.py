@@ -110,6 +110,11 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     and above these of the triples that it did (rule 16)."""
 
     @property
+    def begins_ledger(self) -> bool:
+        """Whether this is a ledger record, and no later part of one."""
+        return self.ledger is not None and not self.ledger.first
+
+    @property
     def verdict(self) -> NDArray[np.uint8]:
         """(N,) codes of `Verdict`, or NOT_ADMITTED."""
         return np.frombuffer(self.codes, np.uint8) & np.uint8((1 << CHANGE_SHIFT) - 1)
