@@ -50,6 +50,20 @@ class StoreClaims:
         store.delete([])
         assert names(store) == ["a.b/c", "a/files/10"]
 
+    def test_a_put_of_a_file_ends_when_its_turn_raises(self, store: Store, tmp_path: Path) -> None:
+        class EndedError(Exception):
+            pass
+
+        def end() -> None:
+            raise EndedError
+
+        (tmp_path / "source").write_bytes(os.urandom(10 * BIG))
+        with pytest.raises(EndedError):
+            store.put("a", tmp_path / "source", turn=end)
+        assert names(store) == []
+        store.put("a", tmp_path / "source")
+        assert store.head("a").size == 10 * BIG
+
     def test_a_new_file_is_put_once(self, store: Store, tmp_path: Path) -> None:
         store.put("chain/1", b"ours", only_new=True)
         store.put("chain/1", b"ours", only_new=True)  # the answer to our first request may have been lost

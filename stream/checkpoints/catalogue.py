@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -139,10 +139,11 @@ class Catalogue:
         with _translated_errors():
             self._store.put(manifest.name.mark_object, _mark(manifest))
 
-    def put_file(self, name: str, path: Path) -> None:
-        """Store a file under this name. Raises OSError if it cannot be read."""
+    def put_file(self, name: str, path: Path, turn: Callable[[], None] = lambda: None) -> None:
+        """Store a file under this name. `turn` is called often, and may raise. Raises OSError if the file
+        cannot be read."""
         with _translated_errors(local=path):
-            self._store.put(name, path)
+            self._store.put(name, path, turn=turn)
 
     def download(self, name: str, path: Path) -> None:
         """Copy an object to a new file. Raises FileNotFoundError if there is no such object, and OSError if

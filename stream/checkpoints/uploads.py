@@ -87,8 +87,10 @@ class Uploads:
         state: LinkedState,
         turn: Callable[[], None] = lambda: None,
         report: Callable[[UploadProgress], None] = lambda _: None,
+        go_on: Callable[[], None] = lambda: None,
     ) -> Manifest:
-        """Upload a state and prune older checkpoints. `turn` is called often, and may sleep or raise.
+        """Upload a state and prune older checkpoints. `turn` is called between pieces of work, and may sleep
+        or raise; `go_on` is called while a file is on its way, and may raise.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
@@ -110,7 +112,7 @@ class Uploads:
                     f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next"
                     " one goes on with what is stored"
                 )
-            self.catalogue.put_file(manifest.name.file(each.digest), state.path / each.name)
+            self.catalogue.put_file(manifest.name.file(each.digest), state.path / each.name, go_on)
             remaining -= each.size
             report(UploadProgress(remaining, each.size))
             reach("checkpoint.file")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
@@ -33,6 +34,7 @@ _RETRIES: Final[RetryConfig] = {
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 3},
 }
 _DELETED_AT_ONCE: Final = 1000
+TURN_SECONDS: Final = 0.1
 CLOUDS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 """Schemes of URLs, and how variables of their settings begin."""
 
@@ -76,18 +78,23 @@ class Bucket:
             answer = obstore.get(client, key, options={"range": (start, end), "if_match": etag})
             return bytes(answer.bytes())
 
-    def put(self, key: str, content: bytes | Path, *, only_new: bool = False) -> None:
-        """Make an object, which appears whole or not at all, or replace it; of bytes in memory with
-        `only_new`. A file that changes meanwhile makes an object of either content."""
+    def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
+        """Make an object, which appears whole or not at all, or replace it."""
         import obstore
 
-        size = len(content) if isinstance(content, bytes) else content.stat().st_size
         with self._object(key) as client:
             if only_new:
                 obstore.put(client, key, content, mode="create", use_multipart=False)
             else:
-                block = max(BLOCK, -(-size // PARTS))
-                obstore.put(client, key, content, chunk_size=block, max_concurrency=AT_ONCE)
+                obstore.put(client, key, content, chunk_size=BLOCK, max_concurrency=AT_ONCE)
+
+    def put_file(self, key: str, path: Path, turn: Callable[[], None] = lambda: None) -> None:
+        """Make an object of a file, or replace it. A file that changes meanwhile makes an object of either
+        content. `turn` is called every TURN_SECONDS. If it raises, requests that are under way end at once,
+        and the store keeps parts of an upload that never ends."""
+        block = max(BLOCK, -(-path.stat().st_size // PARTS))
+        with self._object(key) as client:
+            asyncio.run(_put_file(client, key, path, block, turn))
 
     def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects below a prefix, which ends at a slash, in the order of their keys' bytes."""
@@ -153,6 +160,20 @@ class Bucket:
         client = _client_of(self._scheme, self._name, settings, profile_times())
         with translated_errors(f"{self.url}/{key}", anonymous=client.anonymous):
             yield client.store
+
+
+async def _put_file(client: ObjectStore, key: str, path: Path, block: int, turn: Callable[[], None]) -> None:
+    import obstore
+
+    putting = asyncio.ensure_future(
+        obstore.put_async(client, key, path, chunk_size=block, max_concurrency=AT_ONCE)
+    )
+    try:
+        while not (await asyncio.wait([putting], timeout=TURN_SECONDS))[0]:
+            turn()
+        await putting
+    finally:
+        putting.cancel()
 
 
 class _Client(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from stream.stores.bucket import BLOCK, Bucket
@@ -18,10 +18,20 @@ class CloudStore(Store):
         self._prefix = f"{prefix}/" if prefix else ""
         super().__init__(f"{self._bucket.url}/{prefix}".rstrip("/"))
 
-    def put(self, name: str, content: bytes | Path, *, only_new: bool = False) -> None:
+    def put(
+        self,
+        name: str,
+        content: bytes | Path,
+        *,
+        only_new: bool = False,
+        turn: Callable[[], None] = lambda: None,
+    ) -> None:
         key = self._key(name)
         if not only_new:
-            self._bucket.put(key, content)
+            if isinstance(content, bytes):
+                self._bucket.put(key, content)
+            else:
+                self._bucket.put_file(key, content, turn)
             return
         new = whole(content)
         try:

@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,14 @@ class DirectoryStore(Store):
         super().__init__(str(root))
         self._root = root
 
-    def put(self, name: str, content: bytes | Path, *, only_new: bool = False) -> None:
+    def put(
+        self,
+        name: str,
+        content: bytes | Path,
+        *,
+        only_new: bool = False,
+        turn: Callable[[], None] = lambda: None,
+    ) -> None:
         target = self._path(name)
         with self._explained(name, content):
             new = whole(content) if only_new else None
@@ -38,6 +45,7 @@ class DirectoryStore(Store):
                 with new_file(part) as file:
                     for block in blocks_of(content if new is None else new):
                         file.write(block)
+                        turn()
                 self._make(target.parent)
                 if new is None:
                     part.rename(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -59,12 +59,22 @@ class Store(ABC):
         return self.url
 
     @abstractmethod
-    def put(self, name: str, content: bytes | Path, *, only_new: bool = False) -> None:
+    def put(
+        self,
+        name: str,
+        content: bytes | Path,
+        *,
+        only_new: bool = False,
+        turn: Callable[[], None] = lambda: None,
+    ) -> None:
         """Store bytes, or what a file has, in place of an earlier file; durable once this returns.
 
-        A file is read in pieces. With `only_new`, raises FileExistsError if a file with other content has the
-        name: one with the same content may be our own, if the answer to a request was lost. Then content is
-        at most `ONE_REQUEST` bytes.
+        A file is read in pieces. `turn` is called often while it is, and may raise: then nothing is stored,
+        and what was sent may be left as by a killed process.
+
+        With `only_new`, raises FileExistsError if a file with other content has the name: one with the same
+        content may be our own, if the answer to a request was lost. Then content is at most `ONE_REQUEST`
+        bytes.
         """
 
     def get(self, name: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +23,7 @@ from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 from stream.tables.store.rocks import Store
+from stream.tables.store.scrub_child import SLICE_SECONDS
 from tests.checkpointed import CHAIN, digest_of, meta, open_store, write
 from tests.commands import neardup
 from tests.genesis import JOURNAL
@@ -175,15 +177,15 @@ async def test_a_full_disk_ends_the_judge(
 async def test_a_judge_that_ends_stops_the_upload(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In the middle of a file, which is not stored."""
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
     put = Catalogue.put_file
 
-    def slow(self: Catalogue, name: str, path: Path) -> None:
+    def slow(self: Catalogue, name: str, path: Path, turn: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(reached.set)
-        while not judge.checkpoints._stop.is_set():
-            time.sleep(0.001)
-        put(self, name, path)
+        judge.checkpoints._stop.wait()
+        put(self, name, path, turn)
 
     monkeypatch.setattr(Catalogue, "put_file", slow)
     judge = Judge(tmp_path, store)
@@ -193,7 +195,33 @@ async def test_a_judge_that_ends_stops_the_upload(
         await reached.wait()
         assert judge.metric("uploading_bytes") > 0
     assert kept(tmp_path) == []
-    assert len(list((tmp_path / "objects" / JOURNAL / CHAIN / "files").iterdir())) == 1
+    assert not list((tmp_path / "objects").glob("*/*/files/*"))
+
+
+async def test_a_judge_that_ends_does_not_wait_for_the_throttle(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "SHARE", 1e-7)  # a pause of days
+    pauses: list[float] = []
+    put = Catalogue.put_file
+
+    def work_long(self: Catalogue, name: str, path: Path, turn: Callable[[], None]) -> None:
+        time.sleep(2 * SLICE_SECONDS)
+        put(self, name, path, turn)
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        return threading.Event.wait(judge.checkpoints._stop, seconds)
+
+    monkeypatch.setattr(Catalogue, "put_file", work_long)
+    judge = Judge(tmp_path, store)
+    monkeypatch.setattr(judge.checkpoints._stop, "wait", wait)
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.until(lambda: pauses)
+    assert pauses[0] > 86_400
+    assert len(pauses) == 1
+    assert kept(tmp_path) == []
 
 
 async def test_a_request_is_answered_with_a_checkpoint_of_what_was_applied(

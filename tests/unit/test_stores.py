@@ -132,11 +132,14 @@ class Answers(BaseHTTPRequestHandler):
     """Methods, paths and authorizations."""
     missing: set[str]
     """Paths that are answered with 404."""
+    answering: threading.Event
+    """No answer is given before it is set."""
 
     def answer(self) -> None:
         """Answer any request."""
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.requests.append((self.command, self.path, self.headers.get("Authorization", "")))
+        self.answering.wait()
         body = self.body.encode()
         self.send_response(404 if self.path in self.missing else self.status)
         self.send_header("Content-Length", str(len(body)))
@@ -169,7 +172,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Monke
 @pytest.fixture
 def server(environment: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     """The store that the environment names."""
-    answers = type("Fresh", (Answers,), {"requests": [], "missing": set()})
+    answering = threading.Event()
+    answering.set()
+    answers = type("Fresh", (Answers,), {"requests": [], "missing": set(), "answering": answering})
     http = ThreadingHTTPServer(("127.0.0.1", 0), answers)
     environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{http.server_port}")
     environment.setenv("AWS_ACCESS_KEY_ID", KEY)
@@ -177,6 +182,7 @@ def server(environment: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     thread = threading.Thread(target=http.serve_forever)
     thread.start()
     yield answers
+    answering.set()
     http.shutdown()
     http.server_close()
     thread.join()
@@ -227,6 +233,24 @@ def test_a_file_that_another_replaces_while_it_is_read_is_named(server: type[Ans
     with pytest.raises(OSError, match="the object was replaced while it was read") as error:
         Bucket("s3", "bucket").read("a", 0, 5, '"2"')
     assert error.value.errno == errno.ESTALE
+
+
+def test_an_upload_to_a_store_that_hangs_ends_when_its_turn_raises(
+    server: type[Answers], tmp_path: Path
+) -> None:
+    class EndedError(Exception):
+        pass
+
+    def end_after_the_first_request() -> None:
+        if server.requests:
+            raise EndedError
+
+    server.answering.clear()
+    (tmp_path / "file").write_bytes(b"content")
+    with pytest.raises(EndedError):
+        store_of("s3://bucket").put("a", tmp_path / "file", turn=end_after_the_first_request)
+    assert not server.answering.is_set()
+    assert [each[0] for each in server.requests] == ["PUT"]
 
 
 def test_part_of_a_deletion_that_is_denied_is_an_error(server: type[Answers]) -> None:

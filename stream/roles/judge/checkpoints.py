@@ -60,7 +60,7 @@ class Checkpoints:
     @asynccontextmanager
     async def beside(self, chain: str) -> AsyncIterator[None]:
         """Make checkpoints while entered. `chain` is the random id of the state directory. Ends a running
-        upload on exit, after the file that it is at."""
+        upload on exit."""
         if self._catalogue is None:
             yield
             return
@@ -123,12 +123,15 @@ class Checkpoints:
         if self._newest is not None and self._newest.applied == state.meta.applied:
             self._watch.note_checkpoint(self._newest, time.time())
             return
-        began, throttle, uploaded = time.monotonic(), Throttle(SHARE), 0
+        began, throttle, uploaded = time.monotonic(), Throttle(SHARE, self._stop.wait), 0
 
-        def turn() -> None:
+        def go_on() -> None:
             if self._stop.is_set():
                 raise _StoppedError
+
+        def turn() -> None:
             throttle.turn()
+            go_on()
 
         def report(progress: UploadProgress) -> None:
             nonlocal uploaded
@@ -139,7 +142,7 @@ class Checkpoints:
             with linked(state.store) as moment:
                 if moment is None:
                     return
-                self._newest = manifest = self._uploads.upload(moment, turn, report)
+                self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
             self._watch.note_upload(UploadProgress(0, 0))
         self._watch.note_checkpoint(manifest)

@@ -41,15 +41,16 @@ class ScrubResult(msgspec.Struct, frozen=True, kw_only=True):
 class Throttle:
     """Limits work to a fraction of the time by sleeping."""
 
-    def __init__(self, share: float = SHARE) -> None:
-        self._rest = 1 / share - 1
+    def __init__(self, share: float = SHARE, sleep: Callable[[float], object] = time.sleep) -> None:
+        """`sleep` is called with seconds. It may end early."""
+        self._rest, self._sleep = 1 / share - 1, sleep
         self._since = time.monotonic()
 
     def turn(self) -> None:
         """Call this between pieces of work; sleeps if it is due."""
         worked = time.monotonic() - self._since
         if worked >= SLICE_SECONDS:
-            time.sleep(worked * self._rest)
+            self._sleep(worked * self._rest)
             self._since = time.monotonic()
 
 
