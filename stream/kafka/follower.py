@@ -163,10 +163,10 @@ class _Opening:
         """Move the directory aside if that is allowed and a checkpoint will do, or raise StateError."""
         settings, directory = self._settings, self._directory
         try:
-            found, advice = await advice_on_trimmed(settings, self._genesis, self._cluster_id, directory)
+            name, advice = await advice_on_trimmed(settings, self._genesis, self._cluster_id, directory)
         except CheckpointError as failed:
             message = f"state directory {directory}: {error}; which checkpoint will do is not known: {failed}"
             raise (CheckpointError if settings.rebuild_damaged else StateError)(message) from error
-        if found is None or not settings.rebuild_damaged:
+        if name is None or not settings.rebuild_damaged:
             raise StateError(f"state directory {directory}: {error}; {advice}") from error
         return move_away(directory, error, OUTDATED)

@@ -111,8 +111,8 @@ class FittingCheckpoints:
     ) -> Manifest | None:
         """Restore the first one of `manifests` that is not damaged, and return it; None if there is none.
         Raises as `manifests` and `restore` do, but for damage."""
-        found = self.manifests(avoided, oldest_first=oldest_first, any_generation=any_generation)
-        async with aclosing(found) as manifests:
+        candidates = self.manifests(avoided, oldest_first=oldest_first, any_generation=any_generation)
+        async with aclosing(candidates) as manifests:
             async for manifest in manifests:
                 try:
                     await _restore(self.catalogue, manifest, directory)
