@@ -6,9 +6,12 @@ import json
 import random
 import sys
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
@@ -16,10 +19,15 @@ from aiokafka.admin import RecordsToDelete
 from stream.brokers import embedded
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, KeptPage, encode_best
+from stream.roles.elector.role import ElectorRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import run_process
+from tests.kafka.judge_helpers import audited, text
 from tests.kafka.test_crawl_examples import EXAMPLES, abort, connect
-from tests.kafka.worker_helpers import admin_of, create
+from tests.kafka.worker_helpers import admin_of, create, read_all, running
+from tests.kafka.worker_helpers import publish as publish_pages
 from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_of
 from tests.waiting import until
 
@@ -154,3 +162,61 @@ def java(value: object) -> str:
     """A number as Java prints it, which reads no negative zero."""
     shown = str(value + 0.0 if isinstance(value, float) else value)
     return shown.replace("e+", ".0E")
+
+
+@pytest.mark.parametrize("elect", ["longest", "newest"])
+async def test_an_index_of_a_crawl_is_what_sql_keeps_of_all_verdicts(
+    settings: Settings, tmp_path: Path, elect: str
+) -> None:
+    """At every pause, with worker, judge and elector."""
+    settings = settings.model_copy(update={"elect": elect, "elect_seconds": 0.0})
+    names, rng, path = await create(settings), random.Random(elect), tmp_path / "index.json"
+    bodies = [text(number, words=120) for number in range(6)]
+    pages: list[dict[str, Any]] = []
+    by_sql: dict[str, str] = {}
+
+    async def equal() -> bool:
+        code, _, error = await run(settings, "keep_index.py", path)
+        assert code == 0, error
+        return {cluster: url for cluster, url in urls("keep_index.py", path).items() if url} == by_sql
+
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)), running(ElectorRole(settings)):
+        for _ in range(3):
+            more = [
+                {
+                    "url": f"http://{rng.choice('abc')}.example/{rng.randrange(8)}",
+                    "text": f"{rng.choice(bodies)}{' word' * rng.randrange(6)}"
+                    if rng.random() < 0.9
+                    else "short",
+                    "fetched_at": rng.randrange(10**12),
+                }
+                for _ in range(30)
+            ]
+            pages += more
+            await publish_pages(settings, [json.dumps(each).encode() for each in more], partition=0)
+            assert (await audited(settings, len(pages))).clean
+            verdicts = [json.loads(each.value) for each in await read_all(settings, names.verdicts)]
+            by_sql = kept_by_sql(verdicts, pages, elect)
+            await until(equal)
+    assert len(by_sql) < len({each["cluster"] for each in verdicts if each["cluster"]}), "clusters ended"
+    assert any(each["url"] != by_sql.get(each["id"], each["url"]) for each in verdicts), "pages were swapped"
+
+
+def kept_by_sql(verdicts: list[dict[str, Any]], pages: list[dict[str, Any]], elect: str) -> dict[str, str]:
+    """Cluster -> URL, by docs/examples/keep_one.sql."""
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
+    rows = [
+        {
+            **{name: each[name] for name in ("id", "url", "verdict", "cluster", "fingerprint", "text_hash")},
+            "url_digest": each["url"],
+            "length": len(pages[each["source"]["offset"]]["text"]),
+            "quality": None,
+            "fetched_at": datetime.fromisoformat(each["fetched_at"]),
+        }
+        for each in verdicts
+    ]
+    with duckdb.connect() as database:
+        database.register("judged", pa.Table.from_pylist(rows))
+        database.execute("SET VARIABLE keep = $keep", {"keep": elect})
+        database.execute((EXAMPLES / "keep_one.sql").read_text())
+        return dict(database.execute("SELECT cluster, url FROM kept WHERE cluster IS NOT NULL").fetchall())
