@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.parity import ONE
 from stream.judge.page_numbers import own_numbers
 from stream.judge.rule import Rule
 from stream.judge.state import State
@@ -27,6 +28,7 @@ def misfit(decisions: Decisions, pages: I64, state: State, rule: Rule) -> str | 
     """Return why decisions about N rows with these page ids (N,) are invalid after a state, or None."""
     return (
         _misfit_codes(decisions, rule.options.strict)
+        or _misfit_likeness(decisions, rule)
         or _misfit_names(decisions, pages, state)
         or _misfit_anchors(decisions, decisions.stored_as(pages) == Verdict.UNIQUE, state, rule)
     )
@@ -59,6 +61,19 @@ def _misfit_codes(decisions: Decisions, strict: bool) -> str | None:
     ):
         if len(getattr(decisions, name)) != size * count:
             return f"{len(getattr(decisions, name)) // size} of {name}, which does not fit the verdicts"
+    return None
+
+
+def _misfit_likeness(decisions: Decisions, rule: Rule) -> str | None:
+    """Check that distances and similarities are ones that the rule can find."""
+    for name, kind, least, most in (
+        ("distance", "u1", 0, rule.options.largest_distance),
+        ("similarity", "<u2", 0, ONE),
+        ("nearest_similarity", "<u2", rule.evidence, ONE),
+    ):
+        values = np.frombuffer(getattr(decisions, name), kind)
+        if (wrong := values[(values < least) | (values > most)]).size:
+            return f"a {name} of {wrong[0]}, which is not from {least} to {most}"
     return None
 
 

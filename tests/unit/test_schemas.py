@@ -653,6 +653,8 @@ def test_a_decision_record_of_another_version_is_refused_by_name(
         ("other", lambda other: other[8:], "1 of other, which does not fit"),
         ("distance", lambda distance: distance + b"0", "3 of distance, which does not fit"),
         ("similarity", lambda similarity: similarity + b"00", "of similarity, which does not fit"),
+        ("distance", lambda _: bytes([0, 15]), "a distance of 15, which is not from 0 to 14"),
+        ("similarity", lambda _: b"\x10\x27\x11\x27", "a similarity of 10001, which is not from 0 to 10000"),
         ("clusters", lambda _: bytes(8), "1 of clusters, which does not fit"),
         ("other", lambda other: b"\xff" * len(other), "a page with a negative id"),
         ("numbers", lambda numbers: numbers[8:], "1 of numbers, which does not fit"),
@@ -675,6 +677,22 @@ def test_decisions_that_do_not_fit_are_refused(
     with pytest.raises(StateError, match=said):
         judge.json(first, wrong)
     assert judge.json(first, record) == judge.decide(first).json()
+    state.close()
+
+
+@pytest.mark.parametrize("similarity", [4999, 10_001])
+def test_a_nearest_page_of_a_similarity_that_cannot_be_is_refused(tmp_path: Path, similarity: int) -> None:
+    start = genesis(VerdictOptions(evidence="0.5"))
+    state = State(tmp_path, start, CLUSTER, memory=1 << 20, generation=100, cache=1 << 20)
+    judge, both = Judge(state, start), entries()
+    record = judge.decide(both).record()
+    assert record.nearest_similarity
+    others = record.nearest_similarity[2:]
+    wrong = msgspec.structs.replace(record, nearest_similarity=similarity.to_bytes(2, "little") + others)
+    said = f"a nearest_similarity of {similarity}, which is not from 5000 to 10000"
+    with pytest.raises(StateError, match=said):
+        judge.prepare(both, wrong)
+    judge.prepare(both, record)
     state.close()
 
 
