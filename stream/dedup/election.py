@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stream.elector.policy import ORDERS
 from stream.errors import SettingsError
 from stream.pages.columns import option_of
 from stream.sinks.base import ExportError
@@ -34,13 +35,6 @@ WHY: Final = {
     "rejected": "could not be read",
 }
 """Why pages are dropped."""
-_ORDER: Final[dict[Keep, str]] = {
-    "first": "since",
-    "longest": "length DESC, since",
-    "newest": "fetched_at DESC NULLS LAST, since",
-    "quality": "quality DESC NULLS LAST, length DESC, since",
-}
-"""The order of the pages of a cluster, best first."""
 _LACKED: Final[dict[Keep, str]] = {"newest": "fetched_at", "quality": "quality"}
 """Fields by which pages are kept, and which they may lack."""
 
@@ -209,7 +203,7 @@ class Election:
         joined = "JOIN chains USING (twin)" if chains else ""
         with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
-            self._database.execute(_KEPT.format(order=_ORDER[keep]))
+            self._database.execute(_KEPT.format(order=_order(keep)))
             self._database.execute(_DROPPED)
 
     def parts(self) -> dict[str, Part]:
@@ -321,6 +315,11 @@ def open_election(directory: Path) -> Iterator[Election]:
         database.execute("SET preserve_insertion_order = false")
         yield Election(database, directory)
     path.unlink(missing_ok=True)
+
+
+def _order(keep: Keep) -> str:
+    """The order of the pages of a cluster, best first."""
+    return ", ".join([*(f"{field} DESC NULLS LAST" for field in ORDERS[keep]), "since"])
 
 
 def refuse_unfit_path(option: str, directory: Path) -> None:
