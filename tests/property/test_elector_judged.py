@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions
 from tests.elected import KAFKA, tell_all
 from tests.judged_crawls import NAMES, crawl, entries_of, open_state, redelivered
+from tests.oracle import OraclePage
 from tests.property.best_oracle import Judged, kept, show, url_of
 
 
@@ -25,7 +27,7 @@ def test_kept_pages_of_a_judged_crawl_are_those_of_its_verdicts(
 ) -> None:
     """Recrawls, changes, superseded anchors, orphans that are judged again, rejects, re-deliveries."""
     rng = random.Random(baselines)
-    pages = crawl(baselines, 1200, dense=True)
+    pages = cast("list[OraclePage]", crawl(baselines, 1200, dense=True))
     entries = redelivered(entries_of(pages, 1), pages, 1)
     state, genesis = open_state(
         tmp_path / "judge", VerdictOptions(baselines=baselines), memory=1 << 20, generation=64

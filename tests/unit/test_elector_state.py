@@ -1,0 +1,233 @@
+"""An elector's state and input: what is damaged, foreign or invalid is refused by name; and the policies."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream.elector.elector import Elector, TopicRecord
+from stream.elector.judged_pages import Decided
+from stream.elector.layout import NOBODY
+from stream.elector.policy import Policy, Ranked, host_of
+from stream.elector.state import META, State, meta_of
+from stream.errors import DamagedStateError, RecordError, SettingsError, StateError
+from stream.messages.best import BestRecord
+from stream.messages.row_columns import NO_TIME
+from stream.tables.store.rocks import DEFAULT, DUE, MEMBERS, Store
+from stream.tables.store.scrub_child import scrub
+from tests.elected import KAFKA, decided_of, open_elector, tell_all
+from tests.genesis import genesis_of
+from tests.property.best_oracle import crawl
+
+
+@pytest.fixture
+def elector(tmp_path: Path) -> Elector:
+    """With a crawl of which nothing was told."""
+    made = open_elector(tmp_path / "state", "longest")
+    made.apply(decided_of(crawl(1, 200), 1))
+    assert made.state.meta.due
+    return made
+
+
+def test_a_state_is_private(elector: Elector) -> None:
+    elector.state.close()
+    path = elector.state.store.path
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert all(each.stat().st_mode & 0o077 == 0 for each in path.iterdir())
+
+
+def test_a_state_is_read_while_another_process_writes(elector: Elector) -> None:
+    elector.state.store.flush()
+    read = State.read(elector.state.store.path)
+    assert read.meta == elector.state.meta == meta_of(elector.state.store.path)
+    read.store.close()
+    elector.state.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"journal": "cd" * 16}, "belongs to journal"),
+        ({"cluster": "another"}, "belongs to cluster another, but bootstrap_servers says cluster"),
+        ({"elect": "newest"}, "elects by elect=newest, but the setting says elect=longest; give the second"),
+        ({"version": 2}, "another version made it .format 2; this program reads 1"),
+    ],
+)
+def test_another_state_is_refused(elector: Elector, change: dict[str, str], message: str) -> None:
+    state = elector.state
+    state.write(state.store.batch(), msgspec.structs.replace(state.meta, **change))
+    state.close()
+    with pytest.raises(StateError, match=message):
+        open_elector(state.store.path, "longest")
+
+
+def test_the_state_of_a_judge_is_refused_and_left_alone(tmp_path: Path, elector: Elector) -> None:
+    Store(tmp_path / "judge", 1, 1 << 20).close()
+    with pytest.raises(StateError, match="this RocksDB is not an elector's"):
+        open_elector(tmp_path / "judge", "longest")
+    Store(tmp_path / "judge", 1, 1 << 20).close()
+    elector.state.close()
+    with pytest.raises(StateError, match="this RocksDB is not a judge's"):
+        Store(elector.state.store.path, 1, 1 << 20)
+
+
+def test_lost_records_are_damage(elector: Elector) -> None:
+    store, clusters = elector.state.store, elector.state.due(3)
+    writes = store.batch()
+    for cluster in clusters:
+        for place, _ in elector.state.members(cluster):
+            writes.delete(MEMBERS, cluster.to_bytes(8, "big") + place)
+    writes.delete(DUE, clusters[0].to_bytes(8, "big"))
+    store.write(writes)
+    assert elector.state.kept(clusters[1]) is None
+    elector.state.close()
+    with pytest.raises(DamagedStateError, match=r"clusters that are due, but .* were written; move"):
+        open_elector(store.path, "longest")
+
+
+def test_a_state_without_its_meta_record_is_damaged(elector: Elector) -> None:
+    writes = elector.state.store.batch()
+    writes.delete(DEFAULT, META)
+    elector.state.store.write(writes)
+    elector.state.close()
+    with pytest.raises(DamagedStateError, match="records, but no meta record"):
+        open_elector(elector.state.store.path, "longest")
+
+
+def test_a_scrub_finds_a_damaged_file(elector: Elector) -> None:
+    elector.state.close()
+    path = elector.state.store.path
+    assert scrub(path, lambda: None).damage is None
+    file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 1
+    file.write_bytes(content)
+    assert scrub(path, lambda: None).file == file.name
+
+
+def changed(decided: Decided, **fields: object) -> Decided:
+    return decided._replace(decisions=msgspec.structs.replace(decided.decisions, **fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"journal": "cd" * 16}, "do not fit the journal"),
+        ({"last": bytes(16)}, "do not fit the journal"),
+        ({"codes": bytes([7])}, "do not fit the journal"),
+        ({"codes": None}, "are invalid: unknown verdict 7; the largest is 5"),
+        ({"other": bytes(8 * 1000)}, "are invalid: 1000 of other, which does not fit the verdicts"),
+    ],
+)
+def test_decisions_that_do_not_fit_are_refused(
+    tmp_path: Path, fields: dict[str, object], message: str
+) -> None:
+    elector = open_elector(tmp_path / "state", "longest")
+    decided = decided_of(crawl(1, 60), 1)
+    if fields.get("codes", b"") is None:
+        fields = {"codes": b"\7" * len(decided[0].decisions.codes)}
+    with pytest.raises(StateError, match=message):
+        elector.apply([changed(decided[0], **fields)])
+    assert elector.state.meta.applied == 0
+    elector.state.close()
+
+
+def test_records_of_another_journal_are_refused(elector: Elector) -> None:
+    record = BestRecord(
+        cluster="00000000.1.0", best=None, was=None, because="left", members=0, as_of="00000000.9.0",
+        decided_at="2026-01-01T00:00:00.000Z",
+    )  # fmt: skip
+    with pytest.raises(RecordError, match=r"a page 00000000\.1\.0 of another journal"):
+        elector.take_over([TopicRecord(record, NOBODY)], {})
+    elector.state.close()
+
+
+def test_what_was_told_is_told_once(elector: Elector) -> None:
+    assert tell_all(elector)
+    assert not elector.due(10)
+    path = elector.state.store.path
+    elector.state.close()
+    again = open_elector(path, "longest")
+    assert not again.due(10)
+    again.state.close()
+
+
+def test_an_empty_state_is_read_as_unflushed(tmp_path: Path) -> None:
+    genesis = genesis_of()
+    state = State.open(tmp_path / "state", genesis, KAFKA, "first", cache=1 << 20)
+    with pytest.raises(StateError):
+        State.read(tmp_path / "nothing")
+    state.close()
+
+
+# Policies
+
+
+def ranked(**columns: list[object]) -> Ranked:
+    n = len(next(iter(columns.values())))
+    blank: dict[str, list[object]] = {
+        "length": [0] * n, "fetched_at": [NO_TIME] * n, "quality": [nan] * n, "url": [b""] * n,
+    }  # fmt: skip
+    blank |= columns
+    return Ranked(
+        np.array(blank["length"], np.uint32),
+        np.array(blank["fetched_at"], np.int64),
+        np.array(blank["quality"], np.float64),
+        blank["url"],  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("elect", "field", "best_first"),
+    [
+        ("longest", "length", [2**32 - 1, 100, 1, 0]),
+        ("newest", "fetched_at", [2**62, 1, 0, -1, -(2**62), NO_TIME]),
+        ("quality", "quality", [1.7e308, 1.0, 5e-324, 0.0, -5e-324, -1.0, -1.7e308, nan]),
+        (
+            "hosts=b.example,a.example",
+            "url",
+            [b"https://b.example/", b"http://a.example:80/x", b"//b.example/x"],
+        ),
+    ],
+)
+def test_ranks_are_less_for_better_pages(elect: str, field: str, best_first: list[object]) -> None:
+    ranks = Policy.parse(elect).ranks(ranked(**{field: best_first}))
+    values = next(iter(ranks.values())).tolist()
+    if field == "url":
+        assert values == [0, 1, 0]
+    else:
+        assert values == sorted(set(values))
+        assert len(values) == len(best_first)
+
+
+def test_negative_zero_is_zero() -> None:
+    (quality, _) = Policy.parse("quality").ranks(ranked(quality=[-0.0, 0.0])).values()
+    assert quality[0] == quality[1]
+    assert inf > 0  # infinite ones are refused by the journal
+
+
+@pytest.mark.parametrize("elect", ["", "best", "hosts", "hosts=", "longest=a.example"])
+def test_what_is_no_policy_is_refused(elect: str) -> None:
+    with pytest.raises(SettingsError, match="elect="):
+        Policy.parse(elect)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.example/x", "http://A.Example/x", "http://user@a.example/", "http://a.example:8080/x",
+        "http://[::1]:80/", "http://a.example?x", "http://a.example#x", "http://a.example", "a.example/x",
+        "http://a.example\\x", "http://ä.example/", "mailto:someone", "",
+    ],
+)  # fmt: skip
+def test_hosts_are_those_of_the_standard_library(url: str) -> None:
+    assert host_of(url.encode()) == (urlsplit(url).hostname or "").encode()
+
+
+def test_a_url_that_cannot_be_split_has_no_host() -> None:
+    assert host_of(b"http://[broken/") == b""
