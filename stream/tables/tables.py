@@ -150,6 +150,11 @@ class Tables:
         return self._log.count
 
     @property
+    def anchors(self) -> int:
+        """Number of anchors that are stored, dead ones included."""
+        return self.count - self.first
+
+    @property
     def stats(self) -> TablesStats:
         """Current counters and sizes."""
         hot, warm, cold = self._tiers.hot, self._tiers.warm, self._tiers.cold

@@ -91,7 +91,7 @@ class Finder:
     @property
     def anchors(self) -> int | None:
         """Number of anchors; None until the end of the decisions topic was reached once."""
-        return self._follower.state.tables.count if self._follower else None
+        return self._follower.state.tables.anchors if self._follower else None
 
     async def run(self) -> None:
         """Follow the decisions until cancelled, starting over after an error."""
@@ -186,7 +186,7 @@ class Finder:
                 raise BusyError("the anchors are being reloaded; try again in a moment")
             judge = self._follower.judge
             near, baseline, is_orphan = await in_thread(_nearest, judge, row, url)
-            answer.anchors = judge.state.tables.count
+            answer.anchors = judge.state.tables.anchors
             answer.searched = min(answer.anchors, NEWEST)
         answer.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
         answer.near = near

@@ -51,6 +51,6 @@ class JudgeStats:
             "redelivered": self.redelivered,
             "source_gaps": len(self.gaps),
             "applied": state.meta.applied,
-            "anchors": state.tables.count,
+            "anchors": state.tables.anchors,
             "rocksdb_probes": state.tables.stats.rocks_probes,
         }
