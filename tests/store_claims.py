@@ -42,6 +42,9 @@ class StoreClaims:
         assert names(store, "a") == names(store, "a/files") == ["a/files/10", "a/files/2"]
         assert names(store, "a/f") == names(store, "b") == []
         assert store.get("b") == b"later"
+        assert store.get("b", 3) == b"lat"
+        assert store.get("b", 5) == store.get("b", 6) == b"later"
+        assert store.get("a/files/2", BIG // 2) == source.read_bytes()[: BIG // 2]
         assert store.get("a/files/10") == b""
         store.download("a/files/2", tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == source.read_bytes() == store.get("a/files/2")

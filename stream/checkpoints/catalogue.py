@@ -13,6 +13,7 @@ import msgspec
 
 from stream.checkpoints.digests import DIGEST_BYTES
 from stream.checkpoints.manifest import (
+    MANIFEST_BYTES,
     CheckpointFile,
     CheckpointName,
     Manifest,
@@ -101,7 +102,7 @@ class Catalogue:
         cannot be used."""
         for each in (name.object, name.pruned_object):
             with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):
-                return decode(self._store.get(each), name)
+                return decode(self._store.get(each, MANIFEST_BYTES + 1), name)
         raise DamagedCheckpointError(f"checkpoint {name}: its manifest is missing")
 
     def digests(self, name: CheckpointName) -> frozenset[str]:
@@ -113,9 +114,15 @@ class Catalogue:
 
     def add(self, manifest: Manifest) -> None:
         """Store the manifest of a checkpoint whose files are stored. One that is there stays as it is."""
+        content = encode(manifest)
+        if len(content) > MANIFEST_BYTES:
+            raise CheckpointError(
+                f"checkpoint {manifest.name}: its manifest of {len(manifest.files)} files would have"
+                f" {len(content)} bytes, {MANIFEST_BYTES} at most"
+            )
         try:
             with _translated_errors(FileExistsError):
-                self._store.put(manifest.name.object, encode(manifest), only_new=True)
+                self._store.put(manifest.name.object, content, only_new=True)
         except FileExistsError:
             self.read(manifest.name)
 
@@ -123,7 +130,7 @@ class Catalogue:
         """Move the manifest of a checkpoint from those that are kept to those that are pruned. Its mark goes
         first, so that none is left."""
         with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):  # another was faster
-            content = self._store.get(name.object)
+            content = self._store.get(name.object, MANIFEST_BYTES + 1)  # one that is too large stays so
             self._store.put(name.pruned_object, content)
             self._store.delete([name.mark_object])
             self._store.delete([name.object])
@@ -131,7 +138,8 @@ class Catalogue:
     def is_marked(self, manifest: Manifest) -> bool:
         """Whether a checkpoint has a mark that it was verified, with this very manifest."""
         with suppress(FileNotFoundError), _translated_errors(FileNotFoundError):
-            return self._store.get(manifest.name.mark_object) == _mark(manifest)
+            mark = _mark(manifest)
+            return self._store.get(manifest.name.mark_object, len(mark) + 1) == mark
         return False
 
     def mark(self, manifest: Manifest) -> None:

@@ -16,6 +16,8 @@ from stream.errors import DamagedCheckpointError
 from stream.judge.meta import Meta
 
 VERSION: Final = 1
+MANIFEST_BYTES: Final = 16 << 20
+"""Size at most. One of a state with 1e8 anchors, of some thousand files, has less than a MiB."""
 _FILE: Final = re.compile(r"\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT")
 """Files of RocksDB that make a state. The others are logs, options that a program brings, and locks."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -172,6 +174,8 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
     def refuse(why: object) -> NoReturn:
         raise DamagedCheckpointError(f"checkpoint {name}: its manifest {why}") from None
 
+    if len(content) > MANIFEST_BYTES:
+        refuse(f"has more than {MANIFEST_BYTES} bytes")
     try:
         version = msgspec.json.decode(content, type=_VersionOnly).version
         if version != VERSION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -77,9 +78,14 @@ class Store(ABC):
         bytes.
         """
 
-    def get(self, name: str) -> bytes:
-        """All bytes of a file."""
-        return b"".join(self._blocks(checked(name)))
+    def get(self, name: str, most: int = sys.maxsize) -> bytes:
+        """The bytes of a file, of a larger one the first `most`. Little more is held in memory."""
+        content = b""
+        for block in self._blocks(checked(name)):
+            content += block
+            if len(content) >= most:
+                break
+        return content[:most]
 
     def download(self, name: str, path: Path) -> None:
         """Copy a file to a new one at `path`, with mode 0600, durable but for its entry in the directory.

@@ -22,7 +22,7 @@ from stream import failpoints
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.known_damage import known_damage, note_damage
-from stream.checkpoints.manifest import CheckpointFile, Manifest, decode, encode
+from stream.checkpoints.manifest import MANIFEST_BYTES, CheckpointFile, Manifest, decode, encode
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
 from stream.checkpoints.restoring import is_empty, restore, verify
 from stream.checkpoints.uploads import UPLOAD_SECONDS, linked
@@ -249,6 +249,29 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(made: Manifest) -> N
         files = [*made.files, CheckpointFile(name, digest, 1)]
         with pytest.raises(DamagedCheckpointError, match="its manifest lists"):
             decode(encode(msgspec.structs.replace(made, files=files)), made.name)
+
+
+def test_a_manifest_that_is_too_large_is_refused_by_name_and_pruned(
+    objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    """And no more of it than that is read."""
+    (objects / made.name.object).write_bytes(encode(made) + b" " * (4 * MANIFEST_BYTES))
+    why = f"checkpoint {made.name}: its manifest has more than {MANIFEST_BYTES} bytes"
+    with pytest.raises(DamagedCheckpointError, match=why):
+        catalogue.read(made.name)
+    catalogue.prune(made.name)
+    assert catalogue.kept(JOURNAL) == []
+    assert (objects / made.name.pruned_object).stat().st_size == MANIFEST_BYTES + 1
+    with pytest.raises(DamagedCheckpointError, match=why):
+        catalogue.read(made.name)
+
+
+def test_a_manifest_that_would_be_too_large_is_not_stored(catalogue: Catalogue, made: Manifest) -> None:
+    catalogue.prune(made.name)
+    files = [made.files[0]] * (MANIFEST_BYTES // 100)
+    with pytest.raises(CheckpointError, match=f"checkpoint {made.name}: its manifest of {len(files)} files"):
+        catalogue.add(msgspec.structs.replace(made, files=files))
+    assert catalogue.kept(JOURNAL) == []
 
 
 def test_a_directory_with_files_is_not_replaced(tmp_path: Path, catalogue: Catalogue, made: Manifest) -> None:
