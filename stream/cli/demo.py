@@ -98,6 +98,20 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
         )
 
 
+def show_swapped(swapped: Any, console: Any) -> None:
+    """Print the clusters of which another page than the first one is kept: the largest ones."""
+    console.print(
+        f"{quantity(len(swapped), 'cluster')} of which a longer page than the first one is kept:",
+        highlight=False,
+    )
+    for each in sorted(swapped, key=lambda each: (-each.members, each.cluster))[:BEST]:
+        console.print(
+            f"  {quantity(each.members, 'page'):>9}, kept at {each.best.length:>6,} characters"
+            f"  {as_markup(each.best.url)}",
+            highlight=False,
+        )
+
+
 def report(outcome: Any, console: Any) -> None:
     """Print the verdicts, the best near-duplicates, the throughput and the audit."""
     from rich.table import Table
@@ -129,6 +143,7 @@ def report(outcome: Any, console: Any) -> None:
         highlight=False,
     )
     console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)
+    show_swapped(outcome.swapped, console)
     console.print(
         f"audit: {quantity(findings.pages, 'page')}, {findings.waiting} waiting, {findings.missing} missing, "
         f"{findings.repeated} repeated, {findings.lost} lost: "

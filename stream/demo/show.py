@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import msgspec
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import clients, topics
+from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import VerdictReader
+from stream.messages.best import BestRecord, decode_best
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import Findings, audit
@@ -29,6 +32,7 @@ from stream.supervisor import Supervisor, dashboard, deployment
 WORKERS: Final = 2
 GENERATION: Final = 64
 """Anchors per generation and pages per batch, small so that most candidates are found in RocksDB."""
+_GAUGE: Final = re.compile(r"^neardup_elector_(journal_position|due_clusters) (\S+)$", re.MULTILINE)
 QUIET_SECONDS: Final = 60.0
 """The demo gives up when no role logs anything before it is ready, or no verdict arrives, for this long."""
 
@@ -43,6 +47,8 @@ class DemoOutcome:
     across_partitions: int = 0
     """Duplicates whose anchor is on another partition of the pages topic."""
     rocksdb_probes: int = 0
+    swapped: list[BestRecord] = field(default_factory=list)
+    """The last record of each cluster of which another page than the first one is kept."""
     seconds: float = 0.0
     """Time from the first published page to the last verdict."""
     findings: Findings = field(default_factory=Findings)
@@ -63,6 +69,7 @@ class DemoOutcome:
             "pages_per_second": round(self.pages_per_second, 1),
             "across_partitions": self.across_partitions,
             "rocksdb_probes": self.rocksdb_probes,
+            "swapped": len(self.swapped),
         }
 
 
@@ -78,6 +85,8 @@ def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Se
         tables_generation=GENERATION,
         judge_rows=GENERATION,
         flush_seconds=1.0,
+        elect="longest",
+        elect_seconds=1.0,
         dashboard_port=0,
         log_format="json",
     )
@@ -102,7 +111,8 @@ async def show(
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
     report_line(
-        f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge"
+        f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge,"
+        " 1 elector"
     )
     outcome = DemoOutcome()
     logs = directory / "logs"
@@ -131,6 +141,11 @@ async def show(
             await asyncio.gather(following, return_exceptions=True)
         outcome.findings = await audit(settings)
         outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
+        elector = next(each for each in processes if each.name == "elector")
+        try:
+            outcome.swapped = await _swapped(settings, f"{elector.ops_url}/metrics")
+        except TimeoutError:
+            raise NeardupError(_stall_report(logs, "the elector does not catch up")) from None
         report_outcome(outcome)
         if stop is not None:
             report_line(
@@ -145,6 +160,7 @@ async def _wait_until_ready(logs: Path, roles: Supervisor) -> None:
     signs = {
         "judge.log": "leading",
         "dashboard.log": "serving",
+        "elector.log": "caught_up",
         **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)},
     }
     last, written = time.monotonic(), 0
@@ -195,6 +211,32 @@ async def _rocksdb_probes(log: Path, judged: int) -> int:
                 if event.get("event") == "progress" and sum(event["verdicts"].values()) >= judged:
                     return int(event["rocksdb_probes"])
             await asyncio.sleep(0.1)
+
+
+async def _swapped(settings: Settings, metrics: str) -> list[BestRecord]:
+    """Return the records of clusters of which another page than the first one is kept, once the elector has
+    told of the whole journal. Raises TimeoutError."""
+    names = TopicNames(settings.namespace)
+    async with asyncio.timeout(QUIET_SECONDS), aiohttp.ClientSession() as session:
+        async with broker_metadata.connect(settings) as client:
+            (journal,) = (await broker_metadata.log_bounds(client, [names.journal])).values()
+        while True:
+            async with session.get(metrics) as response:
+                gauges = dict(_GAUGE.findall(await response.text()))
+            if float(gauges["journal_position"]) >= journal.end and not float(gauges["due_clusters"]):
+                break
+            await asyncio.sleep(0.1)
+    consumer = clients.reader(settings, names.best(), auto_offset_reset="earliest")
+    last: dict[str, BestRecord] = {}
+    async with clients.open_client(settings, consumer):
+        partitions = consumer.assignment()
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(each) < ends[each] for each in partitions]):
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                for record in records:
+                    best = decode_best(record.value, f"{record.topic} offset {record.offset}")
+                    last[best.cluster] = best
+    return [each for each in last.values() if each.best and each.best.id != each.cluster]
 
 
 def _log_bytes(logs: Path) -> int:
