@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -12,7 +14,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.manifest import CheckpointFile, Manifest
 from stream.durable import sync_directory
-from stream.errors import DamagedCheckpointError, StateBusyError, StateError
+from stream.errors import DamagedCheckpointError, SettingsError, StateBusyError, StateError
 from stream.failpoints import reach
 from stream.judge.meta import meta_of
 from stream.private import private_directory
@@ -38,11 +40,13 @@ def restore(
 
     Files are downloaded into a directory beside it, verified and synced before that takes its name. Raises
     DamagedCheckpointError if an object is missing or is not what was uploaded, StateBusyError if the
-    directory was filled meanwhile, CheckpointError, and OSError if it cannot be written.
+    directory was filled meanwhile, SettingsError for a mount point or symbolic link, CheckpointError, and
+    OSError if it cannot be written.
     """
     private_directory(directory.parent)
     with ScratchDirectory("restore", directory.parent) as scratch:
         path = Path(scratch)
+        _refuse_irreplaceable(directory, path / "trial")
         _download(catalogue, manifest, path, report)
         _refuse_other_state(manifest, path)
         sync_directory(path)
@@ -51,9 +55,32 @@ def restore(
         except OSError as error:
             if is_empty(directory):
                 raise
-            raise StateBusyError(f"state directory {directory}: another process has filled it") from error
+            raise _filled(directory) from error
         sync_directory(directory.parent)
         reach("restore.renamed")
+
+
+def _refuse_irreplaceable(directory: Path, trial: Path) -> None:
+    """Raise SettingsError unless a directory can take the name of this one, or StateBusyError if it has
+    files. `trial` is a path beside it."""
+    there = os.path.lexists(directory)
+    trial.mkdir(mode=0o700)
+    try:
+        trial.rename(directory)
+    except OSError as error:
+        if directory.is_dir() and not is_empty(directory):
+            raise _filled(directory) from error
+        raise SettingsError(
+            f"state directory {directory}: no restored directory can take its place ({error.strerror}), as of"
+            " a mount point or a symbolic link; mount a directory above it, or name the one that is meant"
+        ) from error
+    if not there:
+        with suppress(OSError):  # filled meanwhile
+            directory.rmdir()
+
+
+def _filled(directory: Path) -> StateBusyError:
+    return StateBusyError(f"state directory {directory}: another process has filled it")
 
 
 def verify(catalogue: Catalogue, manifest: Manifest, report: Callable[[int], None] = lambda _: None) -> None:

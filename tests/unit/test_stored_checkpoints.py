@@ -26,7 +26,13 @@ from stream.checkpoints.manifest import MANIFEST_BYTES, CheckpointFile, Manifest
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
 from stream.checkpoints.restoring import is_empty, restore, verify
 from stream.checkpoints.uploads import UPLOAD_SECONDS, linked
-from stream.errors import CheckpointError, DamagedCheckpointError, DamagedStateError, StateBusyError
+from stream.errors import (
+    CheckpointError,
+    DamagedCheckpointError,
+    DamagedStateError,
+    SettingsError,
+    StateBusyError,
+)
 from stream.tables.store.rocks import LOG, URLS, Store
 from tests.checkpointed import (
     CHAIN,
@@ -287,6 +293,32 @@ def test_a_directory_with_files_is_not_replaced(tmp_path: Path, catalogue: Catal
     (there / "file").unlink()
     restore(catalogue, made, there)
     assert digest_of(there) == digest_of(tmp_path / "judge")
+
+
+def test_a_link_or_mount_point_is_refused_before_anything_is_downloaded(
+    tmp_path: Path, catalogue: Catalogue, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("downloads")
+
+    monkeypatch.setattr(catalogue, "download", refuse)
+    meant, link, mounted = tmp_path / "meant", tmp_path / "link", tmp_path / "mounted"
+    meant.mkdir()
+    mounted.mkdir()
+    link.symlink_to(meant)
+    refused = [link]
+    if not subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(mounted)], capture_output=True).returncode:
+        refused.append(mounted)
+    try:
+        for each in refused:
+            assert is_empty(each)
+            with pytest.raises(SettingsError, match=f"state directory {each}: no restored directory"):
+                restore(catalogue, made, each)
+            assert is_empty(each)
+    finally:
+        if mounted in refused:
+            subprocess.run(["umount", mounted], check=True)
+    assert not scratch(tmp_path)
 
 
 def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_names_them(
