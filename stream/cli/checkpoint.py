@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,8 +57,8 @@ def now(settings: Settings) -> None:
 
 
 def _make(catalogue: Catalogue, directory: Path, kept: int) -> str:
-    """Make a checkpoint of a state that no process has open, and return its name. Raises StateBusyError if
-    one has."""
+    """Make a checkpoint of a state that no process has open, and return its name. A judge may open it while
+    the files are uploaded. Raises StateBusyError if one has it open before."""
     from stream.checkpoints.uploads import Uploads, linked
     from stream.errors import CheckpointError
     from stream.judge.meta import meta_of
@@ -66,7 +67,9 @@ def _make(catalogue: Catalogue, directory: Path, kept: int) -> str:
     from stream.tables.store.rocks import Store, tables_of
 
     meta_of(directory)  # refuses a directory of another version, before it is opened to be written
-    with Store(directory, tables_of(directory), MIB) as store, linked(store) as state:
+    with ExitStack() as stack:
+        with Store(directory, tables_of(directory), MIB) as store:
+            state = stack.enter_context(linked(store))
         if state is None:
             raise CheckpointError(f"state directory {directory}: nothing was applied to it yet")
         uploads = Uploads(catalogue, member_id(directory.with_suffix(".instance")), kept)

@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointRequests
 from stream.errors import DiskError, SettingsError
 from stream.roles.judge import checkpoints
@@ -250,11 +251,21 @@ def test_a_url_that_names_no_store_is_refused_at_once(tmp_path: Path, store: Sto
         Judge(tmp_path, store, checkpoints="file://key@host/directory")
 
 
-def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(tmp_path: Path) -> None:
+def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory, objects = tmp_path / "neardup" / "judge", tmp_path / "objects"
     with open_store(directory) as store:
         write(store, 1)
     at = ("--checkpoints", objects)
+    add = Catalogue.add
+
+    def add_while_a_judge_begins(self: Catalogue, manifest: Manifest) -> None:
+        with open_store(directory) as store:
+            write(store, 1)
+            add(self, manifest)
+
+    monkeypatch.setattr(Catalogue, "add", add_while_a_judge_begins)
     made = neardup("checkpoint", "now", "--state-dir", tmp_path, *at)
     assert made.exit_code == 0, made.output
     name = made.stdout.strip()
