@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -72,6 +73,36 @@ def reason(told: best_oracle.Told, before: dict[int, best_oracle.Told], judged: 
     if told.was is not None and url_of(told.was) not in stay:
         return "left"
     return "joined" if stay[url_of(told.best)] > (last.as_of if last else told.cluster) else "better"
+
+
+def crowded(seed: int, n: int) -> list[Judged]:
+    """A crawl in which half of all pages are in one cluster."""
+    judged, rng = crawl(seed, n), random.Random(seed)
+    first = next(each.page for each in judged if each.verdict == "unique")
+    return [
+        dataclasses.replace(each, verdict="recrawl", cluster=first)
+        if each.verdict in ("duplicate", "recrawl") and rng.random() < 0.8 and each.cluster != each.page
+        else each
+        for each in judged
+    ]
+
+
+@pytest.mark.parametrize("elect", POLICIES)
+def test_a_large_cluster_keeps_the_page_that_the_oracle_keeps(tmp_path: Path, elect: str) -> None:
+    judged = crowded(2, 12_000)
+    elector, told, decided = open_elector(tmp_path, elect), dict[str, BestRecord](), decided_of(judged, 2)
+    for start in range(0, len(decided), 300):
+        batch = decided[start : start + 300]
+        elector.apply(batch)
+        told |= {each.cluster: each for each in tell_all(elector)}
+        so_far = seen(batch, judged)
+        pages, keys = ({each.page: each for each in so_far}, {each.url: url_of(each) for each in so_far})
+        for cluster, page in best_oracle.kept(so_far, elect).items():
+            name = best_oracle.show(cluster, PREFIX)
+            best = told[name].best if name in told else pages[cluster]
+            assert (keys[best.url] if best else None) == url_of(page), name
+    elector.state.close()
+    assert max(len(each) for each in members(judged).values()) > 1000
 
 
 @pytest.mark.parametrize("elect", POLICIES)
