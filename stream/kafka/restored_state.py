@@ -29,6 +29,11 @@ from stream.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+_UNSET: Final = (
+    "the setting checkpoints names no store: set it to where the judge's checkpoints are, and an empty"
+    " directory is restored from there"
+)
+
 
 class FittingCheckpoints:
     """The checkpoints of a journal from which this program can go on with the topics as they are."""
@@ -150,12 +155,6 @@ async def restore_if_empty(
     if trimmed := await trimmed_logs(settings, genesis):
         raise StateError(f"state directory {directory}: empty, but {trimmed}, and {why}")
     return None
-
-
-_UNSET: Final = (
-    "the setting checkpoints names no store: set it to where the judge's checkpoints are, and an empty"
-    " directory is restored from there"
-)
 
 
 async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:

@@ -32,6 +32,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
+from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import load
 from stream.roles.worker.role import WorkerRole
@@ -367,6 +368,18 @@ async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged
     keys = [(CLUSTER, TOPIC_ID, partition) for partition in range(3)]
     async with broker_metadata.connect(judged) as client:
         assert await expected_offsets(judged, client, keys) == {keys[0]: PAGES, keys[1]: 1}
+
+
+async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings: Settings) -> None:
+    """It has no checkpoints."""
+    settings = settings.model_copy(update={"elect": "longest"})
+    names = await create(settings)
+    await append(settings, record(part(0, 0, 3, opening=True)))
+    await delete_records(settings, names.journal, 1)
+    error = await error_of(ElectorRole(settings))
+    assert isinstance(error, StateError), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    assert f"topic {names.journal}: needed from 0 on, but it starts at 1; an elector has no" in str(error)
 
 
 @pytest.fixture
