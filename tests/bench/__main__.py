@@ -22,7 +22,7 @@ STAGES = {
     "extract": ("extract", "extract_quality"),
     "tables": ("tables", "table_peers", "methods"),
     "judge": ("judge", "judge_hostile", "records"),
-    "elector": ("kept_pages",),
+    "elector": ("elector", "kept_pages"),
     "dashboard": ("dashboard",),
     "worker": ("worker",),
     "end-to-end": ("end_to_end",),

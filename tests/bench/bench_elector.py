@@ -109,8 +109,12 @@ def decode(encoded: Encoded) -> Decided:
     return Decided(entries, decode_decisions(encoded[1], 0), entries[-1].offset)
 
 
-def main(rows: int, elect: str) -> dict[str, Any]:
-    """Apply rows twice, and measure."""
+def run(rows: int = MILLION, elect: str = "longest", members: int = MILLION) -> dict[str, Any]:
+    """Apply rows twice, and elect in a cluster of so many members."""
+    return _apply(rows, elect) | {"milliseconds_an_election_in_a_large_cluster": _elections(members)}
+
+
+def _apply(rows: int, elect: str) -> dict[str, Any]:
     genesis = genesis_of(Scheme())
     verdicts = MadeVerdicts(rows, genesis)
     found: dict[str, Any] = {"policy": elect, "urls": verdicts.records * ROWS}
@@ -156,7 +160,7 @@ def _measure(elector: Elector, verdicts: MadeVerdicts, first: int) -> dict[str, 
     }
 
 
-def elections(members: int = MILLION, rounds: int = 200) -> dict[str, float]:
+def _elections(members: int, rounds: int = 200) -> dict[str, float]:
     """Milliseconds of elections in a cluster of so many members, of which the best one leaves each time."""
     genesis = genesis_of(Scheme())
     made, taken = MadeVerdicts(-(-members // ROWS) * ROWS, genesis), []
@@ -208,5 +212,4 @@ def _leave(state: State, genesis: Genesis, offset: int) -> Decided:
 if __name__ == "__main__":
     given = sys.argv[1:]
     rows, policy = [*given, *("1000000", "longest")[len(given) :]]
-    figures = main(int(rows), policy) | {"milliseconds_an_election_in_a_cluster_of_1e6": elections()}
-    sys.stdout.write(json.dumps(figures, indent=1) + "\n")
+    sys.stdout.write(json.dumps(run(int(rows), policy), indent=1) + "\n")

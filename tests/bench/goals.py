@@ -110,6 +110,19 @@ GOALS = (
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
+        "elector", "rows a processor second, first pass",
+        ("first", "rows_a_processor_second"), ">=", 100_000,
+    ),
+    Goal(
+        "elector", "rows a processor second, when all URLs come again",
+        ("again", "rows_a_processor_second"), ">=", 100_000,
+    ),
+    Goal("elector", "bytes of state a URL", ("again", "state_bytes_a_url"), "<=", 200),
+    Goal(
+        "elector", "longest election in a cluster of a million, milliseconds",
+        ("milliseconds_an_election_in_a_large_cluster", "longest"), "<=", 20,
+    ),
+    Goal(
         "end_to_end", "times the plain Faust job, HTML", ("html", "ratio"), ">=", 5,
         "children spend "
         "{html[processor_us_a_page][children]:,} us a page, the job "

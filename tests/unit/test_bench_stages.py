@@ -102,6 +102,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "methods": methods,
     "judge_hostile": lambda _: {"rows": 512},
     "records": records,
+    "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
     "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},

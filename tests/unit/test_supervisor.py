@@ -30,6 +30,14 @@ def test_supervised_roles_have_a_port_each() -> None:
     assert {role.ops_url for role in deployment(load(ops_port=-1), 2)} == {None}
 
 
+def test_a_policy_adds_an_elector() -> None:
+    *others, elector = deployment(load(elect="longest", ops_port=9500), 1)
+    assert [role.name for role in others] == ["judge", "worker"]
+    assert elector.name == "elector"
+    assert elector.environment["NEARDUP_ELECT"] == "longest"
+    assert elector.ops_url == "http://127.0.0.1:9502"
+
+
 def _free_pair() -> int:
     """The first of two adjacent ports that are free."""
     while True:
