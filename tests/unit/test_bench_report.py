@@ -12,7 +12,7 @@ import pytest
 from tests.bench import pictures, report
 from tests.bench.goals import GOALS, judged
 
-STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile"}
+STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile", "elector"}
 STAGES |= {"dashboard", "end_to_end", "latency", "growth", "match", "backfill", "templates"}
 
 
