@@ -18,8 +18,8 @@ DIGEST_HEADER: Final = "digest"
 where no page is kept."""
 
 Because = Literal["joined", "left", "better", "grew", "expired", "forgotten"]
-PageId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]{0,4})$")]
-"""`journal.offset.index`."""
+PageId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,4})$")]
+"""`journal.offset.index`, of an offset that Kafka may have."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

@@ -10,6 +10,7 @@ from tests.fuzz.decoders.compressed_files import CompressedFiles
 from tests.fuzz.decoders.decisions import DecisionRecords
 from tests.fuzz.decoders.html import Html
 from tests.fuzz.decoders.journal import JournalRecords
+from tests.fuzz.decoders.kept_pages import KeptPageRecords
 from tests.fuzz.decoders.pages import PageMessages
 from tests.fuzz.decoders.record_batches import RecordBatches
 from tests.fuzz.decoders.requests import Requests
@@ -21,6 +22,7 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     Avro,
     JournalRecords,
     DecisionRecords,
+    KeptPageRecords,
     CompressedFiles,
     WebArchives,
     Html,
