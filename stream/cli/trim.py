@@ -45,6 +45,8 @@ def command(settings: Settings, every: float | None, keep: float, dry_run: bool,
     if every is not None:
         if dry_run or as_json:
             raise SettingsError("--every: trims again and again; leave --dry-run and --json out")
+        if not every:
+            raise SettingsError("--every: 0 is no interval; leave it out to trim once")
         run_role("trim", settings, TrimRole(settings, keep, every).run())
         return
     outcomes: list[Outcome] = []

@@ -30,9 +30,10 @@ interval."""
 @clients.with_translated_errors
 async def trim_once(settings: Settings, keep: float, *, dry_run: bool = False) -> Outcome:
     """Trim the logs once. Raises as `Trimmer` and `Trimmer.trim` do, and TopicError without a genesis."""
+    trimmer = Trimmer(settings, keep)  # before anything is waited for
     await acl_check.check(settings, "trim")
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
-    return await Trimmer(settings, genesis, keep).trim(dry_run=dry_run)
+    return await trimmer.trim(genesis, dry_run=dry_run)
 
 
 class TrimRole:
@@ -52,22 +53,22 @@ class TrimRole:
 
     async def run(self) -> None:
         """Trim until SIGTERM, SIGINT or `stop()`. If the store or brokers fail, that is logged and tried
-        again; any other error is raised."""
-        watch = self.watch
+        again; any other error is raised, such as SettingsError without a store of checkpoints."""
+        watch, trimmer = self.watch, Trimmer(self._settings, self._keep)
         with stop_event_on_signals(self._stop), clients.translated_errors():
             async with ops_server(self._settings, watch.metrics, watch.health) as self.ops_url:
-                await run_unless_stopped(self._stop, self._run())
+                await run_unless_stopped(self._stop, self._run(trimmer))
 
-    async def _run(self) -> None:
+    async def _run(self, trimmer: Trimmer) -> None:
         settings, watch = self._settings, self.watch
         with watch.health.excuse("waiting for the genesis"):
             genesis = await topics.wait_for_genesis(settings)
             await retry_until_answered("a broker", lambda: acl_check.check(settings, "trim"))
-        trimmer, pause = Trimmer(settings, genesis, self._keep), FIRST_PAUSE
+        pause = FIRST_PAUSE
         while True:
             try:
                 with watch.health.excuse("trimming"), clients.translated_errors():
-                    watch.note(await trimmer.trim())
+                    watch.note(await trimmer.trim(genesis))
                 rest, pause = self._every, FIRST_PAUSE
             except SecurityError:
                 raise

@@ -131,15 +131,15 @@ class _Survey(NamedTuple):
 class Trimmer:
     """Trims the logs of one namespace."""
 
-    def __init__(self, settings: Settings, genesis: Genesis, keep: float) -> None:
+    def __init__(self, settings: Settings, keep: float) -> None:
         """Nothing is deleted that was appended within the last `keep` seconds. Raises SettingsError without a
         store of checkpoints."""
         if not settings.checkpoints:
             raise SettingsError("checkpoints: not set; logs are trimmed up to what checkpoints replace")
-        self._settings, self._genesis, self._keep = settings, genesis, keep
+        self._settings, self._keep = settings, keep
         self._catalogue = Catalogue(settings.checkpoints)
 
-    async def trim(self, *, dry_run: bool = False) -> Outcome:
+    async def trim(self, genesis: Genesis, *, dry_run: bool = False) -> Outcome:
         """Trim the logs as far as they may be; with `dry_run`, delete and verify nothing.
 
         Raises TopicError for topics that are missing or unsound, AccessError, CheckpointError if the store
@@ -147,7 +147,7 @@ class Trimmer:
         """
         await topics.check(self._settings, "trim")
         async with broker_metadata.connect(self._settings) as client:
-            run = _Run(self._settings, self._genesis, self._catalogue, client)
+            run = _Run(self._settings, genesis, self._catalogue, client)
             damaged = [] if dry_run else await run.verify_newest()
             outcome = await run.trim(int((time.time() - self._keep) * 1000), dry_run=dry_run)
             listed = {*outcome.damaged, *damaged}
