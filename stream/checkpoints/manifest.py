@@ -195,7 +195,7 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
         refuse(f"has the digest {manifest.last!r}")
     if not 0 <= manifest.time < _LATEST or manifest.applied < 0:
         refuse(f"has time {manifest.time}, applied {manifest.applied}")
-    if not 0 <= manifest.ledger <= manifest.decided:
+    if manifest.decided < 0 or not 0 <= manifest.ledger < max(1, manifest.decided):  # it was applied
         refuse(f"has decided {manifest.decided}, ledger {manifest.ledger}")
     return manifest
 

@@ -472,6 +472,7 @@ def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
         ({"time": 10**18}, "has time 1000000000000000000"),
         ({"time": -1}, "has time -1"),
         ({"decided": -2}, "decided -2"),
+        ({"decided": 7, "ledger": 7}, "decided 7, ledger 7"),
     ],
 )
 def test_a_manifest_with_values_that_cannot_be_is_refused(
