@@ -17,6 +17,7 @@ from stream.checkpoints.manifest import (
     CheckpointFile,
     CheckpointName,
     Manifest,
+    checkpoint_of_attempt,
     checkpoint_of_mark,
     checkpoint_of_object,
     decode,
@@ -51,6 +52,8 @@ class Contents(NamedTuple):
     """When each of these checkpoints was pruned."""
     marked: set[CheckpointName]
     """Checkpoints with a mark that they were verified, which may be pruned meanwhile."""
+    attempts: dict[CheckpointName, float]
+    """When the verification of each of these checkpoints last began."""
     files: list[StoredFile]
 
     def lacking(self, manifest: Manifest) -> CheckpointFile | None:
@@ -85,7 +88,7 @@ class Catalogue:
 
     def contents(self, journal: str) -> Contents:
         """All that the store has of a journal."""
-        contents = Contents({}, {}, set(), [])
+        contents = Contents({}, {}, set(), {}, [])
         with _translated_errors():
             for each in self._store.list(journal):
                 if name := checkpoint_of_object(each.name):
@@ -93,6 +96,8 @@ class Catalogue:
                     where[name] = each.modified
                 elif name := checkpoint_of_mark(each.name):
                     contents.marked.add(name)
+                elif name := checkpoint_of_attempt(each.name):
+                    contents.attempts[name] = each.modified
                 elif file := _FILE.fullmatch(each.name):
                     contents.files.append(StoredFile(each.name, file[1], file[2], each.size, each.modified))
         return contents
@@ -141,6 +146,11 @@ class Catalogue:
             mark = _mark(manifest)
             return self._store.get(manifest.name.mark_object, len(mark) + 1) == mark
         return False
+
+    def note_attempt(self, name: CheckpointName) -> None:
+        """Say that the verification of a checkpoint begins, so that it is not pruned meanwhile."""
+        with _translated_errors():
+            self._store.put(name.attempt_object, b"")
 
     def mark(self, manifest: Manifest) -> None:
         """Mark a checkpoint as verified."""

@@ -30,6 +30,7 @@ _VERIFIED: Final = "verified"
 _CHECKPOINT: Final = re.compile(r"(\d{20})-([0-9a-f]{32})")
 _MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({_KEPT}|{_PRUNED})/({_CHECKPOINT.pattern})\.json")
 _MARK: Final = re.compile(rf"([0-9a-f]{{32}})/{_VERIFIED}/({_CHECKPOINT.pattern})\.json")
+_ATTEMPT: Final = re.compile(rf"([0-9a-f]{{32}})/{_VERIFIED}/({_CHECKPOINT.pattern})\.attempt")
 
 
 class CheckpointName(NamedTuple):
@@ -57,6 +58,11 @@ class CheckpointName(NamedTuple):
     def mark_object(self) -> str:
         """Name of the object that says that it was verified."""
         return f"{self.journal}/{_VERIFIED}/{self}.json"
+
+    @property
+    def attempt_object(self) -> str:
+        """Name of the object that says that its verification has begun."""
+        return f"{self.journal}/{_VERIFIED}/{self}.attempt"
 
     def file(self, digest: str) -> str:
         """Name of the object that a file of this checkpoint is."""
@@ -159,6 +165,12 @@ def checkpoint_of_object(name: str) -> CheckpointName | None:
 def checkpoint_of_mark(name: str) -> CheckpointName | None:
     """The checkpoint that an object marks as verified; None for other objects."""
     match = _MARK.fullmatch(name)
+    return checkpoint_of(match[1], match[2]) if match else None
+
+
+def checkpoint_of_attempt(name: str) -> CheckpointName | None:
+    """The checkpoint whose verification an object says has begun; None for other objects."""
+    match = _ATTEMPT.fullmatch(name)
     return checkpoint_of(match[1], match[2]) if match else None
 
 

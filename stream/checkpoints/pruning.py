@@ -3,7 +3,9 @@
 The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
 the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
 gone and loses its own. Of the checkpoints that a trim has verified, the one that was uploaded last is kept
-until a later one is verified: the logs may have been trimmed because of it. A file stays for SPARED_SECONDS
+until a later one is verified: the logs may have been trimmed because of it. One whose verification began
+within SPARED_SECONDS is kept as well, or a trim that verifies for longer than it takes to prune would never
+come to an end. A file stays for SPARED_SECONDS
 after the last manifest that names it was pruned, so that whoever restores from it can end, and as long after
 it was uploaded, because a manifest may be about to name it. A clock that is ahead of the store's changes
 nothing.
@@ -49,7 +51,8 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
         and each.digest not in named[each.chain]
     ]
     marks = [name.mark_object for name in contents.marked - contents.kept.keys()]
-    catalogue.delete([*unnamed, *marks, *(name.pruned_object for name in forgotten)])
+    attempts = [name.attempt_object for name in contents.attempts.keys() - _attempted(contents, now)]
+    catalogue.delete([*unnamed, *marks, *attempts, *(name.pruned_object for name in forgotten)])
 
 
 def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: float) -> list[CheckpointName]:
@@ -68,7 +71,17 @@ def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: floa
         )
         superfluous += names[0 if abandoned else kept :]
     verified = max(contents.marked & contents.kept.keys(), key=age, default=None)
-    return [name for name in superfluous if name != verified]
+    spared = _attempted(contents, now) | {verified}
+    return [name for name in superfluous if name not in spared]
+
+
+def _attempted(contents: Contents, now: float) -> set[CheckpointName]:
+    """The kept checkpoints that may be about to be verified."""
+    return {
+        name
+        for name, since in contents.attempts.items()
+        if since > now - SPARED_SECONDS and name in contents.kept and name not in contents.marked
+    }
 
 
 def named_files(

@@ -343,6 +343,8 @@ async def test_what_is_pruned_while_it_is_verified_replaces_nothing(
 
     def verify_and_prune(*arguments: Any) -> None:
         whole(*arguments)
+        newest = kept(judged)[0].name
+        assert set(found.contents(newest.journal).attempts) == {newest}  # a judge would not prune it
         for each in kept(judged):
             found.prune(each.name)
 

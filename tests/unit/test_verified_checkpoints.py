@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -9,6 +11,7 @@ import pytest
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.pruning import SPARED_SECONDS
 from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
 from tests.genesis import JOURNAL
 
@@ -59,6 +62,26 @@ def test_the_last_one_that_was_verified_stays_until_a_later_one_is(
     (fifth,) = make(tmp_path, catalogue, 5, kept=2)
     assert catalogue.kept(JOURNAL) == [fifth.name, fourth.name]
     assert marks(tmp_path) == [str(fourth.name)]
+    assert catalogue.read(second.name) == second  # pruned
+
+
+def test_one_that_is_being_verified_stays_for_a_day(tmp_path: Path, catalogue: Catalogue) -> None:
+    (first,) = make(tmp_path, catalogue, 1)
+    catalogue.note_attempt(first.name)
+    second, third = make(tmp_path, catalogue, 2, 3)
+    assert catalogue.kept(JOURNAL) == [third.name, first.name]
+    assert marks(tmp_path) == [str(first.name)]
+    catalogue.mark(first)  # it took longer than the others were kept
+    (fourth,) = make(tmp_path, catalogue, 4)
+    assert catalogue.kept(JOURNAL) == [fourth.name, first.name]
+    assert set(catalogue.contents(JOURNAL).attempts) == set()
+    catalogue.note_attempt(fourth.name)
+    attempt = tmp_path / "objects" / fourth.name.attempt_object
+    then = time.time() - SPARED_SECONDS - 60
+    os.utime(attempt, (then, then))  # the trimmer was killed
+    (fifth,) = make(tmp_path, catalogue, 5)
+    assert catalogue.kept(JOURNAL) == [fifth.name, first.name]
+    assert not attempt.exists()
     assert catalogue.read(second.name) == second  # pruned
 
 

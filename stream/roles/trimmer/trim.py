@@ -178,6 +178,7 @@ class _Run:
         for manifest in reversed(survey.usable):
             if manifest in survey.verified:
                 break
+            await in_thread(self._catalogue.note_attempt, manifest.name)
             try:
                 await self._verify(manifest)
             except DamagedCheckpointError as error:
