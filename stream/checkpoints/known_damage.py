@@ -1,4 +1,4 @@
-"""Data files that were found damaged, by digest, in a file beside the state directory.
+"""Data files and checkpoints that were found damaged, in a file beside the state directory.
 
 A file may have been uploaded after it was damaged. Without this record its checkpoint would be restored, and
 found damaged, again and again.
@@ -8,33 +8,45 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from stream.checkpoints.digests import digest_of_file
 from stream.errors import DamagedStateError
 from stream.private import tighten
 from stream.tables.store.failures import damaged_file
 
+RECORD: Final = ".damaged-files"
+"""Suffix of the file."""
+RESTORED: Final = "restored-checkpoint"
+"""File in a state directory with the name of the checkpoint that it was restored from."""
+
 
 def note_damage(directory: Path, error: DamagedStateError) -> None:
-    """Record the file of a state directory that is damaged, if the error names one that can be read."""
+    """Record the file of a state directory that is damaged. If the error names none that is there, record the
+    checkpoint that the directory was restored from, which may have been uploaded like that."""
     name = damaged_file(error)
-    if name is None:
-        return
-    with suppress(OSError):  # what cannot be read was not uploaded like that
-        digest = digest_of_file(directory / name)
-        if digest not in known_damage(directory):
-            with _path(directory).open("a", encoding="ascii") as file:
-                file.write(f"{digest} {name}\n")
-            tighten(_path(directory))
+    with suppress(OSError, UnicodeDecodeError):  # what cannot be read was not uploaded like that
+        if name is not None and (directory / name).exists():
+            _note(directory, digest_of_file(directory / name), name)
+        else:
+            _note(directory, (directory / RESTORED).read_text("ascii"), "a checkpoint")
+
+
+def _note(directory: Path, damaged: str, what: str) -> None:
+    if damaged not in known_damage(directory):
+        path = _record(directory)
+        with path.open("a", encoding="ascii") as file:
+            file.write(f"{damaged} {what}\n")
+        tighten(path)
 
 
 def known_damage(directory: Path) -> set[str]:
-    """The digests of the files of a state directory that were found damaged."""
+    """The digests of the files of a state directory that were found damaged, and the names of checkpoints."""
     with suppress(OSError, UnicodeDecodeError):
-        lines = _path(directory).read_text("ascii").splitlines()
+        lines = _record(directory).read_text("ascii").splitlines()
         return {line.partition(" ")[0] for line in lines}
     return set()
 
 
-def _path(directory: Path) -> Path:
-    return directory.with_suffix(".damaged-files")
+def _record(directory: Path) -> Path:
+    return directory.with_suffix(RECORD)

@@ -12,6 +12,7 @@ from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.known_damage import RESTORED
 from stream.checkpoints.manifest import CheckpointFile, Manifest
 from stream.durable import sync_directory
 from stream.errors import DamagedCheckpointError, SettingsError, StateBusyError, StateError
@@ -19,6 +20,7 @@ from stream.failpoints import reach
 from stream.judge.meta import meta_of
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
+from stream.stores.files import new_file
 
 AT_ONCE: Final = 4
 """Files downloaded at the same time."""
@@ -49,6 +51,8 @@ def restore(
         _refuse_irreplaceable(directory, path / "trial")
         _download(catalogue, manifest, path, report)
         _refuse_other_state(manifest, path)
+        with new_file(path / RESTORED) as file:
+            file.write(str(manifest.name).encode())
         sync_directory(path)
         try:
             path.rename(directory)

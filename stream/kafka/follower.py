@@ -124,6 +124,8 @@ class _Opening:
                 if restored is not None:  # damaged when it was uploaded, or trimmed meanwhile
                     log.warning("checkpoint_refused", checkpoint=str(restored), reason=str(error))
                     avoided.add(restored)
+                    if isinstance(error, DamagedStateError):
+                        note_damage(self._directory, error)
                     await in_thread(shutil.rmtree, self._directory)
                 elif not can_move:
                     raise

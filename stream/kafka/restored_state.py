@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.known_damage import known_damage
+from stream.checkpoints.known_damage import RECORD, known_damage
 from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.checkpoints.restoring import is_empty, restore
 from stream.errors import DamagedCheckpointError, StateError
@@ -41,7 +41,7 @@ class FittingCheckpoints:
     def __init__(
         self, settings: Settings, genesis: Genesis, cluster_id: str, damaged: Collection[str] = ()
     ) -> None:
-        """`settings` names their store; `damaged` are digests of files that were found damaged. Raises
+        """`settings` names their store; `damaged` is what `known_damage` says. Raises
         SettingsError if the store's URL is none."""
         assert settings.checkpoints is not None  # noqa: S101 (the caller knows)
         self._settings, self._genesis, self._cluster_id = settings, genesis, cluster_id
@@ -87,6 +87,8 @@ class FittingCheckpoints:
                 reason = misfit_of_program(manifest, self._genesis, self._cluster_id)
                 if reason is None and not any_generation:
                     reason = self._misfit_of_settings(manifest)
+                if str(name) in self._damaged:
+                    reason = f"was restored and then found damaged, as a file *{RECORD} says"
                 if bad := [each.name for each in manifest.files if each.digest in self._damaged]:
                     reason = f"has {bad[0]} as it was when it was found damaged"
                 if reason is None:

@@ -21,6 +21,7 @@ from structlog.testing import capture_logs
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.known_damage import note_damage
 from stream.checkpoints.manifest import CheckpointName, encode
+from stream.checkpoints.restoring import restore
 from stream.errors import EXIT_REFUSED, DamagedStateError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -231,6 +232,21 @@ async def test_a_file_that_was_uploaded_damaged_is_not_restored_again(judged: Se
     assert restored(logs) == [str(older)]
     (reason,) = refused(logs)
     assert f"checkpoint {newest}: has {file.name} as it was when it was found damaged" in reason
+    await all_once(judged)
+
+
+async def test_a_checkpoint_is_not_restored_again_if_the_damage_names_no_file(judged: Settings) -> None:
+    newest, older, _ = kept(judged)
+    catalogue, path = Catalogue(judged.checkpoints or ""), directory(judged)
+    for _ in range(2):
+        shutil.rmtree(path)
+        restore(catalogue, catalogue.read(newest), path)
+        note_damage(path, DamagedStateError(f"state directory {path}: damaged: 3 anchors of 4"))
+    shutil.rmtree(path)
+    logs = await deliver_again(judged)
+    assert restored(logs) == [str(older)]
+    (reason,) = refused(logs)
+    assert f"checkpoint {newest}: was restored and then found damaged" in reason
     await all_once(judged)
 
 

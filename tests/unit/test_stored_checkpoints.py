@@ -21,7 +21,7 @@ import structlog
 from stream import failpoints
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
-from stream.checkpoints.known_damage import known_damage, note_damage
+from stream.checkpoints.known_damage import RECORD, known_damage, note_damage
 from stream.checkpoints.manifest import MANIFEST_BYTES, CheckpointFile, Manifest, decode, encode
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
 from stream.checkpoints.restoring import is_empty, restore, verify
@@ -511,6 +511,17 @@ def test_damage_is_noted_by_the_content_of_the_file(tmp_path: Path) -> None:
     note_damage(directory, DamagedStateError(f"state directory {directory}: damaged: 3 anchors of 4"))
     assert known_damage(directory) == {digest_of_file(directory / "000012.sst")}
     assert known_damage(tmp_path / "other") == set()
+
+
+def test_damage_that_names_no_file_is_that_of_the_checkpoint_that_was_restored(
+    tmp_path: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    directory = tmp_path / "restored"
+    restore(catalogue, made, directory)
+    for what in ("3 anchors of 4", "3 anchors of 4", "000099.sst: No such file"):
+        note_damage(directory, DamagedStateError(f"state directory {directory}: damaged: {what}"))
+    assert known_damage(directory) == {str(made.name)}
+    assert len(directory.with_suffix(RECORD).read_text().splitlines()) == 1
 
 
 def test_a_store_that_is_away_is_named(tmp_path: Path, made: Manifest) -> None:
