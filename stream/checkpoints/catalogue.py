@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from stream.checkpoints.digests import DIGEST_BYTES
+from stream.checkpoints.digests import DIGEST_BYTES, NOTHING
 from stream.checkpoints.manifest import (
     MANIFEST_BYTES,
     CheckpointFile,
@@ -162,6 +162,11 @@ class Catalogue:
         cannot be read."""
         with _translated_errors(local=path):
             self._store.put(name, path, turn=turn)
+
+    def put_nothing(self, name: CheckpointName) -> None:
+        """Store an empty file beside those of a checkpoint. Its time is the time of the store."""
+        with _translated_errors():
+            self._store.put(name.file(NOTHING), b"")
 
     def download(self, name: str, path: Path) -> None:
         """Copy an object to a new file. Raises FileNotFoundError if there is no such object, and OSError if

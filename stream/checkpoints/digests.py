@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 DIGEST_BYTES: Final = 32
 """Nobody can make two files of the same digest, not even who chooses the pages of a crawl."""
+NOTHING: Final = hashlib.blake2b(digest_size=DIGEST_BYTES).hexdigest()
+"""Digest of an empty file."""
 _BLOCK: Final = 1 << 20
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.digests import DigestCache
+from stream.checkpoints.digests import NOTHING, DigestCache
 from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
 from stream.checkpoints.pruning import named_files, prune
 from stream.errors import CheckpointError, DamagedCheckpointError
@@ -126,8 +126,12 @@ class Uploads:
 
     def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
         """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""
-        contents, since = self.catalogue.contents(manifest.journal), time.time() - UPLOAD_SECONDS
+        self.catalogue.put_nothing(manifest.name)
+        contents = self.catalogue.contents(manifest.journal)
         stored = {each.digest: each for each in contents.files if each.chain == self._chain}
+        if NOTHING not in stored:
+            raise CheckpointError(f"checkpoints: {self.catalogue}: does not list a file that was just stored")
+        since = stored[NOTHING].modified - UPLOAD_SECONDS
         names = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
         named, _ = named_files(self.catalogue, [name for name in names if name.chain == self._chain])
         lacking = []

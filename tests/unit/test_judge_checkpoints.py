@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointRequests
 from stream.errors import DiskError, SettingsError
@@ -196,7 +197,8 @@ async def test_a_judge_that_ends_stops_the_upload(
         await reached.wait()
         assert judge.metric("uploading_bytes") > 0
     assert kept(tmp_path) == []
-    assert not list((tmp_path / "objects").glob("*/*/files/*"))
+    stored = [each.name for each in (tmp_path / "objects").glob("*/*/files/*")]
+    assert stored == [NOTHING], "the file that tells the time"
 
 
 async def test_a_judge_that_ends_does_not_wait_for_the_throttle(

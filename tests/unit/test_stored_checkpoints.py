@@ -361,6 +361,29 @@ def test_a_file_that_may_be_removed_before_the_manifest_is_there_is_uploaded_aga
     assert all(time.time() - files(objects)[each.digest].stat().st_mtime < 60 for each in again.files)
 
 
+@pytest.mark.parametrize("hours", [-20, 20])
+def test_only_the_clock_of_the_store_says_which_files_may_be_removed(
+    tmp_path: Path,
+    objects: Path,
+    catalogue: Catalogue,
+    made: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
+) -> None:
+    """Not that of this machine, which may be wrong."""
+    (objects / made.name.object).unlink()
+    old, *young = (files(objects)[each.digest] for each in made.files)
+    age(old, UPLOAD_SECONDS + 60)
+    for each in young:
+        age(each, UPLOAD_SECONDS - 3600)
+    now = time.time
+    monkeypatch.setattr("stream.checkpoints.uploads.time.time", lambda: now() + 3600 * hours)
+    with open_store(tmp_path / "judge") as store:
+        checkpoint(store, uploads_of(catalogue))
+    assert old.stat().st_mtime > now() - 3600
+    assert all(each.stat().st_mtime < now() - 3600 for each in young)
+
+
 def test_a_file_that_nothing_names_goes_a_day_after_its_upload(
     tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
 ) -> None:
