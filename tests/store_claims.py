@@ -46,7 +46,9 @@ class StoreClaims:
         assert store.get("b", 5) == store.get("b", 6) == b"later"
         assert store.get("a/files/2", BIG // 2) == source.read_bytes()[: BIG // 2]
         assert store.get("a/files/10") == b""
-        store.download("a/files/2", tmp_path / "copy")
+        pieces: list[bytes] = []
+        store.download("a/files/2", tmp_path / "copy", pieces.append)
+        assert b"".join(pieces) == source.read_bytes()
         assert (tmp_path / "copy").read_bytes() == source.read_bytes() == store.get("a/files/2")
         assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
         store.delete(["b", "missing", "a/files/2"])

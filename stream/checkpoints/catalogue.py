@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from stream.checkpoints.digests import DIGEST_BYTES, NOTHING
+from stream.checkpoints.digests import NOTHING, new_hash
 from stream.checkpoints.manifest import (
     MANIFEST_BYTES,
     CheckpointFile,
@@ -168,11 +167,13 @@ class Catalogue:
         with _translated_errors():
             self._store.put(name.file(NOTHING), b"")
 
-    def download(self, name: str, path: Path) -> None:
-        """Copy an object to a new file. Raises FileNotFoundError if there is no such object, and OSError if
-        the file cannot be written."""
+    def download(self, name: str, path: Path) -> str:
+        """Copy an object to a new file, and return its digest. Raises FileNotFoundError if there is no such
+        object, and OSError if the file cannot be written."""
+        hashed = new_hash()
         with _translated_errors(FileNotFoundError, local=path):
-            self._store.download(name, path)
+            self._store.download(name, path, hashed.update)
+        return hashed.hexdigest()
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects."""
@@ -182,8 +183,8 @@ class Catalogue:
 
 def _mark(manifest: Manifest) -> bytes:
     """The content of the mark: the digest of the manifest."""
-    digest = hashlib.blake2b(encode(manifest), digest_size=DIGEST_BYTES).hexdigest()
-    return msgspec.json.encode({"version": _MARK_VERSION, "manifest": digest}) + b"\n"
+    hashed = new_hash(encode(manifest))
+    return msgspec.json.encode({"version": _MARK_VERSION, "manifest": hashed.hexdigest()}) + b"\n"
 
 
 @contextmanager

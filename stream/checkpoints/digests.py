@@ -9,14 +9,21 @@ from typing import Final, NamedTuple
 
 DIGEST_BYTES: Final = 32
 """Nobody can make two files of the same digest, not even who chooses the pages of a crawl."""
-NOTHING: Final = hashlib.blake2b(digest_size=DIGEST_BYTES).hexdigest()
-"""Digest of an empty file."""
 _BLOCK: Final = 1 << 20
+
+
+def new_hash(content: bytes = b"") -> hashlib.blake2b:
+    """A BLAKE2b hash of this content and of what it is updated with."""
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES)
+
+
+NOTHING: Final = new_hash().hexdigest()
+"""Digest of an empty file."""
 
 
 def digest_of_file(path: Path, turn: Callable[[], None] = lambda: None) -> str:
     """BLAKE2b of a file's content, in hexadecimal digits. `turn` is called at every MiB. Releases the GIL."""
-    hashed, block = hashlib.blake2b(digest_size=DIGEST_BYTES), bytearray(_BLOCK)
+    hashed, block = new_hash(), bytearray(_BLOCK)
     with path.open("rb", buffering=0) as file:
         while size := file.readinto(block):
             hashed.update(memoryview(block)[:size])

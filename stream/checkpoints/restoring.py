@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.known_damage import RESTORED
 from stream.checkpoints.manifest import CheckpointFile, Manifest
 from stream.durable import sync_directory
@@ -105,7 +104,9 @@ def _download(catalogue: Catalogue, manifest: Manifest, into: Path, report: Call
         reach("restore.file")
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="restore") as pool:
-        running = [pool.submit(download, file) for file in manifest.files]
+        # So that no large one is left when the others have ended.
+        largest_first = sorted(manifest.files, key=lambda each: each.size, reverse=True)
+        running = [pool.submit(download, file) for file in largest_first]
         try:
             for each in running:
                 each.result()
@@ -116,10 +117,10 @@ def _download(catalogue: Catalogue, manifest: Manifest, into: Path, report: Call
 def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFile, path: Path) -> None:
     name = manifest.name.file(file.digest)
     try:
-        catalogue.download(name, path)
+        digest = catalogue.download(name, path)
     except FileNotFoundError as error:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: {file.name}: {name} is missing") from error
-    if path.stat().st_size != file.size or digest_of_file(path) != file.digest:
+    if path.stat().st_size != file.size or digest != file.digest:
         raise DamagedCheckpointError(
             f"checkpoint {manifest.name}: {file.name}: {name} is damaged: it is not what was uploaded"
         )

@@ -87,8 +87,9 @@ class Store(ABC):
                 break
         return content[:most]
 
-    def download(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path, note: Callable[[bytes], object] = lambda _: None) -> None:
         """Copy a file to a new one at `path`, with mode 0600, durable but for its entry in the directory.
+        `note` is called with each piece of it, in order.
 
         Raises FileExistsError if `path` exists. Nothing is left there after another error. If that is of the
         new file, `filename` is `path`.
@@ -97,6 +98,7 @@ class Store(ABC):
         with new_file(path) as file:
             for block in blocks:
                 file.write(block)
+                note(block)
 
     @abstractmethod
     def list(self, prefix: str = "") -> Iterator[Entry]:

@@ -105,6 +105,17 @@ def test_a_restored_directory_has_what_was_linked_and_nothing_later(
     assert not scratch(restored.parent)
 
 
+def test_the_largest_files_are_downloaded_first(
+    tmp_path: Path, catalogue: Catalogue, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no large one is left when the others have ended."""
+    monkeypatch.setattr("stream.checkpoints.restoring.AT_ONCE", 1)
+    sizes: list[int] = []
+    restore(catalogue, made, tmp_path / "restored", sizes.append)
+    assert sizes == sorted((each.size for each in made.files), reverse=True)
+    assert sizes != [each.size for each in made.files]
+
+
 def test_only_files_that_the_store_lacks_are_uploaded(tmp_path: Path, catalogue: Catalogue) -> None:
     uploads = uploads_of(catalogue)
     with open_store(tmp_path / "judge") as store:
