@@ -4,7 +4,7 @@ loaders (rule 21)."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -12,15 +12,11 @@ from aiokafka.client import AIOKafkaClient
 from stream.errors import StateError
 from stream.judge.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
+from stream.kafka.ledger_search import FIRST_WINDOW, records_between
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import RecordReader, TopicReader
-from stream.messages.decision import decode_decisions
 from stream.settings import Settings
-
-FIRST_WINDOW: Final = 64
-"""Number of decision records in the first window, read from the end. Each earlier window is twice as
-large."""
 
 
 async def expected_offsets(
@@ -63,7 +59,7 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
             start, _ = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
             if start <= first:
                 raise
-            continue  # older records were deleted meanwhile
+            return await last_expected(decisions, wanted)  # older records were deleted meanwhile
         offsets |= {key: expected for key, expected in here.expected.items() if key in missing}
         missing -= here.expected.keys()
         if here.has_ledger:
@@ -88,15 +84,8 @@ class _Within(NamedTuple):
 
 async def _expected_within(decisions: RecordReader, first: int, end: int) -> _Within:
     """Read the records in [first, end)."""
-    decisions.seek(first)
     expected, has_ledger = dict[SourceKey, int](), False
-    while decisions.position < end:
-        before = decisions.position
-        for record in await decisions.poll():
-            if record.offset < end:
-                decided = decode_decisions(record.value, record.offset)
-                expected |= {key_of(each): each.expected for each in decided.sources}
-                has_ledger |= decided.begins_ledger
-        if decisions.position == before:  # waits and logs if the leader is unreachable
-            await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+    async for _, decided in records_between(decisions, first, end):
+        expected |= {key_of(each): each.expected for each in decided.sources}
+        has_ledger |= decided.begins_ledger
     return _Within(expected, has_ledger)

@@ -26,7 +26,7 @@ class LedgerRecord(NamedTuple):
 async def ledger_at(decisions: RecordReader, offset: int) -> LedgerRecord | None:
     """Return the ledger record at an offset, or None if another record or none is there. Raises StateError if
     the log starts later."""
-    async for where, record in _records(decisions, offset, offset + 1):
+    async for where, record in records_between(decisions, offset, offset + 1):
         return _ledger(where, record)
     return None
 
@@ -37,7 +37,7 @@ async def last_ledger(decisions: RecordReader, start: int, end: int) -> LedgerRe
     window = FIRST_WINDOW
     while start < end:
         first, last = max(start, end - window), None
-        async for where, record in _records(decisions, first, end):
+        async for where, record in records_between(decisions, first, end):
             last = _ledger(where, record) or last
         if last is not None:
             return last
@@ -49,8 +49,11 @@ def _ledger(offset: int, record: Decisions) -> LedgerRecord | None:
     return LedgerRecord(offset, record.end, record.journal) if record.begins_ledger else None
 
 
-async def _records(decisions: RecordReader, first: int, end: int) -> AsyncIterator[tuple[int, Decisions]]:
-    """The records of [first, end), of which `end` must not be beyond the last committed one."""
+async def records_between(
+    decisions: RecordReader, first: int, end: int
+) -> AsyncIterator[tuple[int, Decisions]]:
+    """Yield the records of [first, end) with their offsets. `end` must not be beyond the end of the log.
+    Waits while brokers are unreachable. Raises TrimmedLogError if the log starts later."""
     decisions.seek(first)
     while decisions.position < end:
         before = decisions.position

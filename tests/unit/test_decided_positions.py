@@ -8,7 +8,8 @@ import pytest
 
 from stream.errors import RefusedError, StateError
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.decided_positions import FIRST_WINDOW, last_expected
+from stream.kafka.decided_positions import last_expected
+from stream.kafka.ledger_search import FIRST_WINDOW
 from stream.messages.decision import (
     Decisions,
     LedgerPart,
@@ -146,6 +147,21 @@ async def test_records_may_be_deleted_while_they_are_read() -> None:
     values += [decision(n, {0: n}) for n in range(9000, 10_000)]
     topic = Trimmed("decisions", values, at_once=10)
     assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 9999, key(1): 101}
+
+
+async def test_all_that_there_was_at_the_beginning_may_be_deleted_meanwhile() -> None:
+    """A trim to a ledger record that is newer than the search."""
+
+    class Trimmed(Counted):
+        def seek(self, offset: int) -> None:
+            if offset < 900 and self._values is values:
+                self._values = [*values, *ledger(1000)]
+                self.delete_before(1000)
+            super().seek(offset)
+
+    values = [decision(n, {0: n}) for n in range(1000)]
+    topic = Trimmed("decisions", values, at_once=10)
+    assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 100, key(1): 101}
 
 
 BOUNDS = LogBounds(3, 20)
