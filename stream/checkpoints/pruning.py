@@ -3,12 +3,12 @@
 The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
 the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
 gone and loses its own. Of the checkpoints that a trim has verified, the one that was uploaded last is kept
-until a later one is verified: the logs may have been trimmed because of it. One whose verification began
-within SPARED_SECONDS is kept as well, or a trim that verifies for longer than it takes to prune would never
-come to an end. A file stays for SPARED_SECONDS
-after the last manifest that names it was pruned, so that whoever restores from it can end, and as long after
-it was uploaded, because a manifest may be about to name it. A clock that is ahead of the store's changes
-nothing.
+until a later one is verified: the logs may have been trimmed because of it. The one whose verification began
+last is kept for SPARED_SECONDS as well, or a trim that verifies for longer than it takes to prune would never
+come to an end. Those before it are not, because the logs are not trimmed beyond what is kept. A file stays
+for SPARED_SECONDS after the last manifest that names it was pruned, so that whoever restores from it can end,
+and as long after it was uploaded, because a manifest may be about to name it. A clock that is ahead of the
+store's changes nothing.
 """
 
 from __future__ import annotations
@@ -76,12 +76,11 @@ def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: floa
 
 
 def _attempted(contents: Contents, now: float) -> set[CheckpointName]:
-    """The kept checkpoints that may be about to be verified."""
-    return {
-        name
-        for name, since in contents.attempts.items()
-        if since > now - SPARED_SECONDS and name in contents.kept and name not in contents.marked
-    }
+    """The kept checkpoint that may be about to be verified, if there is one."""
+    last = max(contents.attempts, key=lambda name: (contents.attempts[name], name), default=None)
+    if last is None or contents.attempts[last] < now - SPARED_SECONDS:
+        return set()
+    return {last} & contents.kept.keys() - contents.marked
 
 
 def named_files(

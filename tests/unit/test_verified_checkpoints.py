@@ -85,6 +85,21 @@ def test_one_that_is_being_verified_stays_for_a_day(tmp_path: Path, catalogue: C
     assert catalogue.read(second.name) == second  # pruned
 
 
+def test_what_a_killed_trimmer_had_begun_to_verify_goes_once_another_one_begins(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """Otherwise it would hold the logs up for a day."""
+    (first,) = make(tmp_path, catalogue, 1)
+    catalogue.note_attempt(first.name)
+    (second,) = make(tmp_path, catalogue, 2)
+    attempt = tmp_path / "objects" / first.name.attempt_object
+    os.utime(attempt, (time.time() - 60, time.time() - 60))
+    catalogue.note_attempt(second.name)
+    (third,) = make(tmp_path, catalogue, 3)
+    assert catalogue.kept(JOURNAL) == [third.name, second.name]
+    assert not attempt.exists()
+
+
 def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Catalogue) -> None:
     first, _ = make(tmp_path, catalogue, 1, 2)
     catalogue.mark(first)  # it was pruned while it was verified
