@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -82,13 +83,15 @@ class Deployment:
         for name in list(self.running):
             await self.kill(name)
 
-    async def start(self, name: str, failpoint: str | None = None, **changes: object) -> None:
-        """Start `worker...` or `judge...`; `failpoint` is where it will kill itself."""
+    async def start(
+        self, name: str, failpoint: str | None = None, options: Sequence[str] = (), **changes: object
+    ) -> None:
+        """Start the role before the first dash of its name; `failpoint` is where it will kill itself."""
         environment = self.settings.model_copy(update=changes).environment()
         environment |= {"NEARDUP_FAILPOINT": failpoint} if failpoint else {}
         with (self.logs / f"{name}.log").open("ab") as log:
             self.running[name] = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "stream.cli", name.split("-")[0],
+                sys.executable, "-m", "stream.cli", name.split("-")[0], *options,
                 env=os.environ | environment, stderr=log, stdout=log, stdin=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
 
