@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import StaleError, StateError
+from stream.errors import EXIT_REFUSED, DamagedStateError, StaleError, StateError
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, BestRecord, decode_best
@@ -207,3 +207,44 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     code, _, error = await neardup_process(electing.model_copy(update={"elect": ""}), "elector")
     assert code
     assert "elect: name a policy" in error
+
+
+async def test_a_cluster_is_told_at_most_once_in_elect_seconds(electing: Settings) -> None:
+    """All that a backlog left due is told at its end; later changes wait, and nothing of them is lost."""
+    await create(electing)
+    judged = crawl(8, PAGES, offset=0)
+    end = await judge(electing, judged, range(30))
+    slow = ElectorRole(electing.model_copy(update={"elect_seconds": 3600.0}))
+    async with running(slow):
+        await caught_up(slow)
+        before = await told(electing)
+        assert before
+        journal_end = await judge(electing, judged, range(end, 1 << 30))
+        await until(lambda: value(slow.watch.metrics.journal_position) == journal_end)
+        assert value(slow.watch.metrics.due)
+    assert await told(electing) == before
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    assert all_agree(await kept_pages(electing, judged))
+
+
+async def test_a_damaged_state_is_refused_and_rebuilt(electing: Settings) -> None:
+    await create(electing)
+    judged = crawl(9, PAGES, offset=0)
+    await judge(electing, judged)
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    before = await told(electing)
+    for file in role._directory.glob("*.sst"):
+        content = bytearray(file.read_bytes())
+        content[30] ^= 1
+        file.write_bytes(content)
+    error = await error_of(ElectorRole(electing))
+    assert isinstance(error, DamagedStateError)
+    assert str(role._directory) in str(error)
+    assert error.exit_code == EXIT_REFUSED
+    rebuilding = electing.model_copy(update={"rebuild_damaged": True})
+    async with running(ElectorRole(rebuilding)) as role:
+        await caught_up(role)
+    assert await told(electing) == before
+    assert all_agree(await kept_pages(electing, judged))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +18,11 @@ import structlog
 from stream.elector.elector import Elector
 from stream.elector.judged_pages import Decided
 from stream.elector.state import State, elector_directory
-from stream.errors import SettingsError, StateError, TrimmedLogError
+from stream.errors import DamagedStateError, SettingsError, StateError, TrimmedLogError
 from stream.failpoints import reach
 from stream.judge.batch import BATCH_BYTES
 from stream.kafka import acl_check, broker_metadata, clients, topics
-from stream.kafka.damaged_state import move_if_damaged, open_in_thread
+from stream.kafka.damaged_state import move_away, move_if_damaged, open_in_thread
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
@@ -181,28 +181,42 @@ class ElectorRole:
         """Open the state, and readers at its position. Raises StateError if it was not built from these
         topics, or they were trimmed beyond it, and StaleError after a damaged one was moved aside."""
         settings, directory = self.settings, self._directory
-        async with move_if_damaged(settings, directory), _explained_trim(directory):
+        async with move_if_damaged(settings, directory), AsyncExitStack() as stack:
             with self.watch.health.excuse("opening the state"):
                 async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
                     cluster_id = await retry_until_answered(
                         "a broker", lambda: broker_metadata.cluster_id(client)
                     )
-            opening = open_in_thread(
+                state = await self._open_state(stack, genesis, cluster_id)
+            meta = state.meta
+            journal = await stack.enter_async_context(journal_reader(settings, meta.applied, genesis))
+            decisions = await stack.enter_async_context(
+                TopicReader(settings, self.names.decisions, meta.decided)
+            )
+            position = Position(meta.applied, meta.last, meta.decided)
+            if reason := await misfit(position, settings, genesis, journal, decisions):
+                raise StateError(f"state directory {directory}: {reason}")
+            yield Elector(state, genesis), journal, decisions
+
+    async def _open_state(self, stack: AsyncExitStack, genesis: Genesis, cluster_id: str) -> State:
+        """Open the state, or a new one in place of one that is damaged, with `rebuild_damaged`."""
+        settings, directory = self.settings, self._directory
+
+        def opening() -> AbstractAsyncContextManager[State]:
+            return open_in_thread(
                 directory,
                 lambda: State.open(
                     directory, genesis, cluster_id, settings.elect, cache=settings.tables_cache
                 ),
             )
-            async with opening as state:
-                meta = state.meta
-                async with (
-                    journal_reader(settings, meta.applied, genesis) as journal,
-                    TopicReader(settings, self.names.decisions, meta.decided) as decisions,
-                ):
-                    position = Position(meta.applied, meta.last, meta.decided)
-                    if reason := await misfit(position, settings, genesis, journal, decisions):
-                        raise StateError(f"state directory {directory}: {reason}")
-                    yield Elector(state, genesis), journal, decisions
+
+        try:
+            return await stack.enter_async_context(opening())
+        except DamagedStateError as error:
+            if not settings.rebuild_damaged:
+                raise
+            move_away(directory, error)
+        return await stack.enter_async_context(opening())
 
     async def _take_over(self, elector: Elector, topic: BestTopic) -> None:
         """Read what the topic says beyond what the state knows."""
