@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stream.checkpoints.manifest import Manifest
 from stream.errors import SettingsError, StaleError, StateError, TrimmedLogError
+from stream.judge.ledger_records import misfit_ledger
 from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
@@ -69,10 +70,8 @@ async def recompute(
                 for record in await decisions.poll():
                     logged = decode_decisions(record.value, record.offset)
                     if (part := logged.ledger) is not None:
-                        try:
-                            follower.judge.apply_ledger(logged, part, record.offset)
-                        except StateError as error:
-                            differences.append(str(error))
+                        if why := misfit_ledger(logged, part, follower.state, genesis):
+                            differences.append(f"decisions offset {record.offset}: the ledger record {why}")
                         continue
                     entries = await follower.journal.read_up_to(logged.end)
                     again = follower.judge.decide(entries).record()
