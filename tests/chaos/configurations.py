@@ -10,6 +10,10 @@ from typing import Any, Final
 PARTITIONS: Final = 4
 DASHBOARDS: Final = 0.25
 """Fraction of epochs with a dashboard."""
+TRIMMERS: Final = 0.5
+"""Fraction of epochs in which journal and decisions are trimmed."""
+TRIM: Final = "trim --every 2s --keep 30s"
+"""The trimmer's command. The checker reads the journal while it is written, and must be at most so late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Configuration:
     settings: Mapping[str, float]
     dashboard: bool
     """Whether a dashboard counts along: it takes as much of the processors as the others together."""
+    trimmer: bool
+    """Whether journal and decisions are trimmed."""
 
 
 OPTIONS: Final = (
@@ -65,4 +71,7 @@ def configuration(seed: int, epoch: int) -> Configuration:
         "scrub_hours": rng.choice((0.0, 0.005)),
         "checkpoint_interval": rng.choice((0.5, 3.0)),
     }
-    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, rng.random() < DASHBOARDS)
+    dashboard, trimmer = rng.random() < DASHBOARDS, rng.random() < TRIMMERS
+    if trimmer:  # a state that is older than the logs is restored, not refused
+        settings["rebuild_damaged"] = True
+    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, dashboard, trimmer)

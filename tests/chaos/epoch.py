@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.chaos import schedule
 from tests.chaos.checker.checker import Checker
-from tests.chaos.configurations import PARTITIONS, Configuration
+from tests.chaos.configurations import PARTITIONS, TRIM, Configuration
 from tests.chaos.disk import Disk
 from tests.chaos.faults import FAULTS
 from tests.chaos.faults.state import NEED_A_DISK
@@ -115,7 +115,9 @@ class Epoch:
         """Return judges with a disk each, workers, and in some epochs a dashboard."""
         roles = {}
         fork_server = await stack.enter_async_context(ForkServer())
-        for name in schedule.ROLES if self._made.dashboard else (*schedule.JUDGES, *schedule.WORKERS):
+        absent = set() if self._made.dashboard else {schedule.DASHBOARD}
+        absent |= set() if self._made.trimmer else {schedule.TRIMMER}
+        for name in (each for each in schedule.ROLES if each not in absent):
             environment = self._environment(
                 self._kafka.network.bootstrap_servers(schedule.listener(name)),
                 state_dir=self._directory / name,
@@ -128,6 +130,8 @@ class Epoch:
                 self._without = frozenset() if disk.own else NEED_A_DISK
                 environment["NEARDUP_STATE_DIR"] = str(disk.path / "state")
             roles[name] = Role(name, environment, self._logs, self._ends, fork_server, disk)
+            if name == schedule.TRIMMER:
+                roles[name].command = TRIM
             stack.push_async_callback(roles[name].abandon)
         return roles
 

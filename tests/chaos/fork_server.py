@@ -23,8 +23,10 @@ PR_SET_PDEATHSIG: Final = 1
 def main() -> None:
     """Serve until standard input ends."""
     import stream.cli.judge
+    import stream.cli.trim
     import stream.cli.worker
     import stream.roles.judge.role
+    import stream.roles.trimmer.role
     import stream.roles.worker.role  # noqa: F401
 
     wake, woken = os.pipe()
@@ -64,7 +66,7 @@ def _start(asked: dict[str, Any]) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.closerange(3, 64)
-        sys.argv = ["neardup", asked["command"]]
+        sys.argv = ["neardup", *asked["command"].split()]
         from stream.cli import main as neardup
 
         neardup()

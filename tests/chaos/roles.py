@@ -61,6 +61,8 @@ class Role:
         self.name, self.disk, self._fork_server = name, disk, fork_server
         self._environment, self._ends = environment, ends
         self.log = logs / f"{name}.log"
+        self.command = self.kind
+        """The command that it runs, with its options."""
         self.process: Process | None = None
         self.damaged = False
         """Whether bits of its state were flipped, so that a refusal is right."""
@@ -204,7 +206,7 @@ class Role:
         # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
         anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
         begin = start if anew else self._fork_server.fork
-        self.process = await begin(self.kind, environment, self.log)
+        self.process = await begin(self.command, environment, self.log)
 
     async def _attend(self, code: int, failing: float) -> None:
         """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""

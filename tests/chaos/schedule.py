@@ -14,8 +14,9 @@ from typing import Final
 
 JUDGES: Final = ("judge-1", "judge-2")
 WORKERS: Final = ("worker-1", "worker-2")
+TRIMMER: Final = "trim"
 DASHBOARD: Final = "dashboard"
-ROLES: Final = (*JUDGES, *WORKERS, DASHBOARD)
+ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, DASHBOARD)
 
 STATE: Final = {
     "state-deleted": 1,
@@ -29,6 +30,7 @@ PROCESS: Final = {"kill": 4, "kill-while-starting": 1, "failpoint": 3, "stop": 2
 DECKS: Final[Mapping[str, Mapping[str, int]]] = {
     **dict.fromkeys(JUDGES, PROCESS | STATE),
     **{worker: PROCESS | {"kill-child": 3} for worker in WORKERS},
+    TRIMMER: {"kill": 2, "failpoint": 3, "stop": 1, "terminate": 1},
     DASHBOARD: {"kill": 3, "kill-while-starting": 1, "stop": 1, "terminate": 1},
     "brokers": {
         "broker-kill": 3, "broker-stop": 2, "broker-terminate": 1, "coordinator-kill": 2, "leader-kill": 2,
@@ -43,7 +45,7 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
 """Number of cards of each kind, by lane."""
 KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
 OFTEN: Final = 4
-PAUSES: Final = {"brokers": 6.0, "network": 3.0, "topics": 12.0, DASHBOARD: 20.0}
+PAUSES: Final = {"brokers": 6.0, "network": 3.0, "topics": 12.0, TRIMMER: 8.0, DASHBOARD: 20.0}
 """Seconds between two faults of a lane, on average."""
 PAUSE: Final = 4.0
 """Average seconds between two faults of the other lanes."""

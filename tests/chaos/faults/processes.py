@@ -19,6 +19,7 @@ FAILPOINTS: Final = {
         "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
     "worker": ("worker.before_append", "worker.append"),
+    "trim": ("trim.decisions", "trim.journal", "restore.file"),
 }  # fmt: skip
 """Failpoints by role (see `stream/failpoints.py`)."""
 STARTING_SECONDS: Final = 4.0
