@@ -30,7 +30,9 @@ from stream.errors import CheckpointError, SettingsError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
+from stream.kafka.ledger_search import ledger_at
 from stream.kafka.names import TopicNames
+from stream.kafka.reader import TopicReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer import trim as trimming
@@ -409,6 +411,23 @@ async def test_two_trimmers_at_once_do_no_harm(judged: Settings, tmp_path: Path)
     assert [each.has_problem for each in outcomes] == [False, False]
     assert (await starts(judged))[0] == oldest.ledger
     await goes_on(judged)
+
+
+async def test_what_another_one_trims_meanwhile_is_left_to_it(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = kept(judged)[-1]
+
+    async def deleted_before(decisions: TopicReader, offset: int) -> object:
+        await delete_by_hand(judged, decisions.topic, offset + 1)
+        return await ledger_at(decisions, offset)
+
+    monkeypatch.setattr(trimming, "ledger_at", deleted_before)
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "logs"
+    assert f"offset {oldest.ledger} is needed, but it contains" in outcome.held.text
+    assert "it was trimmed meanwhile" in outcome.held.text
+    assert (await starts(judged))[1] == 0
 
 
 async def test_logs_that_were_trimmed_by_hand_are_named(judged: Settings) -> None:

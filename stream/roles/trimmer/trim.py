@@ -24,7 +24,7 @@ from aiokafka.client import AIOKafkaClient
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.verification import verify_whole
-from stream.errors import DamagedCheckpointError, SettingsError, StateError
+from stream.errors import DamagedCheckpointError, SettingsError, StateError, TrimmedLogError
 from stream.failpoints import reach
 from stream.futures import retrieved
 from stream.kafka import broker_metadata, topics
@@ -279,6 +279,8 @@ class _Run:
             record, hold = await self._point(survey, bounds, until, dry_run=dry_run)
         except _HeldError as error:
             record, hold = None, error.hold
+        except TrimmedLogError as error:
+            record, hold = None, Hold(LOGS, f"{error}: it was trimmed meanwhile")
         if record is not None:
             # First decisions: without them nobody asks for the journal before it.
             for place, offset in enumerate((record.offset, max(0, record.end - 1))):
