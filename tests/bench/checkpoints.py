@@ -41,18 +41,21 @@ def upload_everything(
     catalogue: Catalogue, state: LinkedState, digests: DigestCache, stop: threading.Event
 ) -> None:
     """Upload a state again and again, as a judge does. Files are hashed once."""
-    throttle = Throttle(SHARE)
+    throttle = Throttle(SHARE, stop.wait)
 
-    def turn() -> None:
+    def go_on() -> None:
         if stop.is_set():
             raise StopUploadError
+
+    def turn() -> None:
         throttle.turn()
+        go_on()
 
     try:
         while True:
             uploads = Uploads(catalogue, secrets.token_hex(16), 1)
             uploads._digests = digests
-            uploads.upload(state, turn)
+            uploads.upload(state, turn, go_on=go_on)
     except StopUploadError:
         pass
 
@@ -117,7 +120,7 @@ def command(directory: Path, batches: int) -> None:
     growth = Growth(directory, setup)
     with batch_process_tuning():
         rows_per_second(growth, batches)
-        figures = {"anchors": growth.state.tables.count, **slowdown(growth, objects, batches)}
+        figures = {"anchors": growth.state.tables.anchors, **slowdown(growth, objects, batches)}
         figures |= increments(growth, objects, batches)
     growth.close()
     catalogue = Catalogue(str(objects))
@@ -130,7 +133,7 @@ def command(directory: Path, batches: int) -> None:
         "bytes": manifest.bytes,
         "seconds_to_restore": round(middle - began, 1),
         "seconds_to_open": round(time.perf_counter() - middle, 1),
-        "restored_anchors": state.tables.count,
+        "restored_anchors": state.tables.anchors,
     }
     state.close()
     click.echo(json.dumps(figures, indent=1))
