@@ -39,7 +39,7 @@ async def misfit(
     names = TopicNames(settings.namespace)
     first, end = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
     if position.decided > end:
-        return f"has applied decisions up to {position.decided}, but they end at {end}"
+        return f"has applied topic {names.decisions} up to {position.decided}, but it ends at {end}"
     if position.decided < first:
         raise TrimmedLogError(
             f"topic {names.decisions}: needed from {position.decided} on, but it starts at {first}"

@@ -150,7 +150,7 @@ async def test_a_checkpoint_of_something_else_is_refused_by_name(
     assert not restored(logs)
     reasons = refused(logs)
     assert len(reasons) == 3
-    what = {"decided": "decisions up to 1000000, but they end at", "last": "whose record"}
+    what = {"decided": "decisions up to 1000000, but it ends at", "last": "whose record"}
     assert all(what.get(field, f"has {field} {value}, but") in each for each in reasons)
     await all_once(judged)
 

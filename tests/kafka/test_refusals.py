@@ -157,9 +157,9 @@ async def rewrite_journal(ran: StoppedDeployment, *records: bytes) -> None:
 
 async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: StoppedDeployment) -> None:
     await recreate(ran.settings, TopicNames(ran.settings.namespace).decisions)
-    said = await refusal(JudgeRole(ran.settings))
-    assert f"state directory {ran.directory}: has applied decisions up to" in said
-    assert "but they end at 0" in said
+    topic, said = TopicNames(ran.settings.namespace).decisions, await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory}: has applied topic {topic} up to" in said
+    assert "but it ends at 0" in said
 
 
 async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_refused(

@@ -250,7 +250,7 @@ async def test_checkpoints_of_something_else_are_named_and_replace_nothing(
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"decided": 10**6}, "decisions up to 1000000, but they end at"),
+        ({"decided": 10**6}, "decisions up to 1000000, but it ends at"),
         ({"last": "00" * 16}, "whose record"),
         ({"ledger": 1}, "there is no ledger record of this journal at 1"),
     ],

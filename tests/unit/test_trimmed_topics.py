@@ -63,7 +63,7 @@ async def test_a_position_behind_a_log_is_no_trim() -> None:
     journal = JournalReader(TopicInMemory("crawl.journal", [b""] * 10, 30), GENESIS)
     decisions = TopicInMemory("crawl.decisions", [b""] * 10, 20)
     reason = await misfit(Position(40, DIGEST, 31), SETTINGS, GENESIS, journal, decisions)
-    assert reason == "has applied decisions up to 31, but they end at 30"
+    assert reason == "has applied topic crawl.decisions up to 31, but it ends at 30"
     reason = await misfit(Position(41, DIGEST, 30), SETTINGS, GENESIS, journal, decisions)
     assert reason == "has applied topic crawl.journal up to 41, but it ends at 40"
 
