@@ -24,7 +24,7 @@ from aiokafka.client import AIOKafkaClient
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.verification import verify_whole
-from stream.errors import DamagedCheckpointError, SettingsError, StateError, TrimmedLogError
+from stream.errors import DamagedCheckpointError, SettingsError, StaleError, StateError, TrimmedLogError
 from stream.failpoints import reach
 from stream.futures import retrieved
 from stream.kafka import broker_metadata, topics
@@ -282,14 +282,10 @@ class _Run:
         except TrimmedLogError as error:
             record, hold = None, Hold(LOGS, f"{error}: it was trimmed meanwhile")
         if record is not None:
-            # First decisions: without them nobody asks for the journal before it.
-            for place, offset in enumerate((record.offset, max(0, record.end - 1))):
-                topic = self._topics[place]
-                if offset > starts[place]:
-                    starts[place] = offset
-                    if not dry_run:
-                        await delete_records(self._client, topic, offset)
-                        reach(_FAILPOINTS[place])
+            try:
+                await self._delete(record, starts, dry_run=dry_run)
+            except StaleError as error:
+                hold = Hold(LOGS, str(error))
         newest = survey.verified[-1] if survey.verified else None
         logs = []
         for topic, start in zip(self._topics, starts, strict=True):
@@ -304,6 +300,17 @@ class _Run:
             unused=survey.unused,
             damaged=survey.damaged,
         )
+
+    async def _delete(self, record: LedgerRecord, starts: list[int], *, dry_run: bool) -> None:
+        """Trim to a ledger record, and note in `starts` where each log starts then. Raises StaleError if a
+        log ends before it."""
+        # First decisions: without them nobody asks for the journal before it.
+        for place, offset in enumerate((record.offset, max(0, record.end - 1))):
+            if offset > starts[place]:
+                if not dry_run:
+                    await delete_records(self._client, self._topics[place], offset)
+                    reach(_FAILPOINTS[place])
+                starts[place] = offset
 
     async def _point(
         self, survey: _Survey, bounds: Mapping[str, LogBounds], until: int, *, dry_run: bool
