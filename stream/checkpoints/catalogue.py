@@ -116,8 +116,9 @@ class Catalogue:
             self._digests[name] = frozenset(each.digest for each in self.read(name).files)
         return self._digests[name]
 
-    def add(self, manifest: Manifest) -> None:
-        """Store the manifest of a checkpoint whose files are stored. One that is there stays as it is."""
+    def add(self, manifest: Manifest) -> Manifest:
+        """Store the manifest of a checkpoint whose files are stored, and return it. One that is there stays,
+        and is returned instead."""
         content = encode(manifest)
         if len(content) > MANIFEST_BYTES:
             raise CheckpointError(
@@ -128,7 +129,8 @@ class Catalogue:
             with _translated_errors(FileExistsError):
                 self._store.put(manifest.name.object, content, only_new=True)
         except FileExistsError:
-            self.read(manifest.name)
+            return self.read(manifest.name)
+        return manifest
 
     def prune(self, name: CheckpointName) -> None:
         """Move the manifest of a checkpoint from those that are kept to those that are pruned. Its mark goes

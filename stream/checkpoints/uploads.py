@@ -90,7 +90,8 @@ class Uploads:
         go_on: Callable[[], None] = lambda: None,
     ) -> Manifest:
         """Upload a state and prune older checkpoints. `turn` is called between pieces of work, and may sleep
-        or raise; `go_on` is called while a file is on its way, and may raise.
+        or raise; `go_on` is called while a file is on its way, and may raise. Returns the manifest that is
+        stored: an earlier one, if this directory has a checkpoint with as much of the journal applied.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
@@ -116,7 +117,7 @@ class Uploads:
             remaining -= each.size
             report(UploadProgress(remaining, each.size))
             reach("checkpoint.file")
-        self.catalogue.add(manifest)
+        manifest = self.catalogue.add(manifest)
         reach("checkpoint.manifest")
         try:
             prune(self.catalogue, manifest.name, self._kept)

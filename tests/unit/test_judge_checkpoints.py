@@ -262,10 +262,10 @@ def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(
     at = ("--checkpoints", objects)
     add = Catalogue.add
 
-    def add_while_a_judge_begins(self: Catalogue, manifest: Manifest) -> None:
+    def add_while_a_judge_begins(self: Catalogue, manifest: Manifest) -> Manifest:
         with open_store(directory) as store:
             write(store, 1)
-            add(self, manifest)
+            return add(self, manifest)
 
     monkeypatch.setattr(Catalogue, "add", add_while_a_judge_begins)
     made = neardup("checkpoint", "now", "--state-dir", tmp_path, *at)

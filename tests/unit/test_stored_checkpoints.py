@@ -188,8 +188,10 @@ def test_a_second_manifest_at_the_same_place_changes_nothing(tmp_path: Path, cat
     with open_store(tmp_path / "judge") as store:
         write(store, 1)
         first, _ = checkpoint(store, uploads_of(catalogue))
-        checkpoint(store, uploads_of(catalogue))
+        write(store, 1, decided=first.decided + 1, ledger=first.decided)
+        second, _ = checkpoint(store, uploads_of(catalogue))
     assert catalogue.read(first.name) == first
+    assert second == first  # what is returned is what is stored
 
 
 def cut(path: Path) -> None:
