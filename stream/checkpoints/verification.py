@@ -18,7 +18,7 @@ from stream.messages.journal import Genesis
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
 from stream.settings import MIB
-from stream.tables.store.failures import CURE
+from stream.tables.store.failures import CURE, disk_error, names_disk
 from stream.tables.store.scrub_child import scrub
 
 
@@ -38,13 +38,19 @@ def verify_whole(
     with ScratchDirectory("verify", directory) as scratch:
         path = Path(scratch, "state")
 
+        def brief(what: object) -> str:
+            return str(what).removeprefix(f"state directory {path}: ").removesuffix(f"; {CURE}")
+
         def damaged(what: object) -> DamagedCheckpointError:
-            brief = str(what).removeprefix(f"state directory {path}: ").removesuffix(f"; {CURE}")
-            return DamagedCheckpointError(f"checkpoint {manifest.name}: was uploaded like this: {brief}")
+            return DamagedCheckpointError(
+                f"checkpoint {manifest.name}: was uploaded like this: {brief(what)}"
+            )
 
         restore(catalogue, manifest, path, lambda _: turn())
         result = scrub(path, turn)
         if result.damage is not None:
+            if names_disk(result.damage):  # of this machine: the file was whole when it was downloaded
+                raise disk_error(directory, brief(result.damage))
             raise damaged(result.damage)
         try:
             State(

@@ -12,8 +12,11 @@ import pytest
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.pruning import SPARED_SECONDS
+from stream.checkpoints.verification import verify_whole
+from stream.errors import DamagedCheckpointError, DiskError
+from stream.tables.store.failures import translate
 from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
-from tests.genesis import JOURNAL
+from tests.genesis import JOURNAL, genesis_of
 
 
 @pytest.fixture
@@ -105,6 +108,30 @@ def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Cat
     catalogue.mark(first)  # it was pruned while it was verified
     make(tmp_path, catalogue, 3)
     assert marks(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("IO error: While pread offset 0 len 48: {path}/000012.sst: Input/output error", DiskError),
+        ("Corruption: block checksum mismatch in {path}/000012.sst", DamagedCheckpointError),
+    ],
+)
+def test_a_disk_that_fails_during_verification_is_no_damage_of_the_checkpoint(
+    message: str,
+    expected: type[Exception],
+    tmp_path: Path,
+    catalogue: Catalogue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (manifest,) = make(tmp_path, catalogue, 1)
+
+    def read(directory: Path, *_: object) -> int:
+        raise translate(directory, Exception(message.format(path=directory)))
+
+    monkeypatch.setattr("stream.tables.store.scrub_child.read_from_disk", read)
+    with pytest.raises(expected, match=r"000012\.sst"):
+        verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
 
 
 def test_a_checkpoint_that_lacks_a_file_says_which(tmp_path: Path, catalogue: Catalogue) -> None:

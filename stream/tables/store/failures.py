@@ -56,6 +56,11 @@ def disk_error(directory: Path | str, message: object) -> DiskError:
     )
 
 
+def names_disk(message: str) -> bool:
+    """Whether a message is of a disk that is full or fails."""
+    return any(each in message for each in _DISK)
+
+
 def is_of_disk(error: BaseException) -> bool:
     """Whether the cause of an error is a disk that is full or fails."""
     return isinstance(error, OSError) and error.errno in _DISK_NUMBERS
@@ -66,7 +71,7 @@ def translate(path: Path, error: Exception) -> NeardupError:
     message = str(error)
     if message.startswith(_LOCKED):
         return StateBusyError(f"state directory {path}: in use by another process ({message})")
-    if any(each in message for each in _DISK):
+    if names_disk(message):
         return disk_error(path, message)
     if _is_gone(path, error):
         return DiskError(f"directory {path}: it is gone ({message}); restarted, a role creates it again")
