@@ -2,13 +2,13 @@
 
 The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
 the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
-gone and loses its own. Of the checkpoints that a trim has verified, the one that was uploaded last is kept
-until a later one is verified: the logs may have been trimmed because of it. The one whose verification began
-last is kept for SPARED_SECONDS as well, or a trim that verifies for longer than it takes to prune would never
-come to an end. Those before it are not, because the logs are not trimmed beyond what is kept. A file stays
-for SPARED_SECONDS after the last manifest that names it was pruned, so that whoever restores from it can end,
-and as long after it was uploaded, because a manifest may be about to name it. A clock that is ahead of the
-store's changes nothing.
+gone and loses its own. Of the checkpoints that a trim has verified, the one of each Kafka cluster that was
+uploaded last is kept until a later one is verified: the logs may have been trimmed because of it, and a
+mirror of the journal is trimmed by itself. The one whose verification began last is kept for SPARED_SECONDS
+as well, or a trim that verifies for longer than it takes to prune would never come to an end. Those before it
+are not, because the logs are not trimmed beyond what is kept. A file stays for SPARED_SECONDS after the last
+manifest that names it was pruned, so that whoever restores from it can end, and as long after it was
+uploaded, because a manifest may be about to name it. A clock that is ahead of the store's changes nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue, Contents
@@ -34,7 +35,8 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     if added not in contents.kept:
         raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was just stored")
     now = min(time.time(), contents.kept[added])
-    for name in _superfluous(contents, added, kept, now):
+    verified = _last_verified(catalogue, contents)
+    for name in _superfluous(contents, added, kept, now, verified):
         catalogue.prune(name)
         del contents.kept[name]
         contents.pruned[name] = now
@@ -55,8 +57,20 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     catalogue.delete([*unnamed, *marks, *attempts, *(name.pruned_object for name in forgotten)])
 
 
-def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: float) -> list[CheckpointName]:
-    """The checkpoints to prune."""
+def _last_verified(catalogue: Catalogue, contents: Contents) -> set[CheckpointName]:
+    """The checkpoint of each Kafka cluster that was uploaded last of those that are verified. Raises
+    CheckpointError."""
+    last: dict[str, CheckpointName] = {}
+    for name in sorted(contents.marked & contents.kept.keys(), key=lambda name: (contents.kept[name], name)):
+        with suppress(DamagedCheckpointError):  # it replaces no log
+            last[catalogue.read(name).cluster] = name
+    return set(last.values())
+
+
+def _superfluous(
+    contents: Contents, added: CheckpointName, kept: int, now: float, verified: set[CheckpointName]
+) -> list[CheckpointName]:
+    """The checkpoints to prune. None of `verified` is among them."""
 
     def age(name: CheckpointName) -> tuple[bool, float, CheckpointName]:
         return name == added, contents.kept[name], name
@@ -70,8 +84,7 @@ def _superfluous(contents: Contents, added: CheckpointName, kept: int, now: floa
             each != added.chain and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
         )
         superfluous += names[0 if abandoned else kept :]
-    verified = max(contents.marked & contents.kept.keys(), key=age, default=None)
-    spared = _attempted(contents, now) | {verified}
+    spared = _attempted(contents, now) | verified
     return [name for name in superfluous if name not in spared]
 
 

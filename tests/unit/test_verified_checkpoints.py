@@ -68,6 +68,21 @@ def test_the_last_one_that_was_verified_stays_until_a_later_one_is(
     assert catalogue.read(second.name) == second  # pruned
 
 
+def test_a_mirror_of_the_journal_keeps_its_own_verified_checkpoint(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """Each Kafka cluster has logs of its own, which are trimmed because of it."""
+    (first,) = make(tmp_path, catalogue, 1)
+    catalogue.mark(first)
+    with open_store(tmp_path / "mirror") as store:
+        for applied in (2, 3):
+            write(store, applied, cluster="mirror")
+            mirrored, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
+            catalogue.mark(mirrored)
+    (last,) = make(tmp_path, catalogue, 4)
+    assert catalogue.kept(JOURNAL) == [last.name, mirrored.name, first.name]
+
+
 def test_one_that_is_being_verified_stays_for_a_day(tmp_path: Path, catalogue: Catalogue) -> None:
     (first,) = make(tmp_path, catalogue, 1)
     catalogue.note_attempt(first.name)
