@@ -181,7 +181,11 @@ class ElectorRole:
         """Open the state, and readers at its position. Raises StateError if it was not built from these
         topics, or they were trimmed beyond it, and StaleError after a damaged one was moved aside."""
         settings, directory = self.settings, self._directory
-        async with move_if_damaged(settings, directory), AsyncExitStack() as stack:
+        async with (
+            _explained_trim(directory),
+            move_if_damaged(settings, directory),
+            AsyncExitStack() as stack,
+        ):
             with self.watch.health.excuse("opening the state"):
                 async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
                     cluster_id = await retry_until_answered(

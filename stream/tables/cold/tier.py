@@ -270,7 +270,7 @@ class ColdTier:
         entries, blocks = self._entries(run), before.due_blocks
         room = self.memory // BLOCK_BYTES - sum(int(each.due_blocks.sum()) for each in self._presences())
         bits = float(MOST_BITS)
-        while (larger := blocks_of(entries, bits)).sum() >= _LARGER * blocks.sum():
+        while (larger := blocks_of(entries, bits)).sum() >= max(1, _LARGER * blocks.sum()):
             if larger.sum() <= room + blocks.sum():
                 return Presence(self._design, run, entries, larger)
             bits *= _STEP
