@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
@@ -41,10 +42,27 @@ class TransactionInFlight:
             await asyncio.gather(self._task, return_exceptions=True)
 
 
+class _StoppedError(Exception):
+    """The call was cancelled."""
+
+
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call the function in a thread. Waits for the thread to end even on cancellation."""
-    running = retrieved(asyncio.ensure_future(asyncio.to_thread(function, *arguments)))
+    return await in_stoppable_thread(lambda _: function(*arguments))
+
+
+async def in_stoppable_thread(function: Callable[[Callable[[], None]], T]) -> T:
+    """Call the function in a thread, as `in_thread` does. It is given a function to call often, which raises
+    after a cancellation, so that the thread ends soon."""
+    stopped = threading.Event()
+
+    def stop_if_cancelled() -> None:
+        if stopped.is_set():
+            raise _StoppedError
+
+    running = retrieved(asyncio.ensure_future(asyncio.to_thread(function, stop_if_cancelled)))
     try:
         return await asyncio.shield(running)
     finally:
+        stopped.set()
         await asyncio.wait([running])

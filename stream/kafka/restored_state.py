@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
@@ -17,13 +15,12 @@ from stream.checkpoints.known_damage import RECORD, known_damage
 from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.checkpoints.restoring import is_empty, restore
 from stream.errors import DamagedCheckpointError, StateError
-from stream.futures import retrieved
 from stream.judge import meta
-from stream.kafka.in_flight import in_thread
+from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.positions_in_topics import Position, misfit
-from stream.kafka.reader import TopicReader, journal_reader
+from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
 
@@ -92,11 +89,7 @@ class FittingCheckpoints:
                 if bad := [each.name for each in manifest.files if each.digest in self._damaged]:
                     reason = f"has {bad[0]} as it was when it was found damaged"
                 if reason is None:
-                    position = Position(manifest.applied, bytes.fromhex(manifest.last), manifest.decided)
-                    try:
-                        reason = await misfit(position, self._settings, self._genesis, journal, decisions)
-                    except StateError as error:
-                        reason = str(error)
+                    reason = await misfit_of_logs(manifest, self._settings, self._genesis, journal, decisions)
                 if reason is None:
                     yield manifest
                 else:
@@ -204,26 +197,26 @@ def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> 
     return None
 
 
-class _StoppedError(Exception):
-    """The restore was cancelled."""
+async def misfit_of_logs(
+    manifest: Manifest,
+    settings: Settings,
+    genesis: Genesis,
+    journal: JournalReader,
+    decisions: RecordReader,
+) -> str | None:
+    """Return why the logs as they are do not go on from a checkpoint, or None. Waits for brokers; the readers
+    are asked for the bounds of their topics only."""
+    position = Position(manifest.applied, bytes.fromhex(manifest.last), manifest.decided)
+    try:
+        return await misfit(position, settings, genesis, journal, decisions)
+    except StateError as error:
+        return str(error)
 
 
 async def _restore(catalogue: Catalogue, manifest: Manifest, directory: Path) -> None:
     """Restore in a thread, which ends on cancellation after the files that it is at."""
-    began, stopped = time.monotonic(), threading.Event()
+    began = time.monotonic()
     fields = {"checkpoint": str(manifest.name), "made": manifest.made, "bytes": manifest.bytes}
     log.info("restoring", directory=str(directory), **fields)
-
-    def stop_if_cancelled(_: int) -> None:
-        if stopped.is_set():
-            raise _StoppedError
-
-    running = retrieved(
-        asyncio.ensure_future(asyncio.to_thread(restore, catalogue, manifest, directory, stop_if_cancelled))
-    )
-    try:
-        await asyncio.shield(running)
-    finally:
-        stopped.set()
-        await asyncio.wait([running])
+    await in_stoppable_thread(lambda turn: restore(catalogue, manifest, directory, lambda _: turn()))
     log.info("restored", seconds=round(time.monotonic() - began, 1), **fields)

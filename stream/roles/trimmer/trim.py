@@ -11,8 +11,6 @@ uncertain holds the trim.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -24,18 +22,16 @@ from aiokafka.client import AIOKafkaClient
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.verification import verify_whole
-from stream.errors import DamagedCheckpointError, SettingsError, StaleError, StateError, TrimmedLogError
+from stream.errors import DamagedCheckpointError, SettingsError, StaleError, TrimmedLogError
 from stream.failpoints import reach
-from stream.futures import retrieved
 from stream.kafka import broker_metadata, topics
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.in_flight import in_thread
+from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.ledger_search import LedgerRecord, last_ledger, ledger_at
 from stream.kafka.log_starts import delete_records, first_since
 from stream.kafka.names import TopicNames
-from stream.kafka.positions_in_topics import Position, misfit
 from stream.kafka.reader import TopicReader, journal_reader
-from stream.kafka.restored_state import misfit_of_program
+from stream.kafka.restored_state import misfit_of_logs, misfit_of_program
 from stream.messages.journal import Genesis
 from stream.settings import Settings
 
@@ -110,10 +106,6 @@ class _HeldError(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.hold = Hold(reason, text)
-
-
-class _StoppedError(Exception):
-    """The verification was cancelled."""
 
 
 class _Survey(NamedTuple):
@@ -191,25 +183,13 @@ class _Run:
 
     async def _verify(self, manifest: Manifest) -> None:
         """Verify in a thread, which ends soon after a cancellation."""
-        began, stopped = time.monotonic(), threading.Event()
+        began = time.monotonic()
         fields = {"checkpoint": str(manifest.name), "made": manifest.made, "bytes": manifest.bytes}
         directory = self._settings.state_dir / self._settings.namespace
         log.info("verifying", directory=str(directory), **fields)
-
-        def turn() -> None:
-            if stopped.is_set():
-                raise _StoppedError
-
-        running = retrieved(
-            asyncio.ensure_future(
-                asyncio.to_thread(verify_whole, self._catalogue, manifest, self._genesis, directory, turn)
-            )
+        await in_stoppable_thread(
+            lambda turn: verify_whole(self._catalogue, manifest, self._genesis, directory, turn)
         )
-        try:
-            await asyncio.shield(running)
-        finally:
-            stopped.set()
-            await asyncio.wait([running])
         log.info("verified", seconds=round(time.monotonic() - began, 1), **fields)
 
     async def _survey(self, bounds: Mapping[str, LogBounds]) -> _Survey:
@@ -259,12 +239,7 @@ class _Run:
             TopicReader(self._settings, self._topics[0], 0) as decisions,
         ):
             for each in manifests:
-                position = Position(each.applied, bytes.fromhex(each.last), each.decided)
-                try:
-                    reason = await misfit(position, self._settings, self._genesis, journal, decisions)
-                except StateError as error:
-                    reason = str(error)
-                if reason:
+                if reason := await misfit_of_logs(each, self._settings, self._genesis, journal, decisions):
                     raise _HeldError(LOGS, f"checkpoint {each.name}: {reason}")
 
     # The logs.
