@@ -10,15 +10,13 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
 from stream.fingerprint.row import NO_DIGEST
-from stream.judge.batch import Entry
-from stream.judge.ids import allot
+from stream.judge.batch import Entry, pages_of
+from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
+from stream.messages.decision import NOT_ADMITTED, Decisions
 from stream.messages.journal import Genesis, columns_of
-from stream.messages.verdict import CLUSTERED, Verdict
-from stream.tables.arrays import is_among
+from stream.messages.verdict import Verdict
 
 NO_CLUSTER: Final = -1
 _OWN_DIGEST: Final = 1
@@ -60,12 +58,12 @@ class JudgedPages:
     def of(cls, decided: Sequence[Decided], genesis: Genesis, time: int) -> Self:
         """Raises StateError if decisions do not fit their records. `time` is the log time before them."""
         for each in decided:
-            _refuse_misfits(each, genesis)
+            refuse_other_records(each.entries, each.decisions, genesis)
         clusters = [_clusters(each) for each in decided]
         entries = [entry for each in decided for entry in each.entries]
         rows = [entry.rows for entry in entries]
         sizes = np.array([len(each) for each in rows], np.int64)
-        pages = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
+        pages = pages_of(entries)
         verdict = _joined([each.decisions.verdict for each in decided], np.uint8)
         times = np.maximum.accumulate(np.array([time, *(entry.time for entry in entries)], np.int64))
         judged = np.flatnonzero(verdict != NOT_ADMITTED)
@@ -106,54 +104,9 @@ def _name_pages_without_url(digest: NDArray[np.uint8], page: NDArray[np.int64]) 
 
 def _clusters(decided: Decided) -> NDArray[np.int64]:
     """The cluster of each row (N,); arbitrary for rows that are not admitted or rejected."""
-    decisions, entries = decided.decisions, decided.entries
-    sizes = np.array([len(entry.rows) for entry in entries], np.int64)
-    cluster = allot(np.array([entry.offset for entry in entries], np.int64), sizes)
-    verdict, codes = decisions.verdict, np.frombuffer(decisions.codes, np.uint8)
-    cluster[verdict == Verdict.INSUFFICIENT] = NO_CLUSTER
-    own = cluster.copy()
-    cluster[is_among(verdict, CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
-    cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
-    if ((cluster > own) | (cluster < NO_CLUSTER)).any() and len(cluster):
-        raise _invalid(decisions, "a cluster that begins after one of its pages")
+    decisions, pages = decided.decisions, pages_of(decided.entries)
+    cluster = decisions.clusters_of(pages)
+    cluster[decisions.verdict == Verdict.INSUFFICIENT] = NO_CLUSTER
+    if ((cluster > pages) | (cluster < NO_CLUSTER)).any() and len(cluster):
+        raise invalid(decisions, "a cluster that begins after one of its pages")
     return cluster
-
-
-def _refuse_misfits(decided: Decided, genesis: Genesis) -> None:
-    entries, decisions, _ = decided
-    total = sum(len(entry.rows) for entry in entries)
-    if (
-        decisions.journal != genesis.journal
-        or decisions.options != genesis.options.id
-        or (decisions.start, decisions.end) != _offsets(entries, decisions)
-        or (entries and entries[-1].digest != decisions.last)
-        or len(decisions.codes) != total
-    ):
-        raise StateError(
-            f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
-        )
-    verdict, codes = decisions.verdict, np.frombuffer(decisions.codes, np.uint8)
-    if verdict.max(initial=0) > max(Verdict):
-        raise _invalid(decisions, f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}")
-    if (verdict[codes & OF_ANOTHER_CLUSTER > 0] != Verdict.RECRAWL).any():
-        raise _invalid(decisions, "a code that means nothing")
-    for name, count in (
-        ("other", np.count_nonzero(is_among(verdict, CLUSTERED))),
-        ("clusters", np.count_nonzero(codes & OF_ANOTHER_CLUSTER)),
-    ):
-        if len(getattr(decisions, name)) != 8 * count:
-            size = len(getattr(decisions, name)) // 8
-            raise _invalid(decisions, f"{size} of {name}, which does not fit the verdicts")
-
-
-def _offsets(entries: Sequence[Entry], decisions: Decisions) -> tuple[int, int]:
-    """What these records make `start` and `end`; a ledger record is about none."""
-    if not entries:
-        return decisions.start, decisions.start
-    return entries[0].offset, entries[-1].offset + 1
-
-
-def _invalid(decisions: Decisions, why: str) -> StateError:
-    return StateError(
-        f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
-    )

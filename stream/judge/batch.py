@@ -41,6 +41,12 @@ def digest_of(value: bytes) -> bytes:
     return xxhash.xxh3_128_digest(value)
 
 
+def pages_of(entries: Sequence[Entry]) -> NDArray[np.int64]:
+    """Return the packed ids (N,) of all rows of records."""
+    sizes = np.array([len(entry.rows) for entry in entries], np.int64)
+    return allot(np.array([entry.offset for entry in entries], np.int64), sizes)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The n rows to judge, in journal order. Every column has n entries."""
@@ -90,7 +96,7 @@ class Batch:
         place = np.flatnonzero(keep)
         sizes = np.array([len(r) for r in rows], np.int64)
         times = np.maximum.accumulate(np.array([log_time, *(e.time for e in entries)], np.int64))[1:]
-        pages = allot(np.array([e.offset for e in entries], np.int64), sizes)
+        pages = pages_of(entries)
         ranges = [each for r in rows for each in r.ranges]
         everything = len(place) == len(keep)
 

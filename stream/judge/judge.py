@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.judge.batch import Batch, Entry
+from stream.judge.batch import Batch, Entry, pages_of
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
-from stream.judge.ids import NO_PAGE, allot
+from stream.judge.ids import NO_PAGE
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Admission
 from stream.judge.ledger_records import misfit_ledger
-from stream.judge.misfits import misfit
+from stream.judge.misfits import refuse_misfits, refuse_other_records
 from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, StateChange
@@ -79,7 +79,7 @@ class Judge:
 
         `batch` are the admitted rows, if the caller has them from deciding. Raises StateError like `apply`.
         """
-        self._refuse_misfits(entries, decisions)
+        pages = self._pages(entries, decisions)
         if batch is None:
             batch = self._decided(entries, decisions)
         rank = np.cumsum(decisions.verdict != NOT_ADMITTED) - 1
@@ -90,9 +90,9 @@ class Judge:
                 last=decisions.last,
                 time=decisions.time,
                 sources=decisions.sources,
-                stored_as=decisions.stored_as(_pages(entries))[batch.place],
+                stored_as=decisions.stored_as(pages)[batch.place],
                 change=decisions.change[batch.place],
-                cluster=_clusters(decisions, batch),
+                cluster=decisions.clusters_of(pages)[batch.place],
                 cluster_anchor=_anchors(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
@@ -119,7 +119,7 @@ class Judge:
 
         Raises StateError if the decisions do not fit the records, or name pages that the state lacks.
         """
-        self._refuse_misfits(entries, decisions)
+        pages = self._pages(entries, decisions)
         batch = self._decided(entries, decisions)
         verdicts = VerdictColumns.blank(len(batch))
         verdicts.verdict[:], verdicts.change[:] = (
@@ -129,7 +129,7 @@ class Judge:
         named = np.flatnonzero(is_among(verdicts.verdict, CLUSTERED))
         nearest = np.flatnonzero(np.frombuffer(decisions.codes, np.uint8)[batch.place] & NAMES_NEAREST)
         of_cluster = np.flatnonzero(is_among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
-        verdicts.cluster[of_cluster] = _clusters(decisions, batch)[of_cluster]
+        verdicts.cluster[of_cluster] = decisions.clusters_of(pages)[batch.place[of_cluster]]
         verdicts.other[named] = np.frombuffer(decisions.other, "<i8")
         verdicts.other[nearest] = np.frombuffer(decisions.nearest, "<i8")
         verdicts.distance[named] = np.frombuffer(decisions.distance, np.uint8)
@@ -140,23 +140,13 @@ class Judge:
         fields = columns(batch, verdicts, urls, self.rule, self.genesis.journal)
         return write(fields, np.arange(len(batch))).strings()
 
-    def _refuse_misfits(self, entries: Sequence[Entry], decisions: Decisions) -> None:
-        """Raise StateError if decisions do not fit the records or the state."""
-        total = sum(len(entry.rows) for entry in entries)
-        if (
-            decisions.journal != self.genesis.journal
-            or decisions.options != self.genesis.options.id
-            or (entries[0].offset, entries[-1].offset + 1) != (decisions.start, decisions.end)
-            or entries[-1].digest != decisions.last
-            or len(decisions.codes) != total
-        ):
-            raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
-            )
-        if why := misfit(decisions, _pages(entries), self.state, self.rule):
-            raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
-            )
+    def _pages(self, entries: Sequence[Entry], decisions: Decisions) -> NDArray[np.int64]:
+        """Return the packed ids (N,) of all rows of records. Raises StateError if decisions do not fit the
+        records or the state."""
+        refuse_other_records(entries, decisions, self.genesis)
+        pages = pages_of(entries)
+        refuse_misfits(decisions, pages, self.state, self.rule)
+        return pages
 
     def _decided(self, entries: Sequence[Entry], decisions: Decisions) -> Batch:
         """Return the admitted rows of records."""
@@ -181,15 +171,6 @@ class Judge:
         return urls.take(of)
 
 
-def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
-    """Return the cluster of each row, and the row's own page for rows that join none."""
-    codes = np.frombuffer(decisions.codes, np.uint8)[batch.place]
-    cluster = batch.page.copy()
-    cluster[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
-    cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
-    return cluster
-
-
 def _anchors(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     """Return the number of the anchor of the cluster that each row's page joins and is stored in; arbitrary
     ones for other rows."""
@@ -198,9 +179,3 @@ def _anchors(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     numbers[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.numbers, "<i8")
     numbers[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.anchors, "<i8")
     return numbers
-
-
-def _pages(entries: Sequence[Entry]) -> NDArray[np.int64]:
-    """Return the packed ids (N,) of all rows of records."""
-    sizes = np.array([len(entry.rows) for entry in entries], np.int64)
-    return allot(np.array([entry.offset for entry in entries], np.int64), sizes)

@@ -3,12 +3,15 @@ loops rely on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.errors import StateError
 from stream.fingerprint.parity import ONE
+from stream.judge.batch import Entry
 from stream.judge.page_numbers import own_numbers
 from stream.judge.rule import Rule
 from stream.judge.state import State
@@ -19,22 +22,54 @@ from stream.messages.decision import (
     OF_ANOTHER_CLUSTER,
     Decisions,
 )
+from stream.messages.journal import Genesis
 from stream.messages.verdict import CLUSTERED, Change, Verdict
 from stream.tables.arrays import I64, is_among
 from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
 
 
-def misfit(decisions: Decisions, pages: I64, state: State, rule: Rule) -> str | None:
-    """Return why decisions about N rows with these page ids (N,) are invalid after a state, or None."""
-    return (
-        _misfit_codes(decisions, rule.options.strict)
-        or _misfit_likeness(decisions, rule)
-        or _misfit_names(decisions, pages, state)
-        or _misfit_anchors(decisions, decisions.stored_as(pages) == Verdict.UNIQUE, state, rule)
+def refuse_other_records(entries: Sequence[Entry], decisions: Decisions, genesis: Genesis) -> None:
+    """Raise StateError unless decisions are about exactly these records, and have as much of everything as
+    their codes say. A ledger record is about none."""
+    if entries:
+        about, last = (entries[0].offset, entries[-1].offset + 1), entries[-1].digest
+    else:
+        about, last = (decisions.start, decisions.start), decisions.last
+    if (
+        decisions.journal != genesis.journal
+        or decisions.options != genesis.options.id
+        or (decisions.start, decisions.end) != about
+        or decisions.last != last
+        or len(decisions.codes) != sum(len(entry.rows) for entry in entries)
+        or (decisions.ledger is None) != bool(entries)
+    ):
+        raise StateError(
+            f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
+        )
+    if why := _misfit_codes(decisions, strict=genesis.options.strict):
+        raise invalid(decisions, why)
+
+
+def invalid(decisions: Decisions, why: str) -> StateError:
+    """The error for decisions that say what cannot be."""
+    return StateError(
+        f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {why}"
     )
 
 
-def _misfit_codes(decisions: Decisions, strict: bool) -> str | None:
+def refuse_misfits(decisions: Decisions, pages: I64, state: State, rule: Rule) -> None:
+    """Raise StateError if decisions about N rows with these page ids (N,), which `refuse_other_records` lets
+    pass, are invalid after a state."""
+    why = (
+        _misfit_likeness(decisions, rule)
+        or _misfit_names(decisions, pages, state)
+        or _misfit_anchors(decisions, decisions.stored_as(pages) == Verdict.UNIQUE, state, rule)
+    )
+    if why:
+        raise invalid(decisions, why)
+
+
+def _misfit_codes(decisions: Decisions, *, strict: bool) -> str | None:
     """Check the codes, and that there is as much of everything as they say."""
     verdict = decisions.verdict
     named, apart, nearest, again = _rows(decisions)

@@ -130,6 +130,16 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
         kind[rows] = np.where(own, np.uint8(Verdict.UNIQUE), np.uint8(Verdict.DUPLICATE))
         return kind
 
+    def clusters_of(self, pages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(N,): the packed page id of each row's cluster, given the ids of the rows' pages (N,), which rows
+        that join none have."""
+        codes, verdict, clusters = np.frombuffer(self.codes, np.uint8), self.verdict, pages.copy()
+        clusters[(verdict == Verdict.DUPLICATE) | (verdict == Verdict.RECRAWL)] = np.frombuffer(
+            self.other, "<i8"
+        )
+        clusters[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(self.clusters, "<i8")
+        return clusters
+
     @property
     def change(self) -> NDArray[np.uint8]:
         """(N,) codes of `Change`."""
