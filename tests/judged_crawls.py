@@ -24,6 +24,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
+from stream.tables.tables import TablesStats
 from tests.first_numbers import LATE, LATE_DUPLICATE, begin_late
 from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
@@ -338,21 +339,34 @@ def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[byte
 
 
 def check_deciding_ahead(
-    ahead: State, at_once: State, genesis: Genesis, entries: list[Entry], seed: int
-) -> None:
-    """Judge the entries ahead of the store, and at once: verdicts and states are the same."""
-    found = [each for part in judge_ahead(Judge(ahead, genesis), entries, seed) for each in part]
-    judge = Judge(at_once, genesis)
-    decided = judge.decide(entries)
-    judge.apply(entries, decided.record(), ahead.meta.decided)
-    assert found == decided.json()
-    assert ahead.digest() == at_once.digest()
+    directory: Path, options: VerdictOptions, entries: list[Entry], seed: int, *, memory: int, generation: int
+) -> TablesStats:
+    """Judge the entries ahead of the store, and at once: verdicts and states are the same. Returns the
+    statistics of the tables."""
+    ahead, genesis = open_state(directory / "ahead", options, memory=memory, generation=generation)
+    at_once, _ = open_state(directory / "at_once", options, memory=memory, generation=generation)
+    try:
+        found = [each for part in judge_ahead(Judge(ahead, genesis), entries, seed) for each in part]
+        judge = Judge(at_once, genesis)
+        decided = judge.decide(entries)
+        judge.apply(entries, decided.record(), ahead.meta.decided)
+        assert found == decided.json()
+        assert ahead.digest() == at_once.digest()
+        return ahead.tables.stats
+    finally:
+        ahead.close()
+        at_once.close()
+
+
+def search_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search few rows at a time, by several threads."""
+    monkeypatch.setattr(decide, "FEW", 8)
+    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
 
 
 def search_as_for_spam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search few rows at a time, by several threads, and have few pairs be too many."""
-    monkeypatch.setattr(decide, "FEW", 8)
-    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+    search_few_rows(monkeypatch)
     monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
 
 

@@ -56,3 +56,14 @@ class TopicInMemory:
 
     async def reach(self) -> None:
         """Do nothing: it is always reachable."""
+
+
+class CountingTopic(TopicInMemory):
+    """One that counts what was read."""
+
+    read = 0
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        records = await super().poll(seconds)
+        self.read += len(records)
+        return records

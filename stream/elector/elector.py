@@ -243,11 +243,7 @@ class Elector:
         the offset after them."""
         meta, writes = self.state.meta, self.state.store.batch()
         for record, _, cluster, entry in due:
-            entry.kept, entry.as_of, entry.told_members = entry.best, meta.page, entry.members
-            entry.kept_page, entry.kept_url = NEVER, b""
-            if record.best is not None:
-                entry.kept_page = self._page_of(record.best.id)
-                entry.kept_url = record.best.url.encode()
+            self._note_told(entry, record, entry.best)
             self._put(writes, cluster, entry, is_stored=True)
             writes.delete(DUE, CLUSTER.pack(cluster))
         self.state.write(
@@ -266,10 +262,7 @@ class Elector:
             self._entries(list(last), later), last.values(), strict=True
         ):
             was_due = is_stored and entry.is_due
-            entry.kept, entry.as_of, entry.told_members = digest, self._page_of(record.as_of), record.members
-            entry.kept_page, entry.kept_url = NEVER, b""
-            if record.best is not None:
-                entry.kept_page, entry.kept_url = self._page_of(record.best.id), record.best.url.encode()
+            self._note_told(entry, record, digest)
             until = max(until, entry.as_of)
             records += self._put(writes, cluster, entry, is_stored=is_stored)
             due += _note_due(writes, cluster, entry, was_due)
@@ -279,6 +272,14 @@ class Elector:
                 meta, clusters=records, due=due, told_until=until, positions={**meta.positions, **positions}
             ),
         )
+
+    def _note_told(self, entry: Cluster, record: BestRecord, digest: bytes) -> None:
+        """Note in a cluster what a record says; `digest` is that of the URL that is kept. Raises
+        RecordError."""
+        entry.kept, entry.as_of, entry.told_members = digest, self._page_of(record.as_of), record.members
+        entry.kept_page, entry.kept_url = NEVER, b""
+        if record.best is not None:
+            entry.kept_page, entry.kept_url = self._page_of(record.best.id), record.best.url.encode()
 
     def _page_of(self, shown: str) -> int:
         """The packed form of an id of this journal. Raises RecordError."""

@@ -12,7 +12,7 @@ from aiokafka.client import AIOKafkaClient
 from stream.errors import StateError
 from stream.judge.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
-from stream.kafka.ledger_search import FIRST_WINDOW, records_between
+from stream.kafka.ledger_search import records_between, windows_before
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import RecordReader, TopicReader
@@ -50,11 +50,10 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
     ledger record is left.
     """
     start, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-    missing, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
-    while missing and start < end:
-        first = max(start, end - window)
+    missing, offsets = set(wanted), dict[SourceKey, int]()
+    for first, until in windows_before(start, end):
         try:
-            here = await _expected_within(decisions, first, end)
+            here = await _expected_within(decisions, first, until)
         except StateError:
             start, _ = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
             if start <= first:
@@ -62,9 +61,8 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
             return await last_expected(decisions, wanted)  # older records were deleted meanwhile
         offsets |= {key: expected for key, expected in here.expected.items() if key in missing}
         missing -= here.expected.keys()
-        if here.has_ledger:
+        if here.has_ledger or not missing:
             return offsets
-        end, window = first, 2 * window
     if missing and start:
         raise StateError(
             f"topic {decisions.topic}: begins at offset {start} and has no ledger record, so it does not say "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from stream.kafka.outage import retry_until_answered
@@ -34,15 +34,23 @@ async def ledger_at(decisions: RecordReader, offset: int) -> LedgerRecord | None
 async def last_ledger(decisions: RecordReader, start: int, end: int) -> LedgerRecord | None:
     """Return the last ledger record of [start, end), read backwards as far as needed; None if there is
     none."""
-    window = FIRST_WINDOW
-    while start < end:
-        first, last = max(start, end - window), None
-        async for where, record in records_between(decisions, first, end):
+    for first, until in windows_before(start, end):
+        last = None
+        async for where, record in records_between(decisions, first, until):
             last = _ledger(where, record) or last
         if last is not None:
             return last
-        end, window = first, 2 * window
     return None
+
+
+def windows_before(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows in which the records of [start, end) are read backwards: where each begins and
+    ends."""
+    window = FIRST_WINDOW
+    while start < end:
+        first = max(start, end - window)
+        yield first, end
+        end, window = first, 2 * window
 
 
 def _ledger(offset: int, record: Decisions) -> LedgerRecord | None:

@@ -193,13 +193,7 @@ def test_deciding_ahead_of_the_store_changes_nothing(
     tmp_path: Path, options: VerdictOptions, memory: int
 ) -> None:
     entries = entries_of(crawl(7, 900, dense=True, skew=0.3), 7)
-    first, genesis = open_state(tmp_path / "first", options, memory=memory, generation=50)
-    second, _ = open_state(tmp_path / "second", options, memory=memory, generation=50)
-    try:
-        check_deciding_ahead(first, second, genesis, entries, 7)
-    finally:
-        first.close()
-        second.close()
+    check_deciding_ahead(tmp_path, options, entries, 7, memory=memory, generation=50)
 
 
 def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from stream.judge import decide
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.messages.decision import decode_decisions, encode_decisions
@@ -23,6 +22,7 @@ from tests.judged_crawls import (
     oracle_of,
     packed_minima,
     redelivered,
+    search_few_rows,
     templates,
 )
 from tests.oracle import Oracle, OraclePage
@@ -111,8 +111,7 @@ def test_rule_16_skipped_buckets_depend_on_neither_batches_nor_redelivery(
     want = masks_of_oracle(oracle_of(options), pages)
     for cut in (1, 2):
         if cut == 2:
-            monkeypatch.setattr(decide, "FEW", 8)
-            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+            search_few_rows(monkeypatch)
         state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
         try:
             assert masks_of_skipped(Judge(state, genesis), entries, cut) == want

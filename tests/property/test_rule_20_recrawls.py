@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from stream.judge import decide
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
@@ -21,6 +20,7 @@ from tests.judged_crawls import (
     open_state,
     oracle_of,
     redelivered,
+    search_few_rows,
 )
 
 
@@ -37,21 +37,14 @@ def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
     found = []
     for cut in (1, 2):
         if cut == 2:
-            monkeypatch.setattr(decide, "FEW", 8)
-            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+            search_few_rows(monkeypatch)
         state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
         try:
             found.append(judge_all(Judge(state, genesis), entries, cut))
         finally:
             state.close()
     assert found[0] == found[1] == want
-    whole, genesis = open_state(tmp_path / "whole", options, memory=memory, generation=64)
-    ahead, _ = open_state(tmp_path / "ahead", options, memory=memory, generation=64)
-    try:
-        check_deciding_ahead(ahead, whole, genesis, entries, 5)
-    finally:
-        whole.close()
-        ahead.close()
+    check_deciding_ahead(tmp_path, options, entries, 5, memory=memory, generation=64)
     changed = sum(change == "changed" for _, _, change, *_ in want)
     fewer = expected(oracle_of(structs.replace(options, baselines=baselines + 1)), pages)
     assert sum(change == "changed" for _, _, change, *_ in fewer) < changed

@@ -15,7 +15,6 @@ from stream.dashboard.lookup.lookup import _nearest, _verdict_now
 from stream.errors import StateError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.judge import decide
 from stream.judge.judge import Judge
 from stream.judge.stored_pages import StoredPages
 from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
@@ -32,6 +31,7 @@ from tests.judged_crawls import (
     open_state,
     oracle_of,
     redelivered,
+    search_few_rows,
     side,
 )
 from tests.oracle import OraclePage
@@ -64,8 +64,7 @@ def test_rule_22_orphans_are_judged_again_as_the_oracle_does(
     found = []
     for cut in (1, 2):
         if cut == 2:
-            monkeypatch.setattr(decide, "FEW", 8)
-            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+            search_few_rows(monkeypatch)
         state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
         try:
             found.append(judge_all(Judge(state, genesis), entries, cut))
@@ -74,13 +73,7 @@ def test_rule_22_orphans_are_judged_again_as_the_oracle_does(
             state.close()
     assert found[0] == found[1] == want
     assert {page: each and each.number for page, each in stored.items()} == oracle.numbers
-    whole, genesis = open_state(tmp_path / "whole", options, memory=memory, generation=64)
-    ahead, _ = open_state(tmp_path / "ahead", options, memory=memory, generation=64)
-    try:
-        check_deciding_ahead(ahead, whole, genesis, entries, 5)
-    finally:
-        whole.close()
-        ahead.close()
+    check_deciding_ahead(tmp_path, options, entries, 5, memory=memory, generation=64)
     own = sum(each.cluster == each.id for each in oracle.orphans)
     assert min(own, len(oracle.orphans) - own) > 5, (own, len(oracle.orphans))
 

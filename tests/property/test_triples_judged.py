@@ -137,14 +137,8 @@ def test_a_standby_that_applies_decisions_has_the_state_of_the_judge(
 def test_deciding_ahead_of_the_store_opens_the_same_triples(memory: int, tmp_path: Path) -> None:
     options, pages = VerdictOptions(bucket_cap=2), templates(7, 700)
     entries = entries_of(pages, 7)
-    first, genesis = open_state(tmp_path / "first", options, memory=memory, generation=50)
-    second, _ = open_state(tmp_path / "second", options, memory=memory, generation=50)
-    try:
-        check_deciding_ahead(first, second, genesis, entries, 7)
-        assert first.tables.stats.triple_entries > 300
-    finally:
-        first.close()
-        second.close()
+    stats = check_deciding_ahead(tmp_path, options, entries, 7, memory=memory, generation=50)
+    assert stats.triple_entries > 300
 
 
 @pytest.mark.parametrize("most", [0, 40])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import msgspec
 import pytest
 
 from stream.errors import RefusedError, StateError
@@ -11,7 +10,6 @@ from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.ledger_search import FIRST_WINDOW
 from stream.messages.decision import (
-    Decisions,
     LedgerPart,
     SourceProgress,
     encode_decisions,
@@ -19,22 +17,11 @@ from stream.messages.decision import (
 )
 from stream.roles.worker.backlog import Backlog, PagesTopic
 from stream.roles.worker.positions import begin
-from tests.topic_in_memory import TopicInMemory
+from tests.topic_in_memory import CountingTopic
 
 SOURCE = PagesTopic("a-cluster", "pages", "ab" * 16)
 KNOWN = 7
 """How many partitions a ledger record names."""
-
-
-class Counted(TopicInMemory):
-    """One that counts what was read."""
-
-    read = 0
-
-    async def poll(self, seconds: float = 0.2) -> list[Any]:
-        records = await super().poll(seconds)
-        self.read += len(records)
-        return records
 
 
 def key(partition: int) -> tuple[str, str, int]:
@@ -61,36 +48,14 @@ def ledger(number: int, parts: int = 1) -> list[bytes]:
 
 def decision(number: int, expected: dict[int, int]) -> bytes:
     """One that moved these partitions."""
-    return encode_decisions(
-        Decisions(
-            journal="cd" * 16,
-            options="o",
-            start=number,
-            end=number + 1,
-            last=b"",
-            time=0,
-            sources=sources(expected),
-            ledger=None,
-            codes=b"",
-            other=b"",
-            numbers=b"",
-            distance=b"",
-            similarity=b"",
-            clusters=b"",
-            anchors=b"",
-            nearest=b"",
-            nearest_numbers=b"",
-            nearest_similarity=b"",
-            superseded=[],
-            skipped=[],
-        )
-    )
+    empty = ledger_record("cd" * 16, "o", number + 1, b"", 0, sources(expected), LedgerPart(0, 0))
+    return encode_decisions(msgspec.structs.replace(empty, start=number, ledger=None))
 
 
-def decisions(count: int) -> Counted:
+def decisions(count: int) -> CountingTopic:
     """Partition 0 moves with each, partition 1 with the first alone."""
     values = [decision(n, {0: 10 * n} | ({1: 5} if n == 0 else {})) for n in range(count)]
-    return Counted("decisions", values, at_once=10)
+    return CountingTopic("decisions", values, at_once=10)
 
 
 async def test_sources_at_work_are_found_at_the_end() -> None:
@@ -113,7 +78,7 @@ async def test_nothing_before_the_newest_ledger_record_is_read(parts: int, after
     """Windows may end between the parts of a ledger."""
     values = [decision(n, {0: n, 9: n}) for n in range(10_000)] + ledger(10_000, parts)
     values += [decision(10_000 + n, {0: 200 + n}) for n in range(after)]
-    topic = Counted("decisions", values, at_once=10)
+    topic = CountingTopic("decisions", values, at_once=10)
     found = await last_expected(topic, [key(0), key(3), key(6), key(8)])
     assert found == {key(0): 199 + after if after else 100, key(3): 103, key(6): 106}
     assert topic.read <= 3 * (after + parts) + FIRST_WINDOW + 10
@@ -122,14 +87,14 @@ async def test_nothing_before_the_newest_ledger_record_is_read(parts: int, after
 @pytest.mark.parametrize("parts", [1, 3])
 async def test_a_topic_may_begin_with_a_ledger_record(parts: int) -> None:
     values = ledger(50, parts) + [decision(50 + n, {0: 200 + n}) for n in range(100)]
-    topic = Counted("decisions", values, 1000, at_once=10)
+    topic = CountingTopic("decisions", values, 1000, at_once=10)
     assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 299, key(1): 101}
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
 async def test_a_topic_that_lost_records_behind_its_last_ledger_is_refused(count: int) -> None:
     values = ledger(0, 3)[1:] + [decision(n, {0: n}) for n in range(count)] if count else []
-    topic = Counted("decisions", values, 1000, at_once=10)
+    topic = CountingTopic("decisions", values, 1000, at_once=10)
     if count:
         assert await last_expected(topic, [key(0)]) == {key(0): count - 1}
     with pytest.raises(StateError, match=r"topic decisions: begins at offset 1000 and has no ledger record"):
@@ -137,7 +102,7 @@ async def test_a_topic_that_lost_records_behind_its_last_ledger_is_refused(count
 
 
 async def test_records_may_be_deleted_while_they_are_read() -> None:
-    class Trimmed(Counted):
+    class Trimmed(CountingTopic):
         def seek(self, offset: int) -> None:
             if offset < 9000:
                 self.delete_before(9000)
@@ -152,7 +117,7 @@ async def test_records_may_be_deleted_while_they_are_read() -> None:
 async def test_all_that_there_was_at_the_beginning_may_be_deleted_meanwhile() -> None:
     """A trim to a ledger record that is newer than the search."""
 
-    class Trimmed(Counted):
+    class Trimmed(CountingTopic):
         def seek(self, offset: int) -> None:
             if offset < 900 and self._values is values:
                 self._values = [*values, *ledger(1000)]

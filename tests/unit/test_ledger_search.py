@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
+import msgspec
 import pytest
 
 from stream.kafka.ledger_search import FIRST_WINDOW, LedgerRecord, last_ledger, ledger_at
-from stream.messages.decision import Decisions, LedgerPart, SourceProgress, encode_decisions, ledger_record
-from tests.topic_in_memory import TopicInMemory
+from stream.messages.decision import LedgerPart, SourceProgress, encode_decisions, ledger_record
+from tests.topic_in_memory import CountingTopic
 
 JOURNAL = "cd" * 16
 SOURCE = SourceProgress("a-cluster", "pages", "ab" * 16, 0, 1, 0)
 START = 100
-
-
-class Counted(TopicInMemory):
-    """One that counts what was read."""
-
-    read = 0
-
-    async def poll(self, seconds: float = 0.2) -> list[Any]:
-        records = await super().poll(seconds)
-        self.read += len(records)
-        return records
 
 
 def ledger(end: int, first: int = 0) -> bytes:
@@ -36,18 +25,17 @@ def ledger(end: int, first: int = 0) -> bytes:
 def decision(end: int) -> bytes:
     """One about a journal record."""
     empty = ledger_record(JOURNAL, "o", end, b"", 0, [], LedgerPart(0, 0))
-    fields = {name: getattr(empty, name) for name in Decisions.__struct_fields__}
-    return encode_decisions(Decisions(**fields | {"start": end - 1, "ledger": None}))
+    return encode_decisions(msgspec.structs.replace(empty, start=end - 1, ledger=None))
 
 
-def topic(*places: int, count: int, parts: tuple[int, ...] = (), at_once: int = 16) -> Counted:
+def topic(*places: int, count: int, parts: tuple[int, ...] = (), at_once: int = 16) -> CountingTopic:
     """`count` decisions, with ledger records at these places, and later parts of some."""
     values = [decision(place + 1) for place in range(count)]
     for place in places:
         values[place] = ledger(place)
     for place in parts:
         values[place] = ledger(place, 1)
-    return Counted("decisions", values, START, at_once)
+    return CountingTopic("decisions", values, START, at_once)
 
 
 async def test_a_ledger_record_is_found_at_its_offset_alone() -> None:

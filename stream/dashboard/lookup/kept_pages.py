@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-import structlog
 from aiokafka import ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
 
 from stream.dashboard.answers import Election, ElectionState, Kept
-from stream.errors import NeardupError
+from stream.dashboard.lookup.reading import keep_reading
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
 from stream.messages.best import ELECT_HEADER, BestRecord, decode_best
 from stream.settings import Settings
 
-RETRY_SECONDS: Final = 5.0
 MOST_CLUSTERS: Final = 100_000
 """Maximum number of clusters in memory."""
 MOST_CHARACTERS: Final = 32 << 20
 """Maximum number of characters of URLs in memory."""
 POLL_MS: Final = 500
-
-log = structlog.get_logger(__name__)
 
 
 class KeptPages:
@@ -62,14 +56,7 @@ class KeptPages:
 
     async def run(self) -> None:
         """Read the topic until cancelled, starting over when it is missing or brokers are unreachable."""
-        while True:
-            try:
-                await self._read()
-            except clients.DENIED:
-                raise
-            except (KafkaError, NeardupError, OSError) as error:
-                log.warning("kept_pages_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
-            await asyncio.sleep(RETRY_SECONDS)
+        await keep_reading(self._read, "kept_pages_unavailable")
 
     async def _read(self) -> None:
         async with broker_metadata.connect(self._settings) as client:

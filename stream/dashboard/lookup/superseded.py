@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import msgspec
-import structlog
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
-from stream.errors import NeardupError
+from stream.dashboard.lookup.reading import keep_reading
 from stream.kafka import clients
 from stream.messages.verdict import ClusterRecord
 from stream.settings import Settings
 
-RETRY_SECONDS: Final = 5.0
-
-log = structlog.get_logger(__name__)
 _RECORD: Final = msgspec.json.Decoder(ClusterRecord)
 
 
@@ -30,14 +24,7 @@ class SupersededClusters:
 
     async def run(self) -> None:
         """Read the topic until cancelled, starting over when brokers are unreachable."""
-        while True:
-            try:
-                await self._read()
-            except clients.DENIED:
-                raise
-            except (KafkaError, NeardupError, OSError) as error:
-                log.warning("clusters_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
-            await asyncio.sleep(RETRY_SECONDS)
+        await keep_reading(self._read, "clusters_unavailable")
 
     async def _read(self) -> None:
         consumer = clients.reader(self._settings, auto_offset_reset="earliest")
