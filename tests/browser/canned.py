@@ -307,7 +307,7 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         Kept(None, None, "left", 0, "2026-01-02T12:00:03.010Z"),
     ]
     clusters = [
-        ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1, kept[i])
+        ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (len(urls) - i), i == 1, kept[i % len(kept)])
         for i, url in enumerate(urls)
     ]
     members = [
