@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
@@ -57,13 +58,13 @@ def write(store: Store, applied: int, **fields: object) -> None:
 
 
 def uploads_of(catalogue: Catalogue, chain: str = CHAIN, kept: int = 3) -> Uploads:
-    return Uploads(catalogue, chain, kept)
+    return Uploads(catalogue, JUDGE, chain, kept)
 
 
 def checkpoint(store: Store, uploads: Uploads) -> tuple[Manifest, list[UploadProgress]]:
     """Make a checkpoint, and return it with the progress of its upload."""
     progress: list[UploadProgress] = []
-    with linked(store) as state:
+    with linked(store, JUDGE) as state:
         assert state is not None
         return uploads.upload(state, report=progress.append), progress
 
@@ -76,7 +77,7 @@ def digest_of(directory: Path) -> str:
 if __name__ == "__main__":
     action, directory, catalogue = sys.argv[1], Path(sys.argv[2]), Catalogue(sys.argv[3])
     if action == "restore":
-        restore(catalogue, catalogue.read(catalogue.kept(JOURNAL)[0]), directory)
+        restore(catalogue, catalogue.read(catalogue.kept(JOURNAL, JUDGE)[0]), directory)
     else:
         uploads = uploads_of(catalogue, kept=1)
         with open_store(directory) as store:

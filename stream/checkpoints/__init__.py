@@ -1,1 +1,1 @@
-"""Checkpoints of a judge's state in a directory or object store: made, pruned, verified and restored."""
+"""Checkpoints of states in a directory or object store: made, pruned, verified and restored."""

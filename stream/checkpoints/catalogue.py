@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,12 +20,12 @@ from stream.checkpoints.manifest import (
     checkpoint_of_object,
     decode,
     encode,
+    home_and_digest,
     kept_prefix,
 )
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.stores.open import store_of
 
-_FILE: Final = re.compile(r"[0-9a-f]{32}/([0-9a-f]{32})/files/([0-9a-f]{64})")
 _MARK_VERSION: Final = 1
 
 
@@ -34,8 +33,8 @@ class StoredFile(NamedTuple):
     """A file of checkpoints in a store."""
 
     name: str
-    chain: str
-    """The state directory that it is of."""
+    home: str
+    """Of the checkpoints that it is of."""
     digest: str
     size: int
     modified: float
@@ -57,7 +56,7 @@ class Contents(NamedTuple):
 
     def lacking(self, manifest: Manifest) -> CheckpointFile | None:
         """A file of a checkpoint that is not stored with its size, if there is one."""
-        stored = {each.digest: each.size for each in self.files if each.chain == manifest.chain}
+        stored = {each.digest: each.size for each in self.files if each.home == manifest.name.home}
         return next((each for each in manifest.files if stored.get(each.digest) != each.size), None)
 
 
@@ -79,10 +78,14 @@ class Catalogue:
             names = [checkpoint_of_object(each.name) for each in self._store.list()]
         return sorted({name.journal for name in names if name})
 
-    def kept(self, journal: str) -> list[CheckpointName]:
-        """The checkpoints of a journal, first those that have come furthest in it."""
+    def kinds(self, journal: str) -> list[str]:
+        """The kinds of state that a journal has checkpoints of."""
+        return sorted({name.kind for name in self.contents(journal).kept})
+
+    def kept(self, journal: str, kind: str) -> list[CheckpointName]:
+        """The checkpoints of a journal of one kind, first those that have come furthest in it."""
         with _translated_errors():
-            names = [checkpoint_of_object(each.name) for each in self._store.list(kept_prefix(journal))]
+            names = [checkpoint_of_object(each.name) for each in self._store.list(kept_prefix(journal, kind))]
         return sorted((name for name in names if name), reverse=True)
 
     def contents(self, journal: str) -> Contents:
@@ -97,8 +100,8 @@ class Catalogue:
                     contents.marked.add(name)
                 elif name := checkpoint_of_attempt(each.name):
                     contents.attempts[name] = each.modified
-                elif file := _FILE.fullmatch(each.name):
-                    contents.files.append(StoredFile(each.name, file[1], file[2], each.size, each.modified))
+                elif file := home_and_digest(each.name):
+                    contents.files.append(StoredFile(each.name, *file, each.size, each.modified))
         return contents
 
     def read(self, name: CheckpointName) -> Manifest:

@@ -1,19 +1,20 @@
 """The manifest of a checkpoint: whose state it is, how far it has come, and its files.
 
-Everything of a journal is below its UUID. A manifest is `JOURNAL/checkpoints/APPLIED-CHAIN.json`, a file of
-it `JOURNAL/CHAIN/files/DIGEST`, where CHAIN is the state directory that made them.
+Everything of a journal is below its UUID. A judge's manifest is `JOURNAL/checkpoints/APPLIED-CHAIN.json`, a
+file of it `JOURNAL/CHAIN/files/DIGEST`, where CHAIN is the state directory that made them. An elector's are
+the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
+from stream.checkpoints.kinds import ELECTOR_KIND, JUDGE, Summary
 from stream.errors import DamagedCheckpointError
-from stream.judge.meta import Meta
 
 VERSION: Final = 1
 MANIFEST_BYTES: Final = 16 << 20
@@ -27,46 +28,69 @@ _LATEST: Final = 253_402_300_800_000
 _KEPT: Final = "checkpoints"
 _PRUNED: Final = "pruned"
 _VERIFIED: Final = "verified"
-_CHECKPOINT: Final = re.compile(r"(\d{20})-([0-9a-f]{32})")
-_MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({_KEPT}|{_PRUNED})/({_CHECKPOINT.pattern})\.json")
-_MARK: Final = re.compile(rf"([0-9a-f]{{32}})/{_VERIFIED}/({_CHECKPOINT.pattern})\.json")
-_ATTEMPT: Final = re.compile(rf"([0-9a-f]{{32}})/{_VERIFIED}/({_CHECKPOINT.pattern})\.attempt")
+_IN_KIND: Final = rf"(?:({ELECTOR_KIND})/)?"
+"""Prefix of the names of what is of an elector; a judge's have none."""
+_CHECKPOINT: Final = r"(\d{20})-([0-9a-f]{32})"
+_NAME: Final = re.compile(_IN_KIND + _CHECKPOINT)
+_OBJECT: Final = rf"([0-9a-f]{{32}})/{_IN_KIND}%s/{_CHECKPOINT}\.%s"
+_MANIFEST: Final = re.compile(_OBJECT % (f"(?:{_KEPT}|{_PRUNED})", "json"))
+_MARK: Final = re.compile(_OBJECT % (_VERIFIED, "json"))
+_ATTEMPT: Final = re.compile(_OBJECT % (_VERIFIED, "attempt"))
+_STATE_FILE: Final = re.compile(rf"([0-9a-f]{{32}}/{_IN_KIND}[0-9a-f]{{32}})/files/([0-9a-f]{{64}})")
 
 
 class CheckpointName(NamedTuple):
-    """The name of a checkpoint. Of two of the same journal, the greater one has come further in it."""
+    """The name of a checkpoint. Of two of the same journal and kind, the greater one has come further in the
+    journal."""
 
     journal: str
+    kind: str
+    """Which state it is of: `judge`, `elector` or `elector-NAME`."""
     applied: int
     chain: str
     """The state directory that made it, by its random id."""
 
     def __str__(self) -> str:
+        return self._in_kind(self._text)
+
+    @property
+    def _text(self) -> str:
         return f"{self.applied:020d}-{self.chain}"
+
+    def _in_kind(self, name: str) -> str:
+        return name if self.kind == JUDGE else f"{self.kind}/{name}"
+
+    def _object(self, name: str) -> str:
+        return f"{self.journal}/{self._in_kind(name)}"
 
     @property
     def object(self) -> str:
         """Name of its manifest."""
-        return f"{self.journal}/{_KEPT}/{self}.json"
+        return self._object(f"{_KEPT}/{self._text}.json")
 
     @property
     def pruned_object(self) -> str:
         """Name of its manifest after it was pruned."""
-        return f"{self.journal}/{_PRUNED}/{self}.json"
+        return self._object(f"{_PRUNED}/{self._text}.json")
 
     @property
     def mark_object(self) -> str:
         """Name of the object that says that it was verified."""
-        return f"{self.journal}/{_VERIFIED}/{self}.json"
+        return self._object(f"{_VERIFIED}/{self._text}.json")
 
     @property
     def attempt_object(self) -> str:
         """Name of the object that says that its verification has begun."""
-        return f"{self.journal}/{_VERIFIED}/{self}.attempt"
+        return self._object(f"{_VERIFIED}/{self._text}.attempt")
+
+    @property
+    def home(self) -> str:
+        """Prefix of the names of all files of its directory."""
+        return self._object(self.chain)
 
     def file(self, digest: str) -> str:
         """Name of the object that a file of this checkpoint is."""
-        return f"{self.journal}/{self.chain}/files/{digest}"
+        return f"{self.home}/files/{digest}"
 
 
 class CheckpointFile(msgspec.Struct, frozen=True):
@@ -79,37 +103,24 @@ class CheckpointFile(msgspec.Struct, frozen=True):
     size: int
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint. Most fields are those of the state's `Meta`."""
+class Manifest(Summary, frozen=True, kw_only=True):
+    """A checkpoint: what its state says of itself, and its files."""
 
     version: int = VERSION
-    format: int
-    """Format version of the state."""
-    cluster: str
-    journal: str
-    scheme: str
-    options: str
-    generation: int
-    applied: int
-    last: str
-    """Digest of the journal record at `applied - 1`, in hexadecimal digits."""
-    decided: int
-    ledger: int = 0
-    """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
     chain: str
     time: int
     """When it was made, in milliseconds since the epoch."""
     files: list[CheckpointFile]
 
     @classmethod
-    def of(cls, meta: Meta, chain: str, time: int, files: list[CheckpointFile]) -> Manifest:
-        """The manifest of a state with this metadata."""
-        return cls(**_described(meta), chain=chain, time=time, files=files)
+    def of(cls, state: Summary, chain: str, time: int, files: list[CheckpointFile]) -> Manifest:
+        """The manifest of a state."""
+        return cls(**msgspec.structs.asdict(state), chain=chain, time=time, files=files)
 
     @property
     def name(self) -> CheckpointName:
         """The name of the checkpoint."""
-        return CheckpointName(self.journal, self.applied, self.chain)
+        return CheckpointName(self.journal, self.kind, self.applied, self.chain)
 
     @property
     def bytes(self) -> int:
@@ -123,21 +134,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             datetime.fromtimestamp(self.time / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         )
 
-    def difference(self, meta: Meta) -> str | None:
+    def difference(self, state: Summary) -> str | None:
         """Name a field in which a state differs from this manifest, with both values, or return None."""
-        for name, value in _described(meta).items():
+        for name, value in msgspec.structs.asdict(state).items():
             if getattr(self, name) != value:
                 return f"{name} {value}, but its manifest says {getattr(self, name)}"
         return None
-
-
-def _described(meta: Meta) -> dict[str, Any]:
-    same = ("cluster", "journal", "scheme", "options", "generation", "applied", "decided", "ledger")
-    return {
-        "format": meta.version,
-        "last": meta.last.hex(),
-        **{name: getattr(meta, name) for name in same},
-    }
 
 
 def is_state_file(name: str) -> bool:
@@ -145,33 +147,41 @@ def is_state_file(name: str) -> bool:
     return _FILE.fullmatch(name) is not None
 
 
-def kept_prefix(journal: str) -> str:
-    """Prefix of the manifests of a journal."""
-    return f"{journal}/{_KEPT}"
+def kept_prefix(journal: str, kind: str) -> str:
+    """Prefix of the manifests of a journal's checkpoints of one kind."""
+    return f"{journal}/{_KEPT}" if kind == JUDGE else f"{journal}/{kind}/{_KEPT}"
 
 
 def checkpoint_of(journal: str, text: str) -> CheckpointName | None:
     """The checkpoint of a journal that is called so; None for other texts."""
-    match = _CHECKPOINT.fullmatch(text)
-    return CheckpointName(journal, int(match[1]), match[2]) if match else None
+    match = _NAME.fullmatch(text)
+    return CheckpointName(journal, match[1] or JUDGE, int(match[2]), match[3]) if match else None
 
 
 def checkpoint_of_object(name: str) -> CheckpointName | None:
     """The checkpoint whose manifest an object is, pruned or not; None for other objects."""
-    match = _MANIFEST.fullmatch(name)
-    return checkpoint_of(match[1], match[3]) if match else None
+    return _checkpoint(_MANIFEST, name)
 
 
 def checkpoint_of_mark(name: str) -> CheckpointName | None:
     """The checkpoint that an object marks as verified; None for other objects."""
-    match = _MARK.fullmatch(name)
-    return checkpoint_of(match[1], match[2]) if match else None
+    return _checkpoint(_MARK, name)
 
 
 def checkpoint_of_attempt(name: str) -> CheckpointName | None:
     """The checkpoint whose verification an object says has begun; None for other objects."""
-    match = _ATTEMPT.fullmatch(name)
-    return checkpoint_of(match[1], match[2]) if match else None
+    return _checkpoint(_ATTEMPT, name)
+
+
+def _checkpoint(pattern: re.Pattern[str], name: str) -> CheckpointName | None:
+    match = pattern.fullmatch(name)
+    return CheckpointName(match[1], match[2] or JUDGE, int(match[3]), match[4]) if match else None
+
+
+def home_and_digest(name: str) -> tuple[str, str] | None:
+    """The `home` and the digest of the file of checkpoints that an object is; None for other objects."""
+    match = _STATE_FILE.fullmatch(name)
+    return (match[1], match[3]) if match else None
 
 
 def encode(manifest: Manifest) -> bytes:

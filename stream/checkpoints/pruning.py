@@ -2,9 +2,10 @@
 
 The last checkpoints that each state directory uploaded are kept; where a state was built again, these are not
 the ones that have come furthest. A directory that made none for ABANDONED_SECONDS, while another one did, is
-gone and loses its own. Of the checkpoints that a trim has verified, the one of each Kafka cluster that was
-uploaded last is kept until a later one is verified: the logs may have been trimmed because of it, and a
-mirror of the journal is trimmed by itself. The one whose verification began last is kept for SPARED_SECONDS
+gone and loses its own. Of the checkpoints of a kind that a trim has verified, the one of each Kafka cluster
+that was uploaded last is kept until a later one is verified: the logs may have been trimmed because of it,
+and a mirror of the journal is trimmed by itself. Not so that of an elector of which all directories are gone,
+which would hold the logs for ever. The one of a kind whose verification began last is kept for SPARED_SECONDS
 as well, or a trim that verifies for longer than it takes to prune would never come to an end. Those before it
 are not, because the logs are not trimmed beyond what is kept. A file stays for SPARED_SECONDS after the last
 manifest that names it was pruned, so that whoever restores from it can end, and as long after it was
@@ -20,6 +21,7 @@ from contextlib import suppress
 from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue, Contents
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import CheckpointName
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.failpoints import reach
@@ -35,7 +37,7 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     if added not in contents.kept:
         raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was just stored")
     now = min(time.time(), contents.kept[added])
-    verified = _last_verified(catalogue, contents)
+    verified = _last_verified(catalogue, contents, now)
     for name in _superfluous(contents, added, kept, now, verified):
         catalogue.prune(name)
         del contents.kept[name]
@@ -48,22 +50,27 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     unnamed = [
         each.name
         for each in contents.files
-        if each.chain not in unknown
+        if each.home not in unknown
         and each.modified < now - SPARED_SECONDS
-        and each.digest not in named[each.chain]
+        and each.digest not in named[each.home]
     ]
     marks = [name.mark_object for name in contents.marked - contents.kept.keys()]
     attempts = [name.attempt_object for name in contents.attempts.keys() - _attempted(contents, now)]
     catalogue.delete([*unnamed, *marks, *attempts, *(name.pruned_object for name in forgotten)])
 
 
-def _last_verified(catalogue: Catalogue, contents: Contents) -> set[CheckpointName]:
-    """The checkpoint of each Kafka cluster that was uploaded last of those that are verified. Raises
-    CheckpointError."""
-    last: dict[str, CheckpointName] = {}
+def _last_verified(catalogue: Catalogue, contents: Contents, now: float) -> set[CheckpointName]:
+    """Of each kind and Kafka cluster, the verified checkpoint that was uploaded last; none of electors that
+    are gone. Raises CheckpointError."""
+    uploaded: dict[str, float] = defaultdict(float)
+    for name, since in contents.kept.items():
+        uploaded[name.kind] = max(uploaded[name.kind], since)
+    last: dict[tuple[str, str], CheckpointName] = {}
     for name in sorted(contents.marked & contents.kept.keys(), key=lambda name: (contents.kept[name], name)):
+        if name.kind != JUDGE and uploaded[name.kind] < now - ABANDONED_SECONDS:
+            continue
         with suppress(DamagedCheckpointError):  # it replaces no log
-            last[catalogue.read(name).cluster] = name
+            last[name.kind, catalogue.read(name).cluster] = name
     return set(last.values())
 
 
@@ -75,13 +82,13 @@ def _superfluous(
     def age(name: CheckpointName) -> tuple[bool, float, CheckpointName]:
         return name == added, contents.kept[name], name
 
-    chains: dict[str, list[CheckpointName]] = defaultdict(list)
+    homes: dict[str, list[CheckpointName]] = defaultdict(list)
     for name in sorted(contents.kept, key=age, reverse=True):
-        chains[name.chain].append(name)
+        homes[name.home].append(name)
     superfluous: list[CheckpointName] = []
-    for each, names in chains.items():
+    for each, names in homes.items():
         abandoned = (
-            each != added.chain and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
+            each != added.home and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
         )
         superfluous += names[0 if abandoned else kept :]
     spared = _attempted(contents, now) | verified
@@ -89,23 +96,24 @@ def _superfluous(
 
 
 def _attempted(contents: Contents, now: float) -> set[CheckpointName]:
-    """The kept checkpoint that may be about to be verified, if there is one."""
-    last = max(contents.attempts, key=lambda name: (contents.attempts[name], name), default=None)
-    if last is None or contents.attempts[last] < now - SPARED_SECONDS:
-        return set()
-    return {last} & contents.kept.keys() - contents.marked
+    """The kept checkpoint of each kind that may be about to be verified, if there is one."""
+    last: dict[str, CheckpointName] = {}
+    for name in sorted(contents.attempts, key=lambda name: (contents.attempts[name], name)):
+        last[name.kind] = name
+    recent = {name for name in last.values() if contents.attempts[name] >= now - SPARED_SECONDS}
+    return recent & contents.kept.keys() - contents.marked
 
 
 def named_files(
     catalogue: Catalogue, names: Iterable[CheckpointName]
 ) -> tuple[dict[str, set[str]], set[str]]:
-    """Return the digests that these checkpoints name, by directory, and the directories of those whose
+    """Return the digests that these checkpoints name, by their homes, and the homes of those whose
     manifests cannot be read. Raises CheckpointError."""
     named: dict[str, set[str]] = defaultdict(set)
     unknown: set[str] = set()
     for name in names:
         try:
-            named[name.chain] |= catalogue.digests(name)
+            named[name.home] |= catalogue.digests(name)
         except DamagedCheckpointError:
-            unknown.add(name.chain)
+            unknown.add(name.home)
     return named, unknown

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import summary_of
 from stream.checkpoints.known_damage import RESTORED
 from stream.checkpoints.manifest import CheckpointFile, Manifest
 from stream.durable import sync_directory
 from stream.errors import DamagedCheckpointError, SettingsError, StateBusyError, StateError
 from stream.failpoints import reach
-from stream.judge.meta import meta_of
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
 from stream.stores.files import new_file
@@ -129,9 +129,9 @@ def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFil
 def _refuse_other_state(manifest: Manifest, path: Path) -> None:
     """Raise DamagedCheckpointError unless the files are the state that the manifest says."""
     try:
-        meta = meta_of(path)
+        summary = summary_of(path, manifest.kind)
     except StateError as error:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: {error}") from error
-    difference = "no metadata" if meta is None else manifest.difference(meta)
+    difference = "no metadata" if summary is None else manifest.difference(summary)
     if difference:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: its state has {difference}")

@@ -17,11 +17,11 @@ import structlog
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import NOTHING, DigestCache
+from stream.checkpoints.kinds import Summary, summary_of
 from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
 from stream.checkpoints.pruning import named_files, prune
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.failpoints import reach
-from stream.judge.meta import Meta, meta_of
 from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors
 from stream.tables.store.rocks import Store
@@ -36,14 +36,15 @@ class LinkedState(NamedTuple):
     """The state of one moment, in a directory of hard links."""
 
     path: Path
-    meta: Meta
+    summary: Summary
     time: int
     """The moment, in milliseconds since the epoch."""
 
 
 @contextmanager
-def linked(store: Store) -> Iterator[LinkedState | None]:
-    """A directory with what a store has now, removed at the end; None if nothing was applied yet.
+def linked(store: Store, kind: str) -> Iterator[LinkedState | None]:
+    """A directory with what a store has now, removed at the end; None if nothing was applied yet. `kind` is
+    that of its state.
 
     The store must not be closed before the directory is there. Then it may be. Raises as `Store` does.
     """
@@ -52,8 +53,8 @@ def linked(store: Store) -> Iterator[LinkedState | None]:
         path, now = Path(scratch, "state"), time.time()
         store.checkpoint(path)
         reach("checkpoint.linked")
-        meta = meta_of(path)
-        yield LinkedState(path, meta, int(now * 1000)) if meta and meta.last else None
+        summary = summary_of(path, kind)
+        yield LinkedState(path, summary, int(now * 1000)) if summary and summary.last else None
 
 
 class UploadProgress(NamedTuple):
@@ -68,15 +69,15 @@ class UploadProgress(NamedTuple):
 class Uploads:
     """Uploads the checkpoints of one state directory, one at a time."""
 
-    def __init__(self, catalogue: Catalogue, chain: str, kept: int) -> None:
+    def __init__(self, catalogue: Catalogue, kind: str, chain: str, kept: int) -> None:
         """`chain` is the random id of the state directory, `kept` the number of its checkpoints to keep."""
         self.catalogue: Final = catalogue
-        self._chain, self._kept = chain, kept
+        self._kind, self._chain, self._kept = kind, chain, kept
         self._digests = DigestCache()
 
     def newest(self, journal: str) -> Manifest | None:
         """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
-        for name in self.catalogue.kept(journal):
+        for name in self.catalogue.kept(journal, self._kind):
             if name.chain == self._chain:
                 with suppress(DamagedCheckpointError):
                     return self.catalogue.read(name)
@@ -102,7 +103,7 @@ class Uploads:
             CheckpointFile(path.name, digest, path.stat().st_size)
             for path, digest in zip(paths, digests, strict=True)
         ]
-        manifest = Manifest.of(state.meta, self._chain, state.time, files)
+        manifest = Manifest.of(state.summary, self._chain, state.time, files)
         lacking = self._lacking(manifest)
         remaining = sum(each.size for each in lacking)
         report(UploadProgress(remaining, 0))
@@ -128,17 +129,17 @@ class Uploads:
     def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
         """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""
         self.catalogue.put_nothing(manifest.name)
-        contents = self.catalogue.contents(manifest.journal)
-        stored = {each.digest: each for each in contents.files if each.chain == self._chain}
+        contents, home = self.catalogue.contents(manifest.journal), manifest.name.home
+        stored = {each.digest: each for each in contents.files if each.home == home}
         if NOTHING not in stored:
             raise CheckpointError(f"checkpoints: {self.catalogue}: does not list a file that was just stored")
         since = stored[NOTHING].modified - UPLOAD_SECONDS
         names = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
-        named, _ = named_files(self.catalogue, [name for name in names if name.chain == self._chain])
+        named, _ = named_files(self.catalogue, [name for name in names if name.home == home])
         lacking = []
         for file in {each.digest: each for each in manifest.files}.values():
             there = stored.get(file.digest)
-            lasts = there is not None and (there.modified > since or file.digest in named[self._chain])
+            lasts = there is not None and (there.modified > since or file.digest in named[home])
             if there is None or there.size != file.size or not lasts:
                 lacking.append(file)
         return lacking

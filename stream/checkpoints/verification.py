@@ -1,7 +1,7 @@
 """Whole verification of a checkpoint, before logs are trimmed that it replaces.
 
 That its files are what was uploaded is not enough: the state may have been damaged before. So it is restored
-beside, all its blocks are read as a scrub reads them, and it is opened as a judge would open it.
+beside, all its blocks are read as a scrub reads them, and it is opened as its role would open it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import open_once
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.restoring import restore
 from stream.errors import DamagedCheckpointError, StateError
-from stream.judge.state import State
 from stream.messages.journal import Genesis
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
-from stream.settings import MIB
 from stream.tables.store.failures import CURE, disk_error, names_disk
 from stream.tables.store.scrub_child import scrub
 
@@ -53,13 +52,6 @@ def verify_whole(
                 raise disk_error(directory, brief(result.damage))
             raise damaged(result.damage)
         try:
-            State(
-                path,
-                genesis,
-                manifest.cluster,
-                memory=0,
-                generation=manifest.generation,
-                cache=MIB,
-            ).close()
+            open_once(path, manifest, genesis)
         except StateError as error:
             raise damaged(error) from error

@@ -22,62 +22,87 @@ if TYPE_CHECKING:
     from stream.checkpoints.manifest import CheckpointName, Manifest
 
 ANSWER_SECONDS: Final = 0.2
-"""Time between looks for the judge's answer."""
+"""Time between looks for the role's answer."""
 OPEN_SECONDS: Final = 5.0
-"""Time between attempts to open the state directory of a judge that does not answer."""
+"""Time between attempts to open the state directory of a role that does not answer."""
 
 
 @click.group("checkpoint", cls=CommandGroup)
 def command() -> None:
-    """Make, list, verify or restore checkpoints of the judge's state."""
+    """Make, list, verify or restore checkpoints of the state of a judge or an elector."""
+
+
+class _Kind(click.ParamType):
+    """A kind of state."""
+
+    name = "kind"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from stream.checkpoints.kinds import is_kind
+
+        if not is_kind(value):
+            self.fail(f"{value!r}: write judge, elector, or elector-NAME", param, ctx)
+        return value
+
+
+_KIND = click.option(
+    "--kind",
+    type=_Kind(),
+    metavar="KIND",
+    default="judge",
+    show_default=True,
+    help="Whose state: judge, elector, or elector-NAME.",
+)
 
 
 @command.command("now", cls=SectionCommand)
 @with_settings("namespace", "state_dir", "checkpoints", "checkpoints_kept")
-def now(settings: Settings) -> None:
-    """Make a checkpoint of the judge's state below --state-dir, and print its name.
+@_KIND
+def now(settings: Settings, kind: str) -> None:
+    """Make a checkpoint of a state below --state-dir, and print its name.
 
-    A judge that has the state open is asked to make it. Interrupted, this command withdraws the request.
+    A role that has the state open is asked to make it. Interrupted, this command withdraws the request.
     """
     from stream.checkpoints.requests import CheckpointRequests
     from stream.errors import StateBusyError
 
     logging.configure(settings.log_format, "checkpoint")
     catalogue = _catalogue(settings)
-    directory = settings.state_dir / settings.namespace / "judge"
+    directory = settings.state_dir / settings.namespace / kind
+
+    def make() -> str:
+        return _make(catalogue, kind, directory, settings.checkpoints_kept)
+
     try:
-        name = _make(catalogue, directory, settings.checkpoints_kept)
+        name = make()
     except StateBusyError:
         requests = CheckpointRequests(directory)
         try:
-            name = _ask(requests, lambda: _make(catalogue, directory, settings.checkpoints_kept))
+            name = _ask(requests, make)
         finally:
             requests.withdraw()
     click.echo(name)
 
 
-def _make(catalogue: Catalogue, directory: Path, kept: int) -> str:
-    """Make a checkpoint of a state that no process has open, and return its name. A judge may open it while
+def _make(catalogue: Catalogue, kind: str, directory: Path, kept: int) -> str:
+    """Make a checkpoint of a state that no process has open, and return its name. A role may open it while
     the files are uploaded. Raises StateBusyError if one has it open before."""
+    from stream.checkpoints.kinds import open_store
     from stream.checkpoints.uploads import Uploads, linked
     from stream.errors import CheckpointError
-    from stream.judge.meta import meta_of
     from stream.kafka.member import member_id
-    from stream.settings import MIB
-    from stream.tables.store.rocks import Store, tables_of
 
-    meta_of(directory)  # refuses a directory of another version, before it is opened to be written
     with ExitStack() as stack:
-        with Store(directory, tables_of(directory), MIB) as store:
-            state = stack.enter_context(linked(store))
+        with open_store(directory, kind) as store:
+            state = stack.enter_context(linked(store, kind))
         if state is None:
             raise CheckpointError(f"state directory {directory}: nothing was applied to it yet")
-        uploads = Uploads(catalogue, member_id(directory.with_suffix(".instance")), kept)
+        uploads = Uploads(catalogue, kind, member_id(directory.with_suffix(".instance")), kept)
         return str(uploads.upload(state).name)
 
 
 def _ask(requests: Any, make: Callable[[], str]) -> str:
-    """Ask the judge for a checkpoint, and return its name. If the judge ends, make it."""
+    """Ask the role for a checkpoint, and return its name. If the role ends, make it."""
     from stream.errors import CheckpointError, StateBusyError
 
     request, tried = requests.ask(), time.monotonic()
@@ -90,7 +115,7 @@ def _ask(requests: Any, make: Callable[[], str]) -> str:
             except StateBusyError:
                 continue
     if answer.checkpoint is None:
-        raise CheckpointError(f"the judge made no checkpoint: {answer.error}")
+        raise CheckpointError(f"no checkpoint was made: {answer.error}")
     return str(answer.checkpoint)
 
 
@@ -103,7 +128,7 @@ _CHECKPOINT = click.option("--checkpoint", metavar="NAME", help="Name of the che
 @command.command("list", cls=SectionCommand)
 @with_settings("checkpoints")
 def list_all(settings: Settings) -> None:
-    """List the checkpoints in the store, the newest of each journal first.
+    """List the checkpoints in the store, the newest of each journal and kind of state first.
 
     Exits with code 1 if one of them cannot be read.
     """
@@ -113,13 +138,16 @@ def list_all(settings: Settings) -> None:
     catalogue, problems = _catalogue(settings), []
     for journal in catalogue.journals():
         click.echo(f"journal {journal}")
-        for name in catalogue.kept(journal):
+        for name in _all(catalogue, journal):
             try:
                 manifest = catalogue.read(name)
             except DamagedCheckpointError as error:
                 problems.append(str(error))
                 continue
-            click.echo(f"  {name}  made {manifest.made}  format {manifest.format}  {_size(manifest, '  ')}")
+            elect = f"elect={manifest.elect}  " if manifest.elect else ""
+            click.echo(
+                f"  {name}  made {manifest.made}  {elect}format {manifest.format}  {_size(manifest, '  ')}"
+            )
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
@@ -129,9 +157,10 @@ def list_all(settings: Settings) -> None:
 @command.command("verify", cls=SectionCommand)
 @with_settings("checkpoints")
 @_JOURNAL
+@_KIND
 @_CHECKPOINT
-@click.option("--all", "each", is_flag=True, help="Verify all checkpoints of the journal.")
-def verify(settings: Settings, journal: str | None, checkpoint: str | None, each: bool) -> None:
+@click.option("--all", "each", is_flag=True, help="Verify all checkpoints of the journal, of every kind.")
+def verify(settings: Settings, journal: str | None, kind: str, checkpoint: str | None, each: bool) -> None:
     """Read all files of a checkpoint, and check that they are what was uploaded.
 
     Exits with code 1 if one is missing or damaged, and names it.
@@ -142,7 +171,7 @@ def verify(settings: Settings, journal: str | None, checkpoint: str | None, each
     logging.configure(settings.log_format, "checkpoint")
     catalogue, damaged = _catalogue(settings), False
     journal = _journal(catalogue, journal)
-    for name in catalogue.kept(journal) if each else [_name(catalogue, journal, checkpoint)]:
+    for name in _all(catalogue, journal) if each else [_name(catalogue, journal, kind, checkpoint)]:
         try:
             manifest = catalogue.read(name)
             restoring.verify(catalogue, manifest)
@@ -157,12 +186,15 @@ def verify(settings: Settings, journal: str | None, checkpoint: str | None, each
 @command.command("restore", cls=SectionCommand)
 @with_settings("checkpoints")
 @_JOURNAL
+@_KIND
 @_CHECKPOINT
 @click.argument("directory", type=click.Path(path_type=Path))
-def restore(settings: Settings, directory: Path, journal: str | None, checkpoint: str | None) -> None:
+def restore(
+    settings: Settings, directory: Path, journal: str | None, kind: str, checkpoint: str | None
+) -> None:
     """Restore a checkpoint into DIRECTORY, which must be new or empty.
 
-    Roles restore an empty state directory by themselves. The judge's is STATE_DIR/NAMESPACE/judge.
+    Roles restore an empty state directory by themselves. It is STATE_DIR/NAMESPACE/KIND.
     """
     from stream.checkpoints import restoring
     from stream.errors import SettingsError
@@ -171,10 +203,16 @@ def restore(settings: Settings, directory: Path, journal: str | None, checkpoint
     catalogue = _catalogue(settings)
     if not restoring.is_empty(directory):
         raise SettingsError(f"{directory}: has files; name a new directory")
-    name = _name(catalogue, _journal(catalogue, journal), checkpoint)
+    name = _name(catalogue, _journal(catalogue, journal), kind, checkpoint)
     manifest = catalogue.read(name)
     restoring.restore(catalogue, manifest, directory)
     click.echo(f"{name}: {_size(manifest)}, in {directory}")
+
+
+def _all(catalogue: Catalogue, journal: str) -> list[CheckpointName]:
+    """The checkpoints of a journal, of one kind after the other, first those that have come furthest."""
+    kinds = sorted(catalogue.kinds(journal), reverse=True)  # the judge's first
+    return [name for kind in kinds for name in catalogue.kept(journal, kind)]
 
 
 def _size(manifest: Manifest, between: str = ", ") -> str:
@@ -205,15 +243,15 @@ def _journal(catalogue: Catalogue, journal: str | None) -> str:
     )
 
 
-def _name(catalogue: Catalogue, journal: str, checkpoint: str | None) -> CheckpointName:
-    """The checkpoint that is meant, by default the newest. Raises SettingsError."""
+def _name(catalogue: Catalogue, journal: str, kind: str, checkpoint: str | None) -> CheckpointName:
+    """The checkpoint that is meant, by default the newest of its kind. Raises SettingsError."""
     from stream.checkpoints.manifest import checkpoint_of
     from stream.errors import SettingsError
 
     if checkpoint is None:
-        names = catalogue.kept(journal)
+        names = catalogue.kept(journal, kind)
         if not names:
-            raise SettingsError(f"checkpoints: {catalogue} has none of journal {journal}")
+            raise SettingsError(f"checkpoints: {catalogue} has none of journal {journal}, kind {kind}")
         return names[0]
     name = checkpoint_of(journal, checkpoint)
     if name is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.known_damage import note_damage
 from stream.checkpoints.manifest import CheckpointName
 from stream.errors import CheckpointError, DamagedStateError, StaleError, StateError, TrimmedLogError
@@ -113,7 +114,7 @@ class _Opening:
         can_move = self._settings.rebuild_damaged
         while True:
             restored = await restore_if_empty(
-                self._settings, self._genesis, self._cluster_id, self._directory, avoided
+                self._settings, self._genesis, self._cluster_id, JUDGE, self._directory, avoided
             )
             try:
                 async with AsyncExitStack() as attempt:
@@ -165,7 +166,9 @@ class _Opening:
         """Move the directory aside if that is allowed and a checkpoint will do, or raise StateError."""
         settings, directory = self._settings, self._directory
         try:
-            name, advice = await advice_on_trimmed(settings, self._genesis, self._cluster_id, directory)
+            name, advice = await advice_on_trimmed(
+                settings, self._genesis, self._cluster_id, JUDGE, directory
+            )
         except CheckpointError as failed:
             message = f"state directory {directory}: {error}; which checkpoint will do is not known: {failed}"
             raise (CheckpointError if settings.rebuild_damaged else StateError)(message) from error

@@ -11,11 +11,11 @@ from typing import Final
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE, format_of
 from stream.checkpoints.known_damage import RECORD, known_damage
 from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.checkpoints.restoring import is_empty, restore
 from stream.errors import DamagedCheckpointError, StateError
-from stream.judge import meta
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
@@ -27,22 +27,27 @@ from stream.settings import Settings
 log = structlog.get_logger(__name__)
 
 _UNSET: Final = (
-    "the setting checkpoints names no store: set it to where the judge's checkpoints are, and an empty"
+    "the setting checkpoints names no store: set it to where checkpoints of this state are, and an empty"
     " directory is restored from there"
 )
 
 
 class FittingCheckpoints:
-    """The checkpoints of a journal from which this program can go on with the topics as they are."""
+    """The checkpoints of a journal and kind from which this program can go on with the topics as they are."""
 
     def __init__(
-        self, settings: Settings, genesis: Genesis, cluster_id: str, damaged: Collection[str] = ()
+        self,
+        settings: Settings,
+        genesis: Genesis,
+        cluster_id: str,
+        kind: str = JUDGE,
+        damaged: Collection[str] = (),
     ) -> None:
         """`settings` names their store; `damaged` is what `known_damage` says. Raises
         SettingsError if the store's URL is none."""
         assert settings.checkpoints is not None  # noqa: S101 (the caller knows)
         self._settings, self._genesis, self._cluster_id = settings, genesis, cluster_id
-        self._damaged = damaged
+        self._kind, self._damaged = kind, damaged
         self.catalogue = Catalogue(settings.checkpoints)
         self.refused: list[str] = []
         """Why others do not fit."""
@@ -55,7 +60,7 @@ class FittingCheckpoints:
     @property
     def reasons(self) -> str:
         """Why none fits."""
-        why = "; ".join(self.refused) or "there is none of this journal"
+        why = "; ".join(self.refused) or f"there is none of this journal and of kind {self._kind}"
         return f"no checkpoint in {self.catalogue} can be used: {why}"
 
     async def manifests(
@@ -70,7 +75,7 @@ class FittingCheckpoints:
 
         Raises CheckpointError if the store fails. Waits for brokers.
         """
-        names = await in_thread(self.catalogue.kept, self._genesis.journal)
+        names = await in_thread(self.catalogue.kept, self._genesis.journal, self._kind)
         async with (
             journal_reader(self._settings, 0, self._genesis) as journal,
             TopicReader(self._settings, TopicNames(self._settings.namespace).decisions, 0) as decisions,
@@ -96,6 +101,9 @@ class FittingCheckpoints:
                     self.refuse(name, f"checkpoint {name}: {reason}")
 
     def _misfit_of_settings(self, manifest: Manifest) -> str | None:
+        if manifest.kind != JUDGE:
+            elect = self._settings.elect
+            return None if manifest.elect == elect else f"has elect={manifest.elect}, but {elect} is needed"
         generation = self._settings.tables_generation
         if manifest.generation != generation:
             return f"has generation {manifest.generation}, but {generation} is needed"
@@ -126,6 +134,7 @@ async def restore_if_empty(
     settings: Settings,
     genesis: Genesis,
     cluster_id: str,
+    kind: str,
     directory: Path,
     avoided: Collection[CheckpointName] = (),
 ) -> CheckpointName | None:
@@ -139,7 +148,7 @@ async def restore_if_empty(
     if not is_empty(directory):
         return None
     if settings.checkpoints:
-        checkpoints = FittingCheckpoints(settings, genesis, cluster_id, known_damage(directory))
+        checkpoints = FittingCheckpoints(settings, genesis, cluster_id, kind, known_damage(directory))
         manifest = await checkpoints.restore(directory, avoided)
         if manifest is not None:
             return manifest.name
@@ -167,13 +176,13 @@ async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
 
 
 async def advice_on_trimmed(
-    settings: Settings, genesis: Genesis, cluster_id: str, directory: Path
+    settings: Settings, genesis: Genesis, cluster_id: str, kind: str, directory: Path
 ) -> tuple[Manifest | None, str]:
     """Return the checkpoint that would replace a state which the logs do not reach any more, if there is one,
     and what to do. Raises CheckpointError if the store fails."""
     if not settings.checkpoints:
         return None, _UNSET
-    checkpoints = FittingCheckpoints(settings, genesis, cluster_id, known_damage(directory))
+    checkpoints = FittingCheckpoints(settings, genesis, cluster_id, kind, known_damage(directory))
     async with aclosing(checkpoints.manifests()) as manifests:
         async for manifest in manifests:
             return manifest, (
@@ -186,7 +195,7 @@ async def advice_on_trimmed(
 def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:
     """Return why this program cannot go on from a checkpoint, whatever its settings are, or None."""
     for name, value in (
-        ("format", meta.VERSION),
+        ("format", format_of(manifest.kind)),
         ("cluster", cluster_id),
         ("journal", genesis.journal),
         ("scheme", genesis.scheme_id),

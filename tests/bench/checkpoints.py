@@ -21,6 +21,7 @@ import click
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import DigestCache
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked
 from stream.ops.runtime_tuning import batch_process_tuning
@@ -53,7 +54,7 @@ def upload_everything(
 
     try:
         while True:
-            uploads = Uploads(catalogue, secrets.token_hex(16), 1)
+            uploads = Uploads(catalogue, JUDGE, secrets.token_hex(16), 1)
             uploads._digests = digests
             uploads.upload(state, turn, go_on=go_on)
     except StopUploadError:
@@ -75,7 +76,7 @@ def rows_per_second(growth: Growth, batches: int) -> float:
 def slowdown(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
     rates: dict[bool, list[float]] = {False: [], True: []}
     digests = DigestCache()
-    with linked(growth.state.store) as state:
+    with linked(growth.state.store, JUDGE) as state:
         assert state is not None
         for place in range(2 * TURNS):
             uploading, stop = place % 2 == 1, threading.Event()
@@ -94,9 +95,9 @@ def slowdown(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
 
 def increments(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
     """Checkpoints as the state grows: bytes uploaded by those after the first, and by how much it grew."""
-    uploads, uploaded, before = Uploads(Catalogue(str(objects)), "ab" * 16, 3), 0, 0
+    uploads, uploaded, before = Uploads(Catalogue(str(objects)), JUDGE, "ab" * 16, 3), 0, 0
     for place in range(1 + batches // INTERVAL):
-        with linked(growth.state.store) as state:
+        with linked(growth.state.store, JUDGE) as state:
             assert state is not None
             sent: list[UploadProgress] = []
             size = uploads.upload(state, report=sent.append).bytes
@@ -124,7 +125,7 @@ def command(directory: Path, batches: int) -> None:
         figures |= increments(growth, objects, batches)
     growth.close()
     catalogue = Catalogue(str(objects))
-    manifest = catalogue.read(next(iter(catalogue.kept(setup.genesis().journal))))
+    manifest = catalogue.read(next(iter(catalogue.kept(setup.genesis().journal, JUDGE))))
     began = time.perf_counter()
     restore(catalogue, manifest, restored / "state")
     middle = time.perf_counter()

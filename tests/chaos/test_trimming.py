@@ -15,6 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.errors import EXIT_REFUSED
 from stream.kafka import broker_metadata
@@ -151,7 +152,9 @@ async def refuse_what_was_trimmed_by_hand(deployment: Deployment, directory: Pat
 def kept(settings: Settings) -> list[Manifest]:
     """All checkpoints."""
     catalogue = Catalogue(settings.checkpoints or "")
-    return [catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal)]
+    return [
+        catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)
+    ]
 
 
 async def log_starts(settings: Settings) -> list[int]:

@@ -19,6 +19,7 @@ from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.known_damage import note_damage
 from stream.checkpoints.manifest import CheckpointName, encode
 from stream.checkpoints.restoring import restore
@@ -65,7 +66,7 @@ def kept(settings: Settings) -> list[CheckpointName]:
     """All checkpoints, newest first."""
     assert settings.checkpoints is not None
     catalogue = Catalogue(settings.checkpoints)
-    return [name for journal in catalogue.journals() for name in catalogue.kept(journal)]
+    return [name for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)]
 
 
 def has_checkpoint(settings: Settings, applied: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import checkpoint_of
 from stream.errors import StateError
 from stream.failpoints import VARIABLE
@@ -131,7 +132,7 @@ async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
     ]
     assert meta(often).ledger == heads[-1]
     catalogue = Catalogue(str(often.checkpoints))
-    manifests = [catalogue.read(name) for name in catalogue.kept(meta(often).journal)]
+    manifests = [catalogue.read(name) for name in catalogue.kept(meta(often).journal, JUDGE)]
     assert manifests
     assert {each.ledger for each in manifests} <= set(heads)
     assert (await follow(often, tmp_path / "fresh"))[0].ledger == heads[-1]

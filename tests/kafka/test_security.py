@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from stream.brokers import embedded
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
@@ -200,7 +201,9 @@ async def append_pages(settings: Settings, start: int, end: int) -> int:
 
 def has_checkpoint(catalogue: Catalogue, applied: int, *, ledger: bool) -> bool:
     """Whether there is a checkpoint up to a journal offset, which names a ledger record if `ledger`."""
-    found = [catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal)]
+    found = [
+        catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)
+    ]
     return any(each.applied == applied and (each.ledger or not ledger) for each in found)
 
 

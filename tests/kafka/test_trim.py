@@ -25,6 +25,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from stream.checkpoints import verification
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest, encode
 from stream.errors import CheckpointError, SettingsError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
@@ -84,7 +85,7 @@ def catalogue(settings: Settings) -> Catalogue:
 def kept(settings: Settings) -> list[Manifest]:
     """All checkpoints, newest first."""
     found = catalogue(settings)
-    return [found.read(name) for journal in found.journals() for name in found.kept(journal)]
+    return [found.read(name) for journal in found.journals() for name in found.kept(journal, JUDGE)]
 
 
 def has_checkpoint(settings: Settings, applied: int, *, ledger: bool = True) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, EXIT_REFUSED, SettingsError, StaleError, StateError
@@ -99,7 +100,7 @@ def kept(settings: Settings) -> list[CheckpointName]:
     """All checkpoints, newest first."""
     assert settings.checkpoints is not None
     catalogue = Catalogue(settings.checkpoints)
-    return [name for journal in catalogue.journals() for name in catalogue.kept(journal)]
+    return [name for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)]
 
 
 def has_checkpoint(settings: Settings, applied: int) -> bool:

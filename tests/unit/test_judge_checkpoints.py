@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import NOTHING
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointRequests
 from stream.errors import DiskError, SettingsError
@@ -73,7 +74,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def kept(path: Path) -> list[int]:
-    return [each.applied for each in Catalogue(str(path / "objects")).kept(JOURNAL)]
+    return [each.applied for each in Catalogue(str(path / "objects")).kept(JOURNAL, JUDGE)]
 
 
 async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
@@ -93,7 +94,7 @@ async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
         assert judge.metric("uploaded_bytes_total") > judge.metric("uploading_bytes") == 0
         await judge.until(lambda: judge.metric("timestamp_seconds") > told)  # nothing new: still complete
         assert kept(tmp_path) == [2, 1]
-        newest = Catalogue(str(tmp_path / "objects")).kept(JOURNAL)[0]
+        newest = Catalogue(str(tmp_path / "objects")).kept(JOURNAL, JUDGE)[0]
         assert judge.metric("bytes") == Catalogue(str(tmp_path / "objects")).read(newest).bytes
 
 

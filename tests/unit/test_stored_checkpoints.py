@@ -21,6 +21,7 @@ import structlog
 from stream import failpoints
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.known_damage import RECORD, known_damage, note_damage
 from stream.checkpoints.manifest import MANIFEST_BYTES, CheckpointFile, Manifest, decode, encode
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
@@ -86,7 +87,7 @@ def test_a_restored_directory_has_what_was_linked_and_nothing_later(
 ) -> None:
     with open_store(tmp_path / "judge") as store:
         write(store, 1)
-        with linked(store) as state:
+        with linked(store, JUDGE) as state:
             assert state is not None
             then = store.digest()
             write(store, 2)
@@ -148,11 +149,11 @@ def test_a_checkpoint_has_each_write_in_all_families_or_in_none(tmp_path: Path) 
         thread.start()
         try:
             for _ in range(4):
-                with linked(store) as state:
+                with linked(store, JUDGE) as state:
                     assert state is not None
                     with Store(state.path, 1, 1 << 20, read_only=True) as copy:
                         rows = {family: sum(1 for _ in copy.scan(family)) for family in (LOG, URLS)}
-                    assert rows == dict.fromkeys((LOG, URLS), ROWS * state.meta.applied)
+                    assert rows == dict.fromkeys((LOG, URLS), ROWS * state.summary.applied)
         finally:
             ended.set()
             thread.join()
@@ -161,7 +162,7 @@ def test_a_checkpoint_has_each_write_in_all_families_or_in_none(tmp_path: Path) 
 def test_a_state_without_an_applied_record_has_no_checkpoint(tmp_path: Path) -> None:
     with open_store(tmp_path / "judge") as store:
         write(store, 0, last=b"")
-        with linked(store) as state:
+        with linked(store, JUDGE) as state:
             assert state is None
 
 
@@ -172,11 +173,11 @@ def test_an_upload_that_is_stopped_leaves_no_manifest_and_the_next_one_goes_on(
     uploads = uploads_of(catalogue)
     with open_store(tmp_path / "judge") as store:
         write(store, 1)
-        with linked(store) as state:
+        with linked(store, JUDGE) as state:
             assert state is not None
             with pytest.raises(StopIteration):
                 uploads.upload(state, turn=lambda: next(turns))
-        assert catalogue.kept(JOURNAL) == []
+        assert catalogue.kept(JOURNAL, JUDGE) == []
         uploaded = sum(each.stat().st_size for each in files(objects).values())
         assert uploaded
         manifest, progress = checkpoint(store, uploads)
@@ -279,7 +280,7 @@ def test_a_manifest_that_is_too_large_is_refused_by_name_and_pruned(
     with pytest.raises(DamagedCheckpointError, match=why):
         catalogue.read(made.name)
     catalogue.prune(made.name)
-    assert catalogue.kept(JOURNAL) == []
+    assert catalogue.kept(JOURNAL, JUDGE) == []
     assert (objects / made.name.pruned_object).stat().st_size == MANIFEST_BYTES + 1
     with pytest.raises(DamagedCheckpointError, match=why):
         catalogue.read(made.name)
@@ -290,7 +291,7 @@ def test_a_manifest_that_would_be_too_large_is_not_stored(catalogue: Catalogue, 
     files = [made.files[0]] * (MANIFEST_BYTES // 100)
     with pytest.raises(CheckpointError, match=f"checkpoint {made.name}: its manifest of {len(files)} files"):
         catalogue.add(msgspec.structs.replace(made, files=files))
-    assert catalogue.kept(JOURNAL) == []
+    assert catalogue.kept(JOURNAL, JUDGE) == []
 
 
 def test_a_directory_with_files_is_not_replaced(tmp_path: Path, catalogue: Catalogue, made: Manifest) -> None:
@@ -342,7 +343,7 @@ def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_nam
         for applied in (1, 2, 3):
             write(store, applied)
             manifests.append(checkpoint(store, uploads)[0])
-        assert catalogue.kept(JOURNAL) == [manifests[2].name, manifests[1].name]
+        assert catalogue.kept(JOURNAL, JUDGE) == [manifests[2].name, manifests[1].name]
         digests = [{each.digest for each in manifest.files} for manifest in manifests]
         orphans = digests[0] - digests[1] - digests[2]
         assert orphans
@@ -357,8 +358,8 @@ def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_nam
         write(store, 5)
         newest, _ = checkpoint(store, uploads)
         assert not orphans & set(files(objects))
-        assert catalogue.kept(JOURNAL)[0] == newest.name
-    for name in catalogue.kept(JOURNAL):
+        assert catalogue.kept(JOURNAL, JUDGE)[0] == newest.name
+    for name in catalogue.kept(JOURNAL, JUDGE):
         verify(catalogue, catalogue.read(name))
 
 
@@ -446,7 +447,7 @@ def test_two_directories_upload_at_once_and_share_nothing(
     for each in threads:
         each.join()
     assert not errors
-    kept = catalogue.kept(JOURNAL)
+    kept = catalogue.kept(JOURNAL, JUDGE)
     assert {(each.applied, each.chain) for each in kept} == {
         (applied, chain) for applied in (4, 5) for chain in (CHAIN, OTHER_CHAIN)
     }
@@ -470,8 +471,8 @@ def test_a_state_that_was_built_again_keeps_its_own_checkpoints(
         for applied in (2, 3):
             write(store, applied)
             checkpoint(store, uploads_of(catalogue, kept=2))
-            assert applied in {each.applied for each in catalogue.kept(JOURNAL)}
-    assert [each.applied for each in catalogue.kept(JOURNAL)] == [3, 2]
+            assert applied in {each.applied for each in catalogue.kept(JOURNAL, JUDGE)}
+    assert [each.applied for each in catalogue.kept(JOURNAL, JUDGE)] == [3, 2]
 
 
 def test_a_clock_that_is_ahead_removes_nothing(
@@ -482,7 +483,7 @@ def test_a_clock_that_is_ahead_removes_nothing(
         write(store, 2)
         monkeypatch.setattr("stream.checkpoints.pruning.time.time", lambda: now() + 2 * ABANDONED_SECONDS)
         checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
-    assert made.name in catalogue.kept(JOURNAL)
+    assert made.name in catalogue.kept(JOURNAL, JUDGE)
     assert set(files(objects)) == before
 
 
@@ -496,7 +497,7 @@ def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
     with open_store(tmp_path / "judge") as store, structlog.testing.capture_logs() as logs:
         write(store, 2)
         newest, _ = checkpoint(store, uploads_of(catalogue, kept=1))
-    assert {newest.name, made.name} == set(catalogue.kept(JOURNAL))
+    assert {newest.name, made.name} == set(catalogue.kept(JOURNAL, JUDGE))
     assert [each["event"] for each in logs] == ["checkpoint_not_pruned"]
 
 
@@ -529,13 +530,13 @@ def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(
             age(objects / made.name.object, seconds)
             write(store, applied)
             checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
-            assert (made.name in catalogue.kept(JOURNAL)) is stays
+            assert (made.name in catalogue.kept(JOURNAL, JUDGE)) is stays
         for each in (*files(objects).values(), *objects.glob(f"{JOURNAL}/pruned/*")):
             age(each, SPARED_SECONDS + 60)
         write(store, 4)
         checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
     assert files(objects) == {}
-    assert {each.chain for each in catalogue.kept(JOURNAL)} == {OTHER_CHAIN}
+    assert {each.chain for each in catalogue.kept(JOURNAL, JUDGE)} == {OTHER_CHAIN}
 
 
 def test_damage_is_noted_by_the_content_of_the_file(tmp_path: Path) -> None:
@@ -562,7 +563,7 @@ def test_damage_that_names_no_file_is_that_of_the_checkpoint_that_was_restored(
 
 def test_a_store_that_is_away_is_named(tmp_path: Path, made: Manifest) -> None:
     away = Catalogue(str(tmp_path / "unmounted" / "objects"))
-    for call in (lambda: away.kept(JOURNAL), lambda: away.contents(JOURNAL), away.journals):
+    for call in (lambda: away.kept(JOURNAL, JUDGE), lambda: away.contents(JOURNAL), away.journals):
         with pytest.raises(CheckpointError, match=f"checkpoints: {tmp_path}/unmounted/objects"):
             call()
     with (
@@ -605,11 +606,11 @@ def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
 ) -> None:
     directory = tmp_path / "judge"
     assert run("make", directory, objects, failpoint) == -signal.SIGKILL
-    assert len(catalogue.kept(JOURNAL)) == kept
-    for name in catalogue.kept(JOURNAL):
+    assert len(catalogue.kept(JOURNAL, JUDGE)) == kept
+    for name in catalogue.kept(JOURNAL, JUDGE):
         restore(catalogue, catalogue.read(name), tmp_path / str(name))
     assert run("make", directory, objects) == 0
-    (newest,) = catalogue.kept(JOURNAL)
+    (newest,) = catalogue.kept(JOURNAL, JUDGE)
     restore(catalogue, catalogue.read(newest), tmp_path / "restored")
     assert digest_of(tmp_path / "restored") == digest_of(directory)
     assert not scratch(tmp_path)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.verification import verify_whole
@@ -46,7 +47,7 @@ def test_a_mark_is_of_one_manifest(tmp_path: Path, catalogue: Catalogue) -> None
     assert catalogue.is_marked(manifest)
     assert catalogue.contents(JOURNAL).marked == {manifest.name}
     assert not catalogue.is_marked(msgspec.structs.replace(manifest, decided=manifest.decided + 1))
-    assert catalogue.kept(JOURNAL) == [manifest.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [manifest.name]
     (tmp_path / "objects" / manifest.name.mark_object).write_bytes(b"half of")
     assert not catalogue.is_marked(manifest)
     catalogue.mark(manifest)
@@ -59,11 +60,11 @@ def test_the_last_one_that_was_verified_stays_until_a_later_one_is(
     first, second = make(tmp_path, catalogue, 1, 2, kept=2)
     catalogue.mark(first)
     third, fourth = make(tmp_path, catalogue, 3, 4, kept=2)
-    assert catalogue.kept(JOURNAL) == [fourth.name, third.name, first.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [fourth.name, third.name, first.name]
     assert marks(tmp_path) == [str(first.name)]
     catalogue.mark(fourth)
     (fifth,) = make(tmp_path, catalogue, 5, kept=2)
-    assert catalogue.kept(JOURNAL) == [fifth.name, fourth.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [fifth.name, fourth.name]
     assert marks(tmp_path) == [str(fourth.name)]
     assert catalogue.read(second.name) == second  # pruned
 
@@ -80,25 +81,25 @@ def test_a_mirror_of_the_journal_keeps_its_own_verified_checkpoint(
             mirrored, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
             catalogue.mark(mirrored)
     (last,) = make(tmp_path, catalogue, 4)
-    assert catalogue.kept(JOURNAL) == [last.name, mirrored.name, first.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [last.name, mirrored.name, first.name]
 
 
 def test_one_that_is_being_verified_stays_for_a_day(tmp_path: Path, catalogue: Catalogue) -> None:
     (first,) = make(tmp_path, catalogue, 1)
     catalogue.note_attempt(first.name)
     second, third = make(tmp_path, catalogue, 2, 3)
-    assert catalogue.kept(JOURNAL) == [third.name, first.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [third.name, first.name]
     assert marks(tmp_path) == [str(first.name)]
     catalogue.mark(first)  # it took longer than the others were kept
     (fourth,) = make(tmp_path, catalogue, 4)
-    assert catalogue.kept(JOURNAL) == [fourth.name, first.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [fourth.name, first.name]
     assert set(catalogue.contents(JOURNAL).attempts) == set()
     catalogue.note_attempt(fourth.name)
     attempt = tmp_path / "objects" / fourth.name.attempt_object
     then = time.time() - SPARED_SECONDS - 60
     os.utime(attempt, (then, then))  # the trimmer was killed
     (fifth,) = make(tmp_path, catalogue, 5)
-    assert catalogue.kept(JOURNAL) == [fifth.name, first.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [fifth.name, first.name]
     assert not attempt.exists()
     assert catalogue.read(second.name) == second  # pruned
 
@@ -114,7 +115,7 @@ def test_what_a_killed_trimmer_had_begun_to_verify_goes_once_another_one_begins(
     os.utime(attempt, (time.time() - 60, time.time() - 60))
     catalogue.note_attempt(second.name)
     (third,) = make(tmp_path, catalogue, 3)
-    assert catalogue.kept(JOURNAL) == [third.name, second.name]
+    assert catalogue.kept(JOURNAL, JUDGE) == [third.name, second.name]
     assert not attempt.exists()
 
 

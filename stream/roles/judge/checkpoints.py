@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
@@ -64,7 +65,7 @@ class Checkpoints:
         if self._catalogue is None:
             yield
             return
-        self._uploads = Uploads(self._catalogue, chain, self._kept)
+        self._uploads = Uploads(self._catalogue, JUDGE, chain, self._kept)
         self._watch.note_checkpoint_interval(self._interval)
         try:
             yield
@@ -139,7 +140,7 @@ class Checkpoints:
             self._watch.note_upload(progress)
 
         try:
-            with linked(state.store) as moment:
+            with linked(state.store, JUDGE) as moment:
                 if moment is None:
                     return
                 self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)

@@ -1,0 +1,187 @@
+"""Checkpoints of electors, beside a judge's in the same store: what they are of, and that they do not mix."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE, is_kind
+from stream.checkpoints.manifest import Manifest, checkpoint_of, decode, encode
+from stream.checkpoints.pruning import ABANDONED_SECONDS
+from stream.checkpoints.restoring import restore
+from stream.checkpoints.uploads import Uploads, linked
+from stream.checkpoints.verification import verify_whole
+from stream.elector.elector import Elector
+from stream.elector.state import State, meta_of
+from stream.errors import DamagedCheckpointError, SettingsError, StateError
+from stream.tables.store.rocks import DUE
+from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
+from tests.commands import neardup
+from tests.elected import decided_of, open_elector
+from tests.genesis import JOURNAL, genesis_of
+from tests.property.best_oracle import crawl
+
+ELECTOR = "elector"
+PAGES = crawl(1, 200)
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return Catalogue(str(tmp_path / "objects"))
+
+
+def elect(path: Path, policy: str = "longest") -> Elector:
+    """An elector with a state in a directory that has applied some pages."""
+    elector = open_elector(path, policy)
+    elector.apply(decided_of(PAGES, 1))
+    return elector
+
+
+def upload(state: State, catalogue: Catalogue, kind: str = ELECTOR) -> Manifest:
+    with linked(state.store, kind) as moment:
+        assert moment is not None
+        return Uploads(catalogue, kind, OTHER_CHAIN, 1).upload(moment)
+
+
+def judged(path: Path, catalogue: Catalogue, *applied: int) -> list[Manifest]:
+    """Checkpoints of a judge, which keeps one."""
+    with open_store(path) as store:
+        made = []
+        for each in applied:
+            write(store, each)
+            made.append(checkpoint(store, uploads_of(catalogue, kept=1))[0])
+    return made
+
+
+def test_a_restored_elector_goes_on(tmp_path: Path, catalogue: Catalogue) -> None:
+    elector = elect(tmp_path / ELECTOR)
+    manifest = upload(elector.state, catalogue)
+    assert (manifest.kind, manifest.elect, manifest.generation) == (ELECTOR, "longest", 0)
+    assert manifest.applied == elector.state.meta.applied
+    restore(catalogue, manifest, tmp_path / "new")
+    verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
+    again = open_elector(tmp_path / "new", "longest")
+    assert again.state.meta == elector.state.meta
+    assert again.due(1000) == elector.due(1000)
+    for each in (again, elector):
+        each.state.close()
+
+
+def test_kinds_share_a_store_and_nothing_else(tmp_path: Path, catalogue: Catalogue) -> None:
+    elector, named = elect(tmp_path / ELECTOR), elect(tmp_path / "elector-b", "newest")
+    first, second = upload(elector.state, catalogue), upload(named.state, catalogue, "elector-b")
+    *_, last = judged(tmp_path / JUDGE, catalogue, 1, 2)
+    assert catalogue.kinds(JOURNAL) == [ELECTOR, "elector-b", JUDGE]
+    for each in (first, second, last):
+        assert catalogue.kept(JOURNAL, each.kind) == [each.name]
+        assert checkpoint_of(JOURNAL, str(each.name)) == each.name
+        assert catalogue.read(each.name) == each
+        assert catalogue.contents(JOURNAL).lacking(each) is None
+    assert len({first.name.home, second.name.home}) == 2  # though their chains have the same id here
+    assert second.elect == "newest"
+    with pytest.raises(DamagedCheckpointError, match=f"its manifest is of {first.name}"):
+        decode(encode(first), second.name)
+    for each in (elector, named):
+        each.state.close()
+
+
+def test_a_manifest_without_a_kind_is_of_a_judge(tmp_path: Path, catalogue: Catalogue) -> None:
+    (manifest,) = judged(tmp_path / JUDGE, catalogue, 1)
+    fields = msgspec.json.decode(encode(manifest))
+    del fields["kind"], fields["elect"]
+    assert decode(msgspec.json.encode(fields), manifest.name) == manifest
+
+
+@pytest.mark.parametrize("text", ["", "judge-b", "elector-", "elector-A", "elector/", "elector--", "query"])
+def test_other_names_are_no_kinds(text: str) -> None:
+    assert not is_kind(text)
+
+
+def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verified_ones(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """They would hold the logs for ever."""
+    elector = elect(tmp_path / ELECTOR)
+    manifest = upload(elector.state, catalogue)
+    elector.state.close()
+    catalogue.mark(manifest)
+    path = tmp_path / "objects" / manifest.name.object
+    for applied, seconds, kept in ((1, ABANDONED_SECONDS - 60, 1), (2, ABANDONED_SECONDS + 60, 0)):
+        os.utime(path, (time.time() - seconds,) * 2)
+        judged(tmp_path / JUDGE, catalogue, applied)
+        assert len(catalogue.kept(JOURNAL, ELECTOR)) == kept
+    assert catalogue.contents(JOURNAL).marked == set()
+    assert len(catalogue.kept(JOURNAL, JUDGE)) == 1
+
+
+def test_attempts_of_one_kind_do_not_let_go_of_another(tmp_path: Path, catalogue: Catalogue) -> None:
+    (first,) = judged(tmp_path / JUDGE, catalogue, 1)
+    catalogue.note_attempt(first.name)
+    elector = elect(tmp_path / ELECTOR)
+    catalogue.note_attempt(upload(elector.state, catalogue).name)
+    elector.state.close()
+    (second,) = judged(tmp_path / JUDGE, catalogue, 2)
+    assert catalogue.kept(JOURNAL, JUDGE) == [second.name, first.name]
+
+
+def test_a_state_that_its_role_would_not_open_is_damaged(tmp_path: Path, catalogue: Catalogue) -> None:
+    elector = elect(tmp_path / ELECTOR)
+    store = elector.state.store
+    writes = store.batch()
+    writes.delete(DUE, elector.state.due(1)[0].to_bytes(8, "big"))
+    store.write(writes)
+    manifest = upload(elector.state, catalogue)
+    elector.state.close()
+    with pytest.raises(DamagedCheckpointError, match=r"was uploaded like this: .*clusters that are due"):
+        verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
+
+
+def test_a_judges_files_are_no_electors_state(tmp_path: Path, catalogue: Catalogue) -> None:
+    (manifest,) = judged(tmp_path / JUDGE, catalogue, 1)
+    foreign = msgspec.structs.replace(manifest, kind=ELECTOR, format=1)
+    for file in manifest.files:
+        catalogue.put_file(
+            foreign.name.file(file.digest), tmp_path / "objects" / manifest.name.file(file.digest)
+        )
+    with pytest.raises(DamagedCheckpointError, match="format 7; this program reads 1"):
+        restore(catalogue, foreign, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_commands_name_the_kind(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl" / "elector-b"
+    elector = elect(directory)
+    elector.state.close()
+    at = ("--checkpoints", tmp_path / "objects")
+    asked = (*at, "--state-dir", tmp_path, "--namespace", "crawl", "--kind", "elector-b")
+    made = neardup("checkpoint", "now", *asked)
+    name = made.output.strip()
+    assert name.startswith("elector-b/")
+    assert neardup("checkpoint", "now", *asked).output == made.output
+    assert f"  {name}  made " in (listed := neardup("checkpoint", "list", *at).output)
+    assert "  elect=longest  format 1  " in listed
+    for chosen in (("--kind", "elector-b"), ("--checkpoint", name), ("--all",)):
+        assert f"{name}: " in neardup("checkpoint", "verify", *at, *chosen).output
+    restored = neardup("checkpoint", "restore", tmp_path / "new", *at, "--kind", "elector-b")
+    assert restored.output.startswith(f"{name}: ")
+    assert meta_of(tmp_path / "new") == meta_of(directory)
+    with pytest.raises(SettingsError, match=f"has none of journal {JOURNAL}, kind judge"):
+        neardup("checkpoint", "restore", tmp_path / "newer", *at)
+    wrong = neardup("checkpoint", "now", *at, "--kind", "x")
+    assert "write judge, elector, or elector-NAME" in wrong.output
+
+
+def test_a_foreign_format_is_refused_before_the_state_is_opened(tmp_path: Path) -> None:
+    directory = tmp_path / "neardup" / ELECTOR
+    elector = elect(directory)
+    state = elector.state
+    state.write(state.store.batch(), msgspec.structs.replace(state.meta, version=9))
+    state.close()
+    at = ("--checkpoints", tmp_path / "objects", "--state-dir", tmp_path, "--kind", ELECTOR)
+    with pytest.raises(StateError, match="format 9; this program reads 1"):
+        neardup("checkpoint", "now", *at)
