@@ -1,8 +1,10 @@
 """The manifest of a checkpoint: whose state it is, how far it has come, and its files.
 
-Everything of a journal is below its UUID. A judge's manifest is `JOURNAL/checkpoints/APPLIED-CHAIN.json`, a
-file of it `JOURNAL/CHAIN/files/DIGEST`, where CHAIN is the state directory that made them. An elector's are
-the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
+Everything of a journal is below its UUID. A judge's manifest is
+`JOURNAL/checkpoints/APPLIED-LEDGER-CHAIN.json`, a file of it `JOURNAL/CHAIN/files/DIGEST`, where LEDGER is
+the ledger record that it names, and CHAIN the state directory that made them. Without any ledger record,
+LEDGER and its hyphen are left out, as version 1 always did: so manifests of version 1 are found, and refused
+by name. An elector's are the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import msgspec
 from stream.checkpoints.kinds import ELECTOR_KIND, JUDGE, Summary
 from stream.errors import DamagedCheckpointError
 
-VERSION: Final = 1
+VERSION: Final = 2
 MANIFEST_BYTES: Final = 16 << 20
 """Size at most. One of a state with 1e8 anchors, of some thousand files, has less than a MiB."""
 _FILE: Final = re.compile(r"\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT")
@@ -30,7 +32,7 @@ _PRUNED: Final = "pruned"
 _VERIFIED: Final = "verified"
 _IN_KIND: Final = rf"(?:({ELECTOR_KIND})/)?"
 """Prefix of the names of what is of an elector; a judge's have none."""
-_CHECKPOINT: Final = r"(\d{20})-([0-9a-f]{32})"
+_CHECKPOINT: Final = r"(\d{20})(?:-((?!0{20})\d{20}))?-([0-9a-f]{32})"
 _NAME: Final = re.compile(_IN_KIND + _CHECKPOINT)
 _OBJECT: Final = rf"([0-9a-f]{{32}})/{_IN_KIND}%s/{_CHECKPOINT}\.%s"
 _MANIFEST: Final = re.compile(_OBJECT % (f"(?:{_KEPT}|{_PRUNED})", "json"))
@@ -47,6 +49,9 @@ class CheckpointName(NamedTuple):
     kind: str
     """Which state it is of: `judge`, `elector` or `elector-NAME`."""
     applied: int
+    ledger: int
+    """The newest ledger record that it has. Without it in the name, the first checkpoint at a journal offset
+    would stay when the next one has a newer record, and logs could not be trimmed to that."""
     chain: str
     """The state directory that made it, by its random id."""
 
@@ -55,7 +60,8 @@ class CheckpointName(NamedTuple):
 
     @property
     def _text(self) -> str:
-        return f"{self.applied:020d}-{self.chain}"
+        ledger = f"-{self.ledger:020d}" if self.ledger else ""
+        return f"{self.applied:020d}{ledger}-{self.chain}"
 
     def _in_kind(self, name: str) -> str:
         return name if self.kind == JUDGE else f"{self.kind}/{name}"
@@ -120,7 +126,7 @@ class Manifest(Summary, frozen=True, kw_only=True):
     @property
     def name(self) -> CheckpointName:
         """The name of the checkpoint."""
-        return CheckpointName(self.journal, self.kind, self.applied, self.chain)
+        return CheckpointName(self.journal, self.kind, self.applied, self.ledger, self.chain)
 
     @property
     def bytes(self) -> int:
@@ -155,7 +161,7 @@ def kept_prefix(journal: str, kind: str) -> str:
 def checkpoint_of(journal: str, text: str) -> CheckpointName | None:
     """The checkpoint of a journal that is called so; None for other texts."""
     match = _NAME.fullmatch(text)
-    return CheckpointName(journal, match[1] or JUDGE, int(match[2]), match[3]) if match else None
+    return _named(journal, *match.groups()) if match else None
 
 
 def checkpoint_of_object(name: str) -> CheckpointName | None:
@@ -175,7 +181,11 @@ def checkpoint_of_attempt(name: str) -> CheckpointName | None:
 
 def _checkpoint(pattern: re.Pattern[str], name: str) -> CheckpointName | None:
     match = pattern.fullmatch(name)
-    return CheckpointName(match[1], match[2] or JUDGE, int(match[3]), match[4]) if match else None
+    return _named(*match.groups()) if match else None
+
+
+def _named(journal: str, kind: str | None, applied: str, ledger: str | None, chain: str) -> CheckpointName:
+    return CheckpointName(journal, kind or JUDGE, int(applied), int(ledger or 0), chain)
 
 
 def home_and_digest(name: str) -> tuple[str, str] | None:
@@ -205,8 +215,6 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
         manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
         refuse(f"cannot be read: {error}")
-    if manifest.name != name:
-        refuse(f"is of {manifest.name}")
     names = {each.name for each in manifest.files}
     if len(names) < len(manifest.files) or "CURRENT" not in names:
         refuse("lists a file twice, or no CURRENT")
@@ -219,6 +227,8 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
         refuse(f"has time {manifest.time}, applied {manifest.applied}")
     if manifest.decided < 0 or not 0 <= manifest.ledger < max(1, manifest.decided):  # it was applied
         refuse(f"has decided {manifest.decided}, ledger {manifest.ledger}")
+    if manifest.name != name:
+        refuse(f"is of {manifest.name}")
     return manifest
 
 

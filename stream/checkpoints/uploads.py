@@ -92,7 +92,8 @@ class Uploads:
     ) -> Manifest:
         """Upload a state and prune older checkpoints. `turn` is called between pieces of work, and may sleep
         or raise; `go_on` is called while a file is on its way, and may raise. Returns the manifest that is
-        stored: an earlier one, if this directory has a checkpoint with as much of the journal applied.
+        stored: an earlier one, if this directory has a checkpoint with the same ledger record and as much of
+        the journal applied.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """

@@ -99,9 +99,10 @@ def stored(settings: Settings, name: str) -> Path:
 
 
 def change(settings: Settings, manifest: Manifest, **fields: Any) -> None:
-    """Store a manifest with other fields."""
-    path = stored(settings, manifest.name.object)
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | fields))
+    """Store a manifest with other fields instead."""
+    changed = msgspec.structs.replace(manifest, **fields)
+    stored(settings, manifest.name.object).unlink()
+    stored(settings, changed.name.object).write_bytes(encode(changed))
 
 
 async def starts(settings: Settings) -> tuple[int, int]:

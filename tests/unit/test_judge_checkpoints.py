@@ -42,9 +42,9 @@ class Judge:
         chosen = {"checkpoints": str(path / "objects"), **settings}
         self.checkpoints = Checkpoints(Settings(**chosen), self.directory, self.watch)
 
-    def apply(self, applied: int) -> None:
-        write(self.store, applied)
-        self.state.meta = meta(applied)
+    def apply(self, applied: int, **fields: object) -> None:
+        write(self.store, applied, **fields)
+        self.state.meta = meta(applied, **fields)
 
     def metric(self, name: str) -> float:
         value = self.watch.metrics.registry.get_sample_value(f"neardup_judge_checkpoint_{name}")
@@ -96,6 +96,22 @@ async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
         assert kept(tmp_path) == [2, 1]
         newest = Catalogue(str(tmp_path / "objects")).kept(JOURNAL, JUDGE)[0]
         assert judge.metric("bytes") == Catalogue(str(tmp_path / "objects")).read(newest).bytes
+
+
+async def test_a_ledger_record_alone_makes_a_checkpoint(tmp_path: Path, store: Store) -> None:
+    """Logs are trimmed to the record that the oldest checkpoint names."""
+    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
+
+    def ledgers() -> list[int]:
+        return [each.ledger for each in Catalogue(str(tmp_path / "objects")).kept(JOURNAL, JUDGE)]
+
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.until(lambda: ledgers() == [0])
+        judge.apply(1, decided=3, ledger=2)
+        await judge.until(lambda: ledgers() == [2, 0])
+        await judge.idle()
+    assert kept(tmp_path) == [1, 1]
 
 
 async def test_a_restarted_judge_goes_on_with_the_interval(tmp_path: Path, store: Store) -> None:

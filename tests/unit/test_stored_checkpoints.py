@@ -23,7 +23,14 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.known_damage import RECORD, known_damage, note_damage
-from stream.checkpoints.manifest import MANIFEST_BYTES, CheckpointFile, Manifest, decode, encode
+from stream.checkpoints.manifest import (
+    MANIFEST_BYTES,
+    CheckpointFile,
+    Manifest,
+    checkpoint_of,
+    decode,
+    encode,
+)
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
 from stream.checkpoints.restoring import is_empty, restore, verify
 from stream.checkpoints.uploads import UPLOAD_SECONDS, linked
@@ -189,10 +196,41 @@ def test_a_second_manifest_at_the_same_place_changes_nothing(tmp_path: Path, cat
     with open_store(tmp_path / "judge") as store:
         write(store, 1)
         first, _ = checkpoint(store, uploads_of(catalogue))
-        write(store, 1, decided=first.decided + 1, ledger=first.decided)
+        write(store, 1, decided=first.decided + 1)
         second, _ = checkpoint(store, uploads_of(catalogue))
     assert catalogue.read(first.name) == first
     assert second == first  # what is returned is what is stored
+
+
+def test_a_newer_ledger_record_makes_another_checkpoint_of_the_same_journal_offset(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """Or logs could not be trimmed to it before the next page."""
+    made = []
+    with open_store(tmp_path / "judge") as store:
+        for ledger in (0, 2, 4):
+            write(store, 1, decided=ledger + 2, ledger=ledger)
+            made.append(checkpoint(store, uploads_of(catalogue))[0])
+    assert catalogue.kept(JOURNAL, JUDGE) == [each.name for each in reversed(made)]
+    assert [catalogue.read(each.name).ledger for each in made] == [0, 2, 4]
+    assert [str(each.name) for each in made] == [
+        f"{1:020d}-{CHAIN}",
+        f"{1:020d}-{2:020d}-{CHAIN}",
+        f"{1:020d}-{4:020d}-{CHAIN}",
+    ]
+    assert [checkpoint_of(JOURNAL, str(each.name)) for each in made] == [each.name for each in made]
+    assert checkpoint_of(JOURNAL, f"{1:020d}-{0:020d}-{CHAIN}") is None  # one name for each
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(
+    objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    """Its name had no ledger record."""
+    content = encode(msgspec.structs.replace(made, ledger=1)).replace(b'"version": 2', b'"version": 1')
+    (objects / made.name.object).write_bytes(content)
+    assert catalogue.kept(JOURNAL, JUDGE) == [made.name]
+    with pytest.raises(DamagedCheckpointError, match=f"{made.name}: its manifest has version 1; .* reads 2"):
+        catalogue.read(made.name)
 
 
 def cut(path: Path) -> None:
@@ -253,7 +291,7 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(made: Manifest) -> N
     for wrong, why in (
         (content[:-9], "cannot be read"),
         (b"", "cannot be read"),
-        (content.replace(b'"version": 1', b'"version": 2'), "version 2; this program reads 1"),
+        (content.replace(b'"version": 2', b'"version": 3'), "version 3; this program reads 2"),
         (encode(other), f"is of {other.name}"),
         (encode(msgspec.structs.replace(made, files=without)), "no CURRENT"),
         (encode(msgspec.structs.replace(made, files=[*made.files, first])), "a file twice"),

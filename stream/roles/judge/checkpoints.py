@@ -121,8 +121,9 @@ class Checkpoints:
                 if 0 <= age < self._interval and not requested:
                     self._due = time.monotonic() + self._interval - age
                     return
-        if self._newest is not None and self._newest.applied == state.meta.applied:
-            self._watch.note_checkpoint(self._newest, time.time())
+        newest, meta = self._newest, state.meta
+        if newest is not None and (newest.applied, newest.ledger) == (meta.applied, meta.ledger):
+            self._watch.note_checkpoint(newest, time.time())
             return
         began, throttle, uploaded = time.monotonic(), Throttle(SHARE, self._stop.wait), 0
 
