@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.judge.batch import Batch, Entry, pages_of
+from stream.judge.candidates_compared import CandidateSearch, TablesSearch
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import NO_PAGE
@@ -36,9 +37,11 @@ from stream.tables.arrays import distinct, is_among
 class Judge:
     """Decides journal records against a state, and applies decisions to the state."""
 
-    def __init__(self, state: State, genesis: Genesis) -> None:
+    def __init__(self, state: State, genesis: Genesis, candidates: CandidateSearch | None = None) -> None:
+        """Candidates are found in the tables of the state by default."""
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
+        self._candidates = candidates or TablesSearch(state.tables, state, self.rule)
 
     def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> JudgedBatch:
         """Decide the next journal records, without changing the state.
@@ -46,7 +49,7 @@ class Judge:
         With an effort, possibly only the first of them are decided: see `JudgedBatch.entries`.
         """
         batch, ends, admission = self._admit(entries)
-        judged = decide(batch, self.state, self.rule, ends, effort)
+        judged = decide(batch, self.state, self.rule, ends, self._candidates, effort)
         if len(judged) < len(batch):
             entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
             batch, _, admission = self._admit(entries)
