@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
+import aiokafka.client
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.consumer.group_coordinator import NoGroupCoordinator
 from aiokafka.errors import for_code
@@ -50,6 +53,38 @@ def raise_offset_errors(client: AIOKafkaClient) -> None:
         return answer
 
     client.send = send_and_check
+
+
+@contextmanager
+def connections_closed_on_error() -> Iterator[None]:
+    """Close the connections that clients open while this is entered, if it is left by an error.
+
+    A client that starts asks for metadata over a connection that nothing else knows of. If it is cancelled
+    meanwhile, aiokafka leaves that open.
+    """
+    connections = WeakSet[AIOKafkaConnection]()  # tasks that go on keep the variable
+    token = _CONNECTIONS.set(connections)
+    try:
+        yield
+    except BaseException:
+        for each in list(connections):
+            each.close()
+        raise
+    finally:
+        _CONNECTIONS.reset(token)
+
+
+_CONNECTIONS: Final = ContextVar[WeakSet[AIOKafkaConnection] | None]("connections", default=None)
+
+
+async def _create_conn(*where: Any, **options: Any) -> AIOKafkaConnection:
+    connection = await create_conn(*where, **options)
+    if (connections := _CONNECTIONS.get()) is not None:
+        connections.add(connection)
+    return connection
+
+
+aiokafka.client.create_conn = _create_conn
 
 
 # The group.

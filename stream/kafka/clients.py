@@ -35,6 +35,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
 from stream.kafka.aiokafka_internals import (
     client_of,
+    connections_closed_on_error,
     end_commits,
     keep_commits,
     raise_offset_errors,
@@ -240,7 +241,8 @@ async def start(settings: Settings, client: Client) -> None:
         if isinstance(cause, SecurityError):
             raise cause
     try:
-        await (client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start())
+        with connections_closed_on_error():
+            await (client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start())
     except KafkaConnectionError as error:
         raise await refusal(settings) from error
     if isinstance(client, AIOKafkaConsumer):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -50,6 +51,32 @@ async def test_client_that_cannot_start_is_closed(
             raise AssertionError("it has started")
     gc.collect()
     assert "Unclosed" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [clients.consumer, clients.producer, clients.admin, clients.client])
+async def test_a_client_that_is_cancelled_while_it_asks_for_metadata_leaves_no_connection_open(
+    alone: Settings, kind: Callable[[Settings], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a role does that is stopped at its start, on a busy machine."""
+    asked, opened = asyncio.Event(), set[AIOKafkaConnection]()
+
+    async def connect(connection: AIOKafkaConnection) -> None:
+        opened.add(connection)
+
+    def send(connection: AIOKafkaConnection, *_: object, **__: object) -> asyncio.Future[None]:
+        asked.set()
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(AIOKafkaConnection, "connect", connect)
+    monkeypatch.setattr(AIOKafkaConnection, "send", send)
+    monkeypatch.setattr(AIOKafkaConnection, "close", lambda self, *_, **__: opened.discard(self))
+    starting = asyncio.create_task(clients.start(alone, made := kind(alone)))
+    await asked.wait()
+    assert opened
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await clients.end(made)
+    assert not opened
 
 
 async def test_cancellation_that_a_client_lets_out_of_its_end_ends_nobody_else(alone: Settings) -> None:
