@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import RecordReader
+from stream.kafka.outage import Outage, retry_until_answered
+from stream.kafka.reader import ASK_SECONDS, RecordReader
 from stream.messages.decision import Decisions, decode_decisions
 
 FIRST_WINDOW: Final = 64
@@ -62,11 +63,17 @@ async def records_between(
 ) -> AsyncIterator[tuple[int, Decisions]]:
     """Yield the records of [first, end) with their offsets. `end` must not be beyond the end of the log.
     Waits while brokers are unreachable. Raises TrimmedLogError if the log starts later."""
+    read_at, outage = time.monotonic(), Outage(f"records of topic {decisions.topic}")
     decisions.seek(first)
     while decisions.position < end:
         before = decisions.position
         for record in await decisions.poll():
             if record.offset < end:
                 yield record.offset, decode_decisions(record.value, record.offset)
-        if decisions.position == before:  # waits and logs if the leader is unreachable
-            await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        if decisions.position > before:
+            read_at = time.monotonic()
+            outage.end()
+            continue
+        await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        if time.monotonic() - read_at > ASK_SECONDS:
+            outage.note(f"its leader answers, but does not deliver offset {before}")

@@ -1,10 +1,12 @@
-"""Waits for unreachable brokers without a time limit, and logs it at growing intervals."""
+"""Waits for unreachable brokers, and logs it at growing intervals; without a time limit unless one is set."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, TypeVar
 
 import structlog
@@ -18,6 +20,20 @@ PAUSE_SECONDS: Final = 0.5
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Limit each wait for brokers while entered: after so many seconds without success, BrokerError says what
+    was waited for."""
+    token = _PATIENCE.set(seconds)
+    try:
+        yield
+    finally:
+        _PATIENCE.reset(token)
+
+
+_PATIENCE: Final = ContextVar[float | None]("patience", default=None)
 
 
 class Outage:
@@ -36,7 +52,7 @@ class Outage:
         return self._since is not None
 
     def note(self, error: object) -> None:
-        """Record a failed attempt."""
+        """Record a failed attempt. Raises BrokerError if `patience` is at its end."""
         now = time.monotonic()
         if self._since is None:
             self._since = self._next = now
@@ -46,6 +62,9 @@ class Outage:
             log.warning("waiting", wanted=self._wanted, error=str(error) or repr(error), away_seconds=away)
             self._next = now + self._interval
             self._interval = min(2 * self._interval, LONGEST_SECONDS)
+        limit = _PATIENCE.get()
+        if limit is not None and now - self._since >= limit:
+            raise BrokerError(f"waited {limit:g} s for {self._wanted}: {error}")
 
     def end(self) -> None:
         """Record a successful attempt."""
@@ -60,7 +79,7 @@ async def retry_until_answered(
     """Return the result of `ask`, which is called again while it raises BrokerError. `wanted` is what the log
     says is waited for. `on_iteration` is called before each attempt.
 
-    Raises SecurityError, which is an answer of the broker.
+    Raises SecurityError, which is an answer of the broker, and BrokerError as `Outage.note` does.
     """
     outage = Outage(wanted)
     while True:

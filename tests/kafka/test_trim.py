@@ -27,7 +27,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest, encode
-from stream.errors import CheckpointError, SettingsError, UnsoundTopicError
+from stream.errors import BrokerError, CheckpointError, SettingsError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
@@ -36,6 +36,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.role import JudgeRole
+from stream.roles.trimmer import role as trimming_roles
 from stream.roles.trimmer import trim as trimming
 from stream.roles.trimmer.role import TrimRole, trim_once
 from stream.settings import Settings
@@ -363,6 +364,37 @@ async def test_a_store_that_is_away_replaces_nothing(judged: Settings) -> None:
     with pytest.raises(CheckpointError, match="checkpoints: "):
         await trim_once(away, 0)
     assert await starts(judged) == (0, 0)
+
+
+async def test_a_leader_that_is_away_is_named_and_the_role_goes_on(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TopicNames(judged.namespace).journal
+    away = asyncio.Event()
+    bounds = TopicReader.bounds
+
+    async def bounds_if_there(reader: TopicReader) -> tuple[int, int]:
+        if away.is_set() and reader.topic == topic:
+            raise BrokerError(f"topic {topic}: its leader does not answer")
+        return await bounds(reader)
+
+    monkeypatch.setattr(TopicReader, "bounds", bounds_if_there)
+    monkeypatch.setattr(trimming_roles, "PATIENCE_SECONDS", 0.5)
+    away.set()
+    with pytest.raises(
+        BrokerError, match=f"waited 0.5 s for topic {topic}: .*leader does not answer"
+    ) as error:
+        await trim_once(judged, 0)
+    assert error.value.exit_code == 2
+    assert await starts(judged) == (0, 0)
+    monkeypatch.setattr(trimming_roles, "FIRST_PAUSE", 0.1)
+    async with trimming_role(judged, keep=0.0, every=0.2) as role:
+        value = await metrics_of(role)
+        await until(lambda: value("held", reason="brokers"))
+        assert f"for topic {topic}" in (role.watch.health.trouble or "")
+        away.clear()
+        await until(lambda: value("held", reason="checkpoint"))
+    assert min(await starts(judged)) > 0
 
 
 async def test_unsound_topics_are_refused(judged: Settings) -> None:

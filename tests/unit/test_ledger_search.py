@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 
+from stream.errors import BrokerError
+from stream.kafka import ledger_search, outage
 from stream.kafka.ledger_search import FIRST_WINDOW, LedgerRecord, last_ledger, ledger_at
 from stream.messages.decision import LedgerPart, SourceProgress, encode_decisions, ledger_record
 from tests.topic_in_memory import CountingTopic
@@ -43,6 +47,25 @@ async def test_a_ledger_record_is_found_at_its_offset_alone() -> None:
     assert await ledger_at(decisions, START + 5) == LedgerRecord(START + 5, 5, JOURNAL)
     for place in (4, 6, 7):
         assert await ledger_at(decisions, START + place) is None
+
+
+async def test_a_leader_that_is_away_is_waited_for_with_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And named, whether it answers nothing or delivers nothing."""
+    monkeypatch.setattr(outage, "PAUSE_SECONDS", 0.01)
+    decisions = topic(5, count=20)
+    decisions.silent = True
+    why = r"waited 0\.05 s for topic decisions: .*leader does not answer"
+    with pytest.raises(BrokerError, match=why), outage.patience(0.05):
+        await ledger_at(decisions, START + 5)
+    waiting = asyncio.create_task(ledger_at(decisions, START + 5))
+    await asyncio.sleep(0.1)
+    decisions.silent = False
+    assert await waiting == LedgerRecord(START + 5, 5, JOURNAL)  # without a limit
+    monkeypatch.setattr(ledger_search, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(decisions, "poll", AsyncMock(return_value=[]))
+    why = rf"waited 0\.05 s for records of topic decisions: .*does not deliver offset {START + 5}"
+    with pytest.raises(BrokerError, match=why), outage.patience(0.05):
+        await ledger_at(decisions, START + 5)
 
 
 @pytest.mark.parametrize("seed", range(20))

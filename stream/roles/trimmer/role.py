@@ -10,7 +10,7 @@ import structlog
 
 from stream.errors import BrokerError, CheckpointError, SecurityError
 from stream.kafka import acl_check, clients, topics
-from stream.kafka.outage import retry_until_answered
+from stream.kafka.outage import patience, retry_until_answered
 from stream.ops.server import ops_server
 from stream.ops.signals import run_unless_stopped, stop_event_on_signals
 from stream.roles.trimmer.trim import BROKERS, STORE, Hold, Outcome, Trimmer
@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 
 GENESIS_SECONDS: Final = 30.0
 """Time-out of the genesis for a single trim."""
+PATIENCE_SECONDS: Final = 60.0
+"""How long a trim waits for a leader, which is longer than an election or the restart of a broker."""
 TURN_SECONDS: Final = 5.0
 FIRST_PAUSE: Final = 10.0
 """Seconds from a trim that failed to the next attempt. They double with each further failure, up to the
@@ -29,11 +31,13 @@ interval."""
 
 @clients.with_translated_errors
 async def trim_once(settings: Settings, keep: float, *, dry_run: bool = False) -> Outcome:
-    """Trim the logs once. Raises as `Trimmer` and `Trimmer.trim` do, and TopicError without a genesis."""
+    """Trim the logs once. Raises as `Trimmer` and `Trimmer.trim` do, TopicError without a genesis, and
+    BrokerError if it waits for more than PATIENCE_SECONDS for something, which it names."""
     trimmer = Trimmer(settings, keep)  # before anything is waited for
     await acl_check.check(settings, "trim")
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
-    return await trimmer.trim(genesis, dry_run=dry_run)
+    with patience(PATIENCE_SECONDS):
+        return await trimmer.trim(genesis, dry_run=dry_run)
 
 
 class TrimRole:
@@ -67,7 +71,11 @@ class TrimRole:
         pause = FIRST_PAUSE
         while True:
             try:
-                with watch.health.excuse("trimming"), clients.translated_errors():
+                with (
+                    watch.health.excuse("trimming"),
+                    clients.translated_errors(),
+                    patience(PATIENCE_SECONDS),
+                ):
                     watch.note(await trimmer.trim(genesis))
                 rest, pause = self._every, FIRST_PAUSE
             except SecurityError:
