@@ -18,7 +18,8 @@ from stream.tables.store.failures import damaged_file
 RECORD: Final = ".damaged-files"
 """Suffix of the file."""
 RESTORED: Final = "restored-checkpoint"
-"""File in a state directory with the name of the checkpoint that it was restored from."""
+"""File in a state directory with the name of the checkpoint that it was restored from, until a scrub has read
+all of it and found no damage."""
 
 
 def note_damage(directory: Path, error: DamagedStateError) -> None:
@@ -30,6 +31,13 @@ def note_damage(directory: Path, error: DamagedStateError) -> None:
             _note(directory, digest_of_file(directory / name), name)
         else:
             _note(directory, (directory / RESTORED).read_text("ascii"), "a checkpoint")
+
+
+def forget_restored(directory: Path) -> None:
+    """Forget the checkpoint that a state directory was restored from: all of it was read since, and nothing
+    found. What is damaged from now on is no fault of the checkpoint."""
+    with suppress(OSError):  # the next scrub tries again
+        (directory / RESTORED).unlink(missing_ok=True)
 
 
 def _note(directory: Path, damaged: str, what: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from stream.checkpoints.known_damage import RESTORED, known_damage, note_damage
 from stream.errors import DamagedStateError
 from stream.kafka.scrubs import Scrubs
 from stream.tables.store.last_scrub import last_scrub, refuse_known_damage
@@ -67,6 +68,21 @@ async def test_a_whole_state_is_read_again_and_again(directory: Path) -> None:
     assert last is not None
     assert last.ended >= told[-1][0]
     refuse_known_damage(directory)
+
+
+async def test_a_clean_scrub_ends_what_is_held_against_the_restored_checkpoint(directory: Path) -> None:
+    """Damage that names no file is the checkpoint's only until all of the state was read."""
+    restored, told = directory / RESTORED, ScrubCalls()
+    restored.write_text("a checkpoint")
+    async with Scrubs(directory, OFTEN, told).beside():
+        await until(lambda: not restored.exists())
+    note_damage(directory, DamagedStateError("of no file"))
+    assert known_damage(directory) == set()
+    restored.write_text("a checkpoint")
+    spoil(directory)
+    async with Scrubs(directory, OFTEN, told).beside():
+        await until(lambda: told[-1][1])
+    assert restored.exists()
 
 
 async def test_damage_is_named_and_refused_also_at_the_next_start(directory: Path) -> None:
