@@ -5,7 +5,7 @@ the ones that have come furthest. A directory that made none for ABANDONED_SECON
 gone and loses its own. Of the checkpoints of a kind that a trim has verified, the one of each Kafka cluster
 that was uploaded last is kept until a later one is verified: the logs may have been trimmed because of it,
 and a mirror of the journal is trimmed by itself. Not so that of an elector of which all directories are gone,
-which would hold the logs for ever. The one of a kind whose verification began last is kept for SPARED_SECONDS
+which would hold the logs for ever. The one whose verification began last is kept for SPARED_SECONDS
 as well, or a trim that verifies for longer than it takes to prune would never come to an end. Those before it
 are not, because the logs are not trimmed beyond what is kept. A file stays for SPARED_SECONDS after the last
 manifest that names it was pruned, so that whoever restores from it can end, and as long after it was
@@ -37,8 +37,9 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     if added not in contents.kept:
         raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was just stored")
     now = min(time.time(), contents.kept[added])
-    verified = _last_verified(catalogue, contents, now)
-    for name in _superfluous(contents, added, kept, now, verified):
+    attempted = _attempted(catalogue, contents, now)
+    spared = attempted | _last_verified(catalogue, contents, now)
+    for name in _superfluous(contents, added, kept, now, spared):
         catalogue.prune(name)
         del contents.kept[name]
         contents.pruned[name] = now
@@ -55,7 +56,7 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
         and each.digest not in named[each.home]
     ]
     marks = [name.mark_object for name in contents.marked - contents.kept.keys()]
-    attempts = [name.attempt_object for name in contents.attempts.keys() - _attempted(contents, now)]
+    attempts = [name.attempt_object for name in contents.attempts.keys() - attempted]
     catalogue.delete([*unnamed, *marks, *attempts, *(name.pruned_object for name in forgotten)])
 
 
@@ -65,19 +66,32 @@ def _last_verified(catalogue: Catalogue, contents: Contents, now: float) -> set[
     uploaded: dict[str, float] = defaultdict(float)
     for name, since in contents.kept.items():
         uploaded[name.kind] = max(uploaded[name.kind], since)
+    gone = {kind for kind, since in uploaded.items() if kind != JUDGE and since < now - ABANDONED_SECONDS}
+    marked = [name for name in contents.marked & contents.kept.keys() if name.kind not in gone]
+    return _last_of_each(catalogue, {name: contents.kept[name] for name in marked})
+
+
+def _attempted(catalogue: Catalogue, contents: Contents, now: float) -> set[CheckpointName]:
+    """Of each kind and Kafka cluster, the kept checkpoint that may be about to be verified, if there is one.
+    Raises CheckpointError."""
+    recent = {name: since for name, since in contents.attempts.items() if since >= now - SPARED_SECONDS}
+    return _last_of_each(catalogue, recent) & contents.kept.keys() - contents.marked
+
+
+def _last_of_each(catalogue: Catalogue, times: dict[CheckpointName, float]) -> set[CheckpointName]:
+    """Of each kind and Kafka cluster, the last of some checkpoints, without those that cannot be read: they
+    replace no log. Raises CheckpointError."""
     last: dict[tuple[str, str], CheckpointName] = {}
-    for name in sorted(contents.marked & contents.kept.keys(), key=lambda name: (contents.kept[name], name)):
-        if name.kind != JUDGE and uploaded[name.kind] < now - ABANDONED_SECONDS:
-            continue
-        with suppress(DamagedCheckpointError):  # it replaces no log
+    for name in sorted(times, key=lambda name: (times[name], name)):
+        with suppress(DamagedCheckpointError):
             last[name.kind, catalogue.read(name).cluster] = name
     return set(last.values())
 
 
 def _superfluous(
-    contents: Contents, added: CheckpointName, kept: int, now: float, verified: set[CheckpointName]
+    contents: Contents, added: CheckpointName, kept: int, now: float, spared: set[CheckpointName]
 ) -> list[CheckpointName]:
-    """The checkpoints to prune. None of `verified` is among them."""
+    """The checkpoints to prune. None of `spared` is among them."""
 
     def age(name: CheckpointName) -> tuple[bool, float, CheckpointName]:
         return name == added, contents.kept[name], name
@@ -91,17 +105,7 @@ def _superfluous(
             each != added.home and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
         )
         superfluous += names[0 if abandoned else kept :]
-    spared = _attempted(contents, now) | verified
     return [name for name in superfluous if name not in spared]
-
-
-def _attempted(contents: Contents, now: float) -> set[CheckpointName]:
-    """The kept checkpoint of each kind that may be about to be verified, if there is one."""
-    last: dict[str, CheckpointName] = {}
-    for name in sorted(contents.attempts, key=lambda name: (contents.attempts[name], name)):
-        last[name.kind] = name
-    recent = {name for name in last.values() if contents.attempts[name] >= now - SPARED_SECONDS}
-    return recent & contents.kept.keys() - contents.marked
 
 
 def named_files(

@@ -119,6 +119,21 @@ def test_what_a_killed_trimmer_had_begun_to_verify_goes_once_another_one_begins(
     assert not attempt.exists()
 
 
+def test_a_trimmer_of_each_kafka_cluster_may_verify_one(tmp_path: Path, catalogue: Catalogue) -> None:
+    """One that begins to verify its own does not let go of the other's."""
+    (first,) = make(tmp_path, catalogue, 1)
+    catalogue.note_attempt(first.name)
+    with open_store(tmp_path / "mirror") as store:
+        write(store, 2, cluster="mirror")
+        mirrored, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
+        catalogue.note_attempt(mirrored.name)
+        write(store, 3, cluster="mirror")
+        newest, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
+    (last,) = make(tmp_path, catalogue, 4)
+    assert catalogue.kept(JOURNAL, JUDGE) == [last.name, newest.name, mirrored.name, first.name]
+    assert set(catalogue.contents(JOURNAL).attempts) == {first.name, mirrored.name}
+
+
 def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Catalogue) -> None:
     first, _ = make(tmp_path, catalogue, 1, 2)
     catalogue.mark(first)  # it was pruned while it was verified
