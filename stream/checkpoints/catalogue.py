@@ -26,6 +26,12 @@ from stream.checkpoints.manifest import (
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.stores.open import store_of
 
+KEPT: Final = 10_000
+"""Kept checkpoints of a journal at most. A trim reads the manifests of all."""
+KEPT_BYTES: Final = 256 << 20
+"""Size of their manifests at most, as far as these are read. A trim holds them in memory."""
+OBJECTS: Final = 1_000_000
+"""Objects of a journal at most, and journals in a store. Their names are held in memory."""
 _MARK_VERSION: Final = 1
 
 
@@ -61,7 +67,11 @@ class Contents(NamedTuple):
 
 
 class Catalogue:
-    """The checkpoints in the store at `url`. Every method raises CheckpointError if the store fails."""
+    """The checkpoints in the store at `url`.
+
+    Every method raises CheckpointError if the store fails, and so do those that list if it has more than
+    KEPT, KEPT_BYTES or OBJECTS.
+    """
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError for a URL that names no store. Nothing is asked of the store."""
@@ -74,9 +84,13 @@ class Catalogue:
 
     def journals(self) -> list[str]:
         """The journals that have checkpoints."""
+        journals: set[str] = set()
         with _translated_errors():
-            names = [checkpoint_of_object(each.name) for each in self._store.list()]
-        return sorted({name.journal for name in names if name})
+            for each in self._store.list():
+                if name := checkpoint_of_object(each.name):
+                    journals.add(name.journal)
+                    self._refuse_more("journals", len(journals), OBJECTS)
+        return sorted(journals)
 
     def kinds(self, journal: str) -> list[str]:
         """The kinds of state that a journal has checkpoints of."""
@@ -84,18 +98,27 @@ class Catalogue:
 
     def kept(self, journal: str, kind: str) -> list[CheckpointName]:
         """The checkpoints of a journal of one kind, first those that have come furthest in it."""
+        names, size, prefix = [], 0, kept_prefix(journal, kind)
         with _translated_errors():
-            names = [checkpoint_of_object(each.name) for each in self._store.list(kept_prefix(journal, kind))]
-        return sorted((name for name in names if name), reverse=True)
+            for each in self._store.list(prefix):
+                if name := checkpoint_of_object(each.name):
+                    names.append(name)
+                    size += min(each.size, MANIFEST_BYTES)
+                    self._refuse_many(prefix, len(names), size)
+        return sorted(names, reverse=True)
 
     def contents(self, journal: str) -> Contents:
         """All that the store has of a journal."""
-        contents = Contents({}, {}, set(), {}, [])
+        contents, size = Contents({}, {}, set(), {}, []), 0
         with _translated_errors():
-            for each in self._store.list(journal):
-                if name := checkpoint_of_object(each.name):
-                    where = contents.kept if each.name == name.object else contents.pruned
-                    where[name] = each.modified
+            for number, each in enumerate(self._store.list(journal), 1):
+                self._refuse_more(f"objects below {journal}", number, OBJECTS)
+                if (name := checkpoint_of_object(each.name)) and each.name == name.object:
+                    contents.kept[name] = each.modified
+                    size += min(each.size, MANIFEST_BYTES)
+                    self._refuse_many(journal, len(contents.kept), size)
+                elif name:
+                    contents.pruned[name] = each.modified
                 elif name := checkpoint_of_mark(each.name):
                     contents.marked.add(name)
                 elif name := checkpoint_of_attempt(each.name):
@@ -103,6 +126,17 @@ class Catalogue:
                 elif file := home_and_digest(each.name):
                     contents.files.append(StoredFile(each.name, *file, each.size, each.modified))
         return contents
+
+    def _refuse_many(self, prefix: str, manifests: int, size: int) -> None:
+        self._refuse_more(f"kept manifests below {prefix}", manifests, KEPT)
+        self._refuse_more(f"bytes of kept manifests below {prefix}", size, KEPT_BYTES)
+
+    def _refuse_more(self, what: str, number: int, most: int) -> None:
+        if number > most:
+            raise CheckpointError(
+                f"checkpoints: {self}: has more than {most} {what}, which no judge leaves there; remove what"
+                " else was put there"
+            )
 
     def read(self, name: CheckpointName) -> Manifest:
         """The manifest of a checkpoint, pruned or not. Raises DamagedCheckpointError if there is none, or it

@@ -127,8 +127,10 @@ _CHECKPOINT = click.option("--checkpoint", metavar="NAME", help="Name of the che
 
 @command.command("list", cls=SectionCommand)
 @with_settings("checkpoints")
-def list_all(settings: Settings) -> None:
-    """List the checkpoints in the store, the newest of each journal and kind of state first.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per checkpoint.")
+def list_all(settings: Settings, as_json: bool) -> None:
+    """List the checkpoints in the store, the newest of each journal and kind of state first, with the ledger
+    record of each, and whether a trim has verified it.
 
     Exits with code 1 if one of them cannot be read.
     """
@@ -137,17 +139,16 @@ def list_all(settings: Settings) -> None:
     logging.configure(settings.log_format, "checkpoint")
     catalogue, problems = _catalogue(settings), []
     for journal in catalogue.journals():
-        click.echo(f"journal {journal}")
+        if not as_json:
+            click.echo(f"journal {journal}")
         for name in _all(catalogue, journal):
             try:
                 manifest = catalogue.read(name)
             except DamagedCheckpointError as error:
                 problems.append(str(error))
                 continue
-            elect = f"elect={manifest.elect}  " if manifest.elect else ""
-            click.echo(
-                f"  {name}  made {manifest.made}  {elect}format {manifest.format}  {_size(manifest, '  ')}"
-            )
+            verified = catalogue.is_marked(manifest)
+            click.echo(_record(manifest, verified) if as_json else f"  {_line(manifest, verified)}")
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
@@ -213,6 +214,28 @@ def _all(catalogue: Catalogue, journal: str) -> list[CheckpointName]:
     """The checkpoints of a journal, of one kind after the other, first those that have come furthest."""
     kinds = sorted(catalogue.kinds(journal), reverse=True)  # the judge's first
     return [name for kind in kinds for name in catalogue.kept(journal, kind)]
+
+
+def _line(manifest: Manifest, verified: bool) -> str:
+    fields = [str(manifest.name), f"made {manifest.made}"]
+    if manifest.elect:
+        fields.append(f"elect={manifest.elect}")
+    fields.append(f"format {manifest.format}")
+    if manifest.kind == "judge":
+        fields.append(f"ledger {manifest.ledger}" if manifest.ledger else "no ledger record")
+    return "  ".join([*fields, _size(manifest, "  "), "verified" if verified else "not verified"])
+
+
+def _record(manifest: Manifest, verified: bool) -> str:
+    """All that a manifest says but its files, and whether a trim has verified it."""
+    import json
+
+    import msgspec
+
+    described = msgspec.structs.asdict(manifest)
+    files = described.pop("files")
+    name = {"checkpoint": str(manifest.name)}
+    return json.dumps(name | described | {"verified": verified, "files": len(files), "bytes": manifest.bytes})
 
 
 def _size(manifest: Manifest, between: str = ", ") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import threading
 import time
@@ -291,6 +292,17 @@ def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(
     assert name.startswith(f"{1:020d}-")
     listed = neardup("checkpoint", "list", *at)
     assert f"journal {JOURNAL}\n  {name}  made " in listed.stdout
+    assert "  no ledger record  " in listed.stdout
+    assert listed.stdout.endswith(" bytes  not verified\n")
+    catalogue = Catalogue(str(objects))
+    manifest = catalogue.read(catalogue.kept(JOURNAL, JUDGE)[0])
+    catalogue.mark(manifest)
+    assert neardup("checkpoint", "list", *at).stdout.endswith(" bytes  verified\n")
+    (line,) = neardup("checkpoint", "list", "--json", *at).stdout.splitlines()
+    described = json.loads(line)
+    told = {"checkpoint": name, "ledger": 0, "verified": True, "bytes": manifest.bytes, "applied": 1}
+    assert {key: described[key] for key in told} == told
+    assert described["files"] == len(manifest.files)
     assert neardup("checkpoint", "verify", *at).exit_code == 0
     restored = neardup("checkpoint", "restore", tmp_path / "new", "--checkpoint", name, *at)
     assert restored.exit_code == 0

@@ -332,6 +332,41 @@ def test_a_manifest_that_would_be_too_large_is_not_stored(catalogue: Catalogue, 
     assert catalogue.kept(JOURNAL, JUDGE) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "what"),
+    [
+        ("KEPT", f"2 kept manifests below {JOURNAL}"),
+        ("KEPT_BYTES", f"2 bytes of kept manifests below {JOURNAL}"),
+        ("OBJECTS", f"2 objects below {JOURNAL}"),
+    ],
+)
+def test_a_store_that_lists_too_much_is_refused_by_name(
+    tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, limit: str, what: str
+) -> None:
+    """Names and manifests are held in memory, whoever put them there."""
+    with open_store(tmp_path / "judge") as store:
+        for applied in (1, 2, 3):
+            write(store, applied)
+            checkpoint(store, uploads_of(catalogue))
+    monkeypatch.setattr(f"stream.checkpoints.catalogue.{limit}", 2)
+    why = f"checkpoints: {catalogue}: has more than {what}"
+    with pytest.raises(CheckpointError, match=why):
+        catalogue.contents(JOURNAL)
+    if limit != "OBJECTS":
+        with pytest.raises(CheckpointError, match=why):
+            catalogue.kept(JOURNAL, JUDGE)
+    assert catalogue.journals() == [JOURNAL]
+
+
+def test_a_store_of_too_many_journals_is_refused_by_name(
+    catalogue: Catalogue, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue.add(msgspec.structs.replace(made, journal="12" * 16))
+    monkeypatch.setattr("stream.checkpoints.catalogue.OBJECTS", 1)
+    with pytest.raises(CheckpointError, match=f"checkpoints: {catalogue}: has more than 1 journals"):
+        catalogue.journals()
+
+
 def test_a_directory_with_files_is_not_replaced(tmp_path: Path, catalogue: Catalogue, made: Manifest) -> None:
     there = tmp_path / "there"
     assert is_empty(there)
