@@ -3,7 +3,7 @@
     python -m tests.bench.checkpoints --directory DIRECTORY [--batches 40]
 
 DIRECTORY is one of `python -m tests.bench.growth`, whose state grows by what is judged here. Batches are
-judged in turns while everything is uploaded and while nothing is.
+judged in short turns while everything is uploaded and while nothing is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import secrets
 import shutil
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.digests import DigestCache
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked
@@ -29,7 +28,8 @@ from stream.roles.judge.checkpoints import SHARE
 from stream.tables.store.scrub_child import Throttle
 from tests.bench.growth import Growth, Setup
 
-TURNS: Final = 3
+TURN: Final = 2
+"""Batches judged in a turn. Short turns, or a run that is frozen in one of them would look like an upload."""
 INTERVAL: Final = 4
 """Batches from one incremental checkpoint to the next."""
 
@@ -38,58 +38,74 @@ class StopUploadError(Exception):
     """Ends an upload that is measured no longer."""
 
 
-def upload_everything(
-    catalogue: Catalogue, state: LinkedState, digests: DigestCache, stop: threading.Event
-) -> None:
-    """Upload a state again and again, as a judge does. Files are hashed once."""
-    throttle = Throttle(SHARE, stop.wait)
+class Uploading:
+    """Uploads a state again and again in a thread, as a judge does, and pauses in every other turn."""
 
-    def go_on() -> None:
-        if stop.is_set():
-            raise StopUploadError
+    def __init__(self, objects: Path, state: LinkedState) -> None:
+        self._objects, self._state = objects, state
+        self._goes_on, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run)
 
-    def turn() -> None:
-        throttle.turn()
-        go_on()
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
-    try:
-        while True:
-            uploads = Uploads(catalogue, JUDGE, secrets.token_hex(16), 1)
-            uploads._digests = digests
-            uploads.upload(state, turn, go_on=go_on)
-    except StopUploadError:
-        pass
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._goes_on.set()
+        self._thread.join()
+        shutil.rmtree(self._objects, ignore_errors=True)
+
+    def set(self, uploading: bool) -> None:
+        """Go on, or pause."""
+        (self._goes_on.set if uploading else self._goes_on.clear)()
+
+    def _run(self) -> None:
+        throttle = Throttle(SHARE, self._stop.wait)
+
+        def go_on() -> None:
+            nonlocal throttle
+            if not self._goes_on.is_set():
+                self._goes_on.wait()
+                throttle = Throttle(SHARE, self._stop.wait)  # a pause is no work
+            if self._stop.is_set():
+                raise StopUploadError
+
+        def turn() -> None:
+            throttle.turn()
+            go_on()
+
+        with suppress(StopUploadError):
+            while True:
+                catalogue = Catalogue(str(self._objects))
+                Uploads(catalogue, JUDGE, secrets.token_hex(16), 1).upload(self._state, turn, go_on=go_on)
+                shutil.rmtree(self._objects, ignore_errors=True)
 
 
-def rows_per_second(growth: Growth, batches: int) -> float:
-    """Judge some batches."""
-    rows = seconds = 0.0
+def judge_batches(growth: Growth, batches: int) -> tuple[int, float]:
+    """Judge some batches; returns rows and seconds."""
+    rows, seconds = 0, 0.0
     for batch, _ in zip(growth._batches(), range(batches), strict=False):
         began = time.perf_counter()
         decided = growth.judge.decide(batch)
         growth.judge.apply(batch, decided.record())
         seconds += time.perf_counter() - began
         rows += len(decided.batch)
-    return rows / seconds
+    return rows, seconds
 
 
 def slowdown(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
-    rates: dict[bool, list[float]] = {False: [], True: []}
-    digests = DigestCache()
+    rows, seconds = {False: 0, True: 0}, {False: 0.0, True: 0.0}
     with linked(growth.state.store, JUDGE) as state:
         assert state is not None
-        for place in range(2 * TURNS):
-            uploading, stop = place % 2 == 1, threading.Event()
-            catalogue = Catalogue(str(objects))
-            thread = threading.Thread(target=upload_everything, args=(catalogue, state, digests, stop))
-            if uploading:
-                thread.start()
-            rates[uploading].append(rows_per_second(growth, batches))
-            stop.set()
-            if uploading:
-                thread.join()
-                shutil.rmtree(objects, ignore_errors=True)
-    alone, beside = (round(median(rates[each])) for each in (False, True))
+        with Uploading(objects, state) as thread:
+            for place in range(2 * batches // TURN):
+                uploading = place % 4 in (1, 2)  # so that growth concerns both alike
+                thread.set(uploading)
+                judged, took = judge_batches(growth, TURN)
+                rows[uploading] += judged
+                seconds[uploading] += took
+    alone, beside = (round(rows[each] / seconds[each]) for each in (False, True))
     return {"rows_per_second": alone, "while_uploading": beside, "share": round(beside / alone, 3)}
 
 
@@ -105,13 +121,13 @@ def increments(growth: Growth, objects: Path, batches: int) -> dict[str, Any]:
             uploaded += sum(each.uploaded for each in sent)
         else:
             before = size
-        rows_per_second(growth, INTERVAL)
+        judge_batches(growth, INTERVAL)
     return {"grown_bytes": size - before, "uploaded_bytes": uploaded}
 
 
 @click.command("checkpoints")
 @click.option("--directory", required=True, type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.option("--batches", default=40, show_default=True, help="Batches a turn.")
+@click.option("--batches", default=40, show_default=True, help="Batches with and without an upload.")
 def command(directory: Path, batches: int) -> None:
     """Measure checkpoints of a state that `tests.bench.growth` made."""
     setup = Setup(**json.loads((directory / "setup.json").read_text()))
@@ -120,7 +136,7 @@ def command(directory: Path, batches: int) -> None:
         shutil.rmtree(each, ignore_errors=True)
     growth = Growth(directory, setup)
     with batch_process_tuning():
-        rows_per_second(growth, batches)
+        judge_batches(growth, batches)
         figures = {"anchors": growth.state.tables.anchors, **slowdown(growth, objects, batches)}
         figures |= increments(growth, objects, batches)
     growth.close()
