@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stream.page_rows.page_fingerprinter import PageFingerprinter
     from stream.pages.columns import Columns
 
-_PLACE: Final = re.compile(r"(.+)#(?:(?:page )?(\d+)|((?:line|row|item|record at byte) \d+))")
+_PLACE: Final = re.compile(r"(.+)#(?:(?:page )?(\d{1,18})|((?:line|row|item|record at byte) \d+))")
 """A page within a file: its number, or its place as the `origin` of a verdict names it."""
 _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
 """A URL or a verdict id, to be looked up in a state directory."""

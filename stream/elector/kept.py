@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from math import isnan
-from typing import Final
 
 import msgspec
 
@@ -12,14 +10,12 @@ from stream.elector.layout import Version
 from stream.elector.state import State
 from stream.errors import PageError, SettingsError, StateError
 from stream.fingerprint.seed import url_hasher
-from stream.judge.ids import pack, show
+from stream.judge.ids import parse, show
 from stream.messages.best import KeptPage
 from stream.messages.journal import Genesis
 from stream.messages.row_columns import NO_TIME
 from stream.pages.times import rfc3339
 from stream.text.url import url_key
-
-_ID: Final = re.compile(r"([0-9a-f]{8})\.([0-9]{1,15})\.([0-9]{1,5})")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -38,10 +34,10 @@ def find_kept(state: State, genesis: Genesis, named: str) -> Answer | None:
     Raises SettingsError for what is neither, StateError for a state of another journal."""
     if state.meta.journal != genesis.journal:
         raise StateError(f"state directory {state.store.path} belongs to journal {state.meta.journal}")
-    if match := _ID.fullmatch(named):
-        if match[1] != genesis.journal[:8]:
+    if name := parse(named):
+        if name.journal != genesis.journal[:8]:
             raise SettingsError(f"{named}: a page of another journal than {genesis.journal[:8]}")
-        cluster = pack(int(match[2]), int(match[3]))
+        cluster = name.page
     else:
         try:
             digest = url_hasher(genesis.seed)(url_key(named, genesis.scheme.url_rules))

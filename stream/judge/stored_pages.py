@@ -6,10 +6,9 @@ last flush is read.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from stream.errors import PageError, SettingsError, StateError
 from stream.fingerprint.parity import ONE
@@ -25,7 +24,7 @@ from stream.judge.explain import (
     is_same_url,
     verdict_on,
 )
-from stream.judge.ids import pack, show
+from stream.judge.ids import parse, show
 from stream.judge.live import CACHE, refuse_other_scheme
 from stream.judge.meta import stored_meta
 from stream.judge.rule import Rule
@@ -35,8 +34,6 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.tables.store.anchors import DEAD
 from stream.tables.store.rocks import DEFAULT, Store, state_directory, tables_of, unflushed_error
-
-_ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
 
 
 class _Verdict(NamedTuple):
@@ -88,10 +85,10 @@ class StoredPages:
     def side(self, name: str) -> ExplainedPage | None:
         """Return the page with this id, or the last `unique` or `duplicate` page of this URL, or None."""
         stored: Baseline | None
-        if match := _ID.fullmatch(name):
-            if match[1] != self._journal[:8]:
+        if page := parse(name):
+            if page.journal != self._journal[:8]:
                 raise SettingsError(f"id {name}: belongs to another journal than {self._journal[:8]}")
-            stored = self._records.by_page(pack(int(match[2]), int(match[3])))
+            stored = self._records.by_page(page.page)
         else:
             stored = next(iter(self._records.baselines(self._digest(name))), None)
         return self._side(name, stored) if stored is not None else None
