@@ -16,7 +16,7 @@ from stream.elector.layout import CLUSTER, NEVER, NOBODY, Cluster, Version, spli
 from stream.elector.newest import NO_KEY, Newest
 from stream.elector.state import Meta, State
 from stream.errors import RecordError
-from stream.judge.ids import pack, show
+from stream.judge.ids import NO_PAGE, parse, show
 from stream.messages.best import Because, BestRecord
 from stream.messages.journal import Genesis
 from stream.messages.verdict import PageRef
@@ -41,6 +41,8 @@ class TopicRecord(NamedTuple):
     record: BestRecord
     digest: bytes
     """Digest of the URL that is kept; NOBODY."""
+    where: str
+    """Topic, partition and offset."""
 
 
 @dataclass(slots=True)
@@ -133,6 +135,10 @@ class Elector:
         meta = self.state.meta
         records, due = meta.clusters, meta.due
         for cluster, entry, is_stored in self._entries(moves.clusters(), founders):
+            if entry is None:
+                raise damage_error(
+                    self.state.store.path, f"cluster {cluster} has neither a record nor a member"
+                )
             was_due = is_stored and entry.is_due
             if not entry.was_told and not entry.kept_url:
                 entry.kept_url = moves.left.get(cluster, b"")
@@ -143,8 +149,9 @@ class Elector:
 
     def _entries(
         self, clusters: list[int], founders: Mapping[int, bytes]
-    ) -> Iterator[tuple[int, Cluster, bool]]:
-        """Yield for each cluster what is known of it, and whether it has a record."""
+    ) -> Iterator[tuple[int, Cluster | None, bool]]:
+        """Yield for each cluster what is known of it, None for one that never began, and whether it has a
+        record."""
         stored = self.state.clusters(clusters)
         without = [
             each
@@ -192,13 +199,13 @@ class Elector:
             writes.delete(CLUSTERS, key)
         return -is_stored
 
-    def due(self, limit: int) -> list[Due]:
-        """Return what is to be told now of at most so many clusters. Nothing may be applied before it is
-        told."""
+    def due(self, limit: int, after: int = NO_PAGE) -> list[Due]:
+        """Return what is to be told now of at most so many clusters, in their order, from the one after
+        `after` on. Nothing may be applied before it is told."""
         state = self.state
         if self.is_catching_up:
             return []
-        clusters = state.due(limit)
+        clusters = state.due(limit, after + 1)
         entries = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
         best = state.versions([each.best for each in entries])
         kept = state.versions([each.kept for each in entries])
@@ -242,8 +249,8 @@ class Elector:
         """Note that these records are written, in one atomic write. `positions`: partition of the topic ->
         the offset after them."""
         meta, writes = self.state.meta, self.state.store.batch()
-        for record, _, cluster, entry in due:
-            self._note_told(entry, record, entry.best)
+        for record, digest, cluster, entry in due:
+            self._note_told(entry, TopicRecord(record, digest, ""))
             self._put(writes, cluster, entry, is_stored=True)
             writes.delete(DUE, CLUSTER.pack(cluster))
         self.state.write(
@@ -255,14 +262,19 @@ class Elector:
         """Take records of the topic as what was told, in one atomic write: those that are there from the
         state's positions on, in the order of their partition. Raises RecordError."""
         meta, writes = self.state.meta, self.state.store.batch()
-        last = {self._page_of(each.record.cluster): each for each in written}
+        last = {self._page_of(each.record.cluster, each.where): each for each in written}
         records, due, until = meta.clusters, meta.due, meta.told_until
         later = {each: NOBODY for each in last if each > meta.page}  # they have no members yet
-        for (cluster, entry, is_stored), (record, digest) in zip(
+        for (cluster, entry, is_stored), each in zip(
             self._entries(list(last), later), last.values(), strict=True
         ):
+            if entry is None:
+                raise RecordError(
+                    f"{each.where}: of a cluster {each.record.cluster}, which state directory"
+                    f" {self.state.store.path} does not know, though it has come as far"
+                )
             was_due = is_stored and entry.is_due
-            self._note_told(entry, record, digest)
+            self._note_told(entry, each)
             until = max(until, entry.as_of)
             records += self._put(writes, cluster, entry, is_stored=is_stored)
             due += _note_due(writes, cluster, entry, was_due)
@@ -273,20 +285,26 @@ class Elector:
             ),
         )
 
-    def _note_told(self, entry: Cluster, record: BestRecord, digest: bytes) -> None:
-        """Note in a cluster what a record says; `digest` is that of the URL that is kept. Raises
-        RecordError."""
-        entry.kept, entry.as_of, entry.told_members = digest, self._page_of(record.as_of), record.members
-        entry.kept_page, entry.kept_url = NEVER, b""
+    def _note_told(self, entry: Cluster, written: TopicRecord) -> None:
+        """Note in a cluster what a record says. Raises RecordError."""
+        record, digest, where = written
+        first = page = self._page_of(record.cluster, where)
+        entry.as_of = self._page_of(record.as_of, where)
+        entry.kept, entry.told_members, entry.kept_page, entry.kept_url = digest, record.members, NEVER, b""
         if record.best is not None:
-            entry.kept_page, entry.kept_url = self._page_of(record.best.id), record.best.url.encode()
+            page = entry.kept_page = self._page_of(record.best.id, where)
+            entry.kept_url = record.best.url.encode()
+        if not first <= page <= entry.as_of:
+            raise RecordError(f"{where}: keeps a page that is older than its cluster or newer than its as_of")
 
-    def _page_of(self, shown: str) -> int:
-        """The packed form of an id of this journal. Raises RecordError."""
-        journal, offset, index = shown.split(".")
-        if journal != self.genesis.journal[:8]:
-            raise RecordError(f"a page {shown} of another journal than {self.genesis.journal}")
-        return pack(int(offset), int(index))
+    def _page_of(self, shown: str, where: str) -> int:
+        """The packed form of an id of this journal in a record. Raises RecordError."""
+        name = parse(shown)
+        if name is None:
+            raise RecordError(f"{where}: {shown} is the id of no page")
+        if name.journal != self.genesis.journal[:8]:
+            raise RecordError(f"{where}: {shown} is a page of another journal than {self.genesis.journal}")
+        return name.page
 
 
 _LAST = (b"\xff" * 64, b"")

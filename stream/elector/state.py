@@ -141,17 +141,18 @@ class State:
         values = self.store.get(CLUSTERS, [CLUSTER.pack(each) for each in clusters])
         return [None if value is None else self.encoding.decode(value) for value in values]
 
-    def first_members(self, clusters: Sequence[int]) -> list[Cluster]:
-        """What is known of clusters that have no record: their first URL is the only member. Raises
-        DamagedStateError."""
-        entries = []
+    def first_members(self, clusters: Sequence[int]) -> list[Cluster | None]:
+        """What is known of clusters that have no record: their first URL is the only member. None for those
+        that never began."""
+        entries = list[Cluster | None]()
         starts = [CLUSTER.pack(each) for each in clusters]
         for cluster, start, pair in zip(
             clusters, starts, self.store.first_from(MEMBERS, starts), strict=True
         ):
             if pair is None or not pair[0].startswith(start):
-                raise damage_error(self.store.path, f"cluster {cluster} has neither a record nor a member")
-            entries.append(Cluster.new(cluster, pair[1], 1, pair[0][len(start) :]))
+                entries.append(None)
+            else:
+                entries.append(Cluster.new(cluster, pair[1], 1, pair[0][len(start) :]))
         return entries
 
     def members(self, cluster: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -173,9 +174,10 @@ class State:
             return None
         return Kept(self.versions([digest])[0], entry.members if entry is not None else 1)
 
-    def due(self, limit: int) -> list[int]:
-        """Clusters of which something is to be told, at most `limit`."""
-        return [CLUSTER.unpack(key)[0] for key, _ in islice(self.store.scan(DUE), limit)]
+    def due(self, limit: int, first: int = 0) -> list[int]:
+        """Clusters of which something is to be told, at most `limit`, in their order, from `first` on. A scan
+        passes over all that was told since RocksDB compacted the family."""
+        return [CLUSTER.unpack(key)[0] for key, _ in islice(self.store.scan(DUE, CLUSTER.pack(first)), limit)]
 
     def write(self, writes: Writes, meta: Meta) -> None:
         """Apply writes together with the meta record that belongs to them."""

@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import EXIT_REFUSED, DamagedStateError, StaleError, StateError
+from stream.elector.elector import Due
+from stream.errors import EXIT_ERROR, EXIT_REFUSED, DamagedStateError, RecordError, StaleError, StateError
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, BestRecord, decode_best
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, BestRecord, decode_best, encode_best
 from stream.messages.decision import encode_decisions
+from stream.roles.elector.best_topic import BestTopic
 from stream.roles.elector.role import ElectorRole
 from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.elected import decided_of
 from tests.kafka.judge_helpers import error_of
-from tests.kafka.worker_helpers import ROOT, create, read_all, running
+from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
 from tests.property.best_oracle import Judged, crawl, kept, show, url_of
 from tests.waiting import HANG_SECONDS, until
 
@@ -179,6 +184,103 @@ async def test_a_second_process_ends_the_first(electing: Settings, tmp_path: Pat
     assert all_agree(await kept_pages(electing, judged))
 
 
+async def publish(settings: Settings, record: BestRecord, digest: bytes | None = None) -> None:
+    """Write a record to the topic, as another elector of this name and policy would."""
+    headers = [(ELECT_HEADER, settings.elect.encode())] + ([(DIGEST_HEADER, digest)] if digest else [])
+    topic, key = TopicNames(settings.namespace).best(settings.elector_name), record.cluster.encode()
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        await producer.send_and_wait(topic, encode_best(record), key=key, partition=0, headers=headers)
+
+
+async def test_a_topic_that_is_created_anew_under_an_elector_is_refused(electing: Settings) -> None:
+    names = await create(electing)
+    judged = crawl(10, PAGES, offset=0)
+    end = await judge(electing, judged, range(40))
+    role = ElectorRole(electing)
+    running_role = asyncio.create_task(role.run())
+    await caught_up(role)
+    async with admin_of(electing) as admin:
+        await admin.delete_topics([names.best()])
+    await create(electing)
+    await judge(electing, judged, range(end, 1 << 30))
+    with pytest.raises(
+        StateError, match=r"best partition \d: ends at \d+, but the state knows records up to"
+    ):
+        await running_role
+    error = await error_of(ElectorRole(electing))
+    assert "the topic was recreated, or lost records" in str(error)
+    assert "Where journal or decisions were trimmed, it cannot" in str(error)
+    assert not await told(electing), "the transaction was not committed"
+
+
+async def test_a_topic_that_knows_more_than_the_decisions_is_refused(
+    electing: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Someone put back older decisions. The elector would tell nothing for long, and then something wrong."""
+    await create(electing)
+    judged = crawl(11, 60, offset=0)
+    await judge(electing, judged)
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    record = next(iter((await told(electing)).values()))[-1]
+    prefix = record.cluster[:8]
+    later = msgspec.structs.replace(record, as_of=f"{prefix}.1000.0")
+    await publish(electing, later, bytes(range(16)) if later.best else None)
+    monkeypatch.setattr("stream.roles.elector.role.SHORT_SECONDS", 0.5)
+    role = ElectorRole(electing)
+    error = await error_of(role)
+    assert isinstance(error, StateError)
+    assert (
+        f"knows pages up to {prefix}.1000.0, but topic {TopicNames(electing.namespace).decisions} ends"
+        in str(error)
+    )
+    assert not (await role.watch.health.ready())[0], "it is not ready before"
+
+
+async def test_an_invalid_record_is_not_blamed_on_the_state(electing: Settings) -> None:
+    names = await create(electing)
+    await judge(electing, crawl(12, 60, offset=0))
+    settings = electing.model_copy(update={"rebuild_damaged": True})
+    async with running(ElectorRole(settings)) as role:
+        await caught_up(role)
+    record = next(iter((await told(electing)).values()))[-1]
+    prefix = record.cluster[:8]
+    strange = msgspec.structs.replace(
+        record, cluster=f"{prefix}.0.9", best=None, members=0, as_of=f"{prefix}.1.0", because="left"
+    )
+    await publish(electing, strange)
+    for _ in range(2):
+        error = await error_of(ElectorRole(settings))
+        assert isinstance(error, RecordError)
+        assert re.match(
+            rf"topic {names.best()} partition 0 offset \d+: of a cluster {prefix}.0.9, ", str(error)
+        )
+    assert [each.name for each in role._directory.parent.iterdir()] == [role._directory.name]
+
+
+async def test_an_elector_that_is_to_stop_tells_nothing_more(
+    electing: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(electing)
+    judged = crawl(13, PAGES, offset=0)
+    await judge(electing, judged)
+    monkeypatch.setattr("stream.roles.elector.role.TOLD_AT_ONCE", 5)
+    role, write, transactions = ElectorRole(electing), BestTopic.write, list[int]()
+
+    async def stop(topic: BestTopic, due: Sequence[Due], *known: Any) -> dict[int, int]:
+        transactions.append(len(due))
+        role.stop()
+        return await write(topic, due, *known)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BestTopic, "write", stop)
+        await role.run()
+    assert transactions == [5]
+    async with running(ElectorRole(electing)) as role:
+        await caught_up(role)
+    assert all_agree(await kept_pages(electing, judged))
+
+
 async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     await create(electing)
     judged = crawl(7, 200, offset=0)
@@ -201,9 +303,10 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     code, output, _ = await neardup_process(electing, "best", show(cluster, prefix))
     assert not code
     assert f"kept: {page.url}  (id {show(page.page, prefix)}" in output
-    code, _, error = await neardup_process(electing, "best", "no-url")
-    assert code
-    assert "no-url: neither a URL nor the id of a cluster" in error
+    for name in ("no-url", f"{prefix}.999999999999999.0", f"{prefix}.1.65536"):
+        code, _, error = await neardup_process(electing, "best", name)
+        assert code == EXIT_ERROR
+        assert f"{name}: neither a URL nor the id of a cluster" in error
     code, _, error = await neardup_process(electing.model_copy(update={"elect": ""}), "elector")
     assert code
     assert "elect: name a policy" in error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,17 +13,20 @@ import pytest
 
 from stream.elector.elector import Elector, TopicRecord
 from stream.elector.judged_pages import Decided
-from stream.elector.layout import NOBODY
+from stream.elector.layout import CLUSTER, NOBODY
 from stream.elector.policy import Policy, Ranked, host_of
 from stream.elector.state import META, State, meta_of
 from stream.errors import DamagedStateError, RecordError, SettingsError, StateError
-from stream.messages.best import BestRecord
+from stream.judge.ids import NO_PAGE
+from stream.messages.best import BestRecord, KeptPage
 from stream.messages.row_columns import NO_TIME
 from stream.tables.store.rocks import DEFAULT, DUE, MEMBERS, Store
 from stream.tables.store.scrub_child import scrub
 from tests.elected import KAFKA, decided_of, open_elector, tell_all
-from tests.genesis import genesis_of
+from tests.genesis import JOURNAL, genesis_of
 from tests.property.best_oracle import crawl
+
+PREFIX = JOURNAL[:8]
 
 
 @pytest.fixture
@@ -137,13 +141,54 @@ def test_decisions_that_do_not_fit_are_refused(
     elector.state.close()
 
 
-def test_records_of_another_journal_are_refused(elector: Elector) -> None:
-    record = BestRecord(
-        cluster="00000000.1.0", best=None, was=None, because="left", members=0, as_of="00000000.9.0",
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"cluster": "00000000.1.0"}, r"00000000\.1\.0 is a page of another journal than"),
+        ({"as_of": "00000000.9.0"}, r"00000000\.9\.0 is a page of another journal than"),
+        ({"best": KeptPage("http://a.example/", "00000000.2.0", 1, None, None)}, "a page of another journal"),
+        ({"as_of": f"{PREFIX}.{1 << 47}.0"}, r"140737488355328\.0 is the id of no page"),
+        ({"as_of": f"{PREFIX}.9.65536"}, r"9\.65536 is the id of no page"),
+        ({"as_of": f"{PREFIX}.0.0"}, "keeps a page that is older than its cluster or newer than its as_of"),
+        ({"best": KeptPage("http://a.example/", f"{PREFIX}.0.9", 1, None, None)}, "older than its cluster"),
+        ({"best": KeptPage("http://a.example/", f"{PREFIX}.9.1", 1, None, None)}, "newer than its as_of"),
+        ({"cluster": f"{PREFIX}.1.900"}, f"cluster {PREFIX}.1.900, which state directory .* does not know"),
+    ],
+)
+def test_invalid_records_are_refused_by_name(
+    elector: Elector, fields: dict[str, object], message: str
+) -> None:
+    """They are no damage of the state, which would be moved away."""
+    before, blank = elector.state.store.digest(), BestRecord(
+        cluster=f"{PREFIX}.1.0", best=None, was=None, because="left", members=0, as_of=f"{PREFIX}.9.0",
         decided_at="2026-01-01T00:00:00.000Z",
     )  # fmt: skip
-    with pytest.raises(RecordError, match=r"a page 00000000\.1\.0 of another journal"):
-        elector.take_over([TopicRecord(record, NOBODY)], {})
+    record = msgspec.structs.replace(blank, **fields)
+    with pytest.raises(RecordError, match=rf"^best partition 1 offset 7: .*{message}"):
+        elector.take_over([TopicRecord(record, NOBODY, "best partition 1 offset 7")], {})
+    assert elector.state.store.digest() == before
+    elector.state.close()
+
+
+def test_what_is_due_is_searched_for_behind_what_was_told(
+    elector: Elector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the beginning, each search would pass over all that was told before."""
+    starts, scan = list[bytes](), elector.state.store.scan
+
+    def noted(family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        starts.append(start)
+        return scan(family, start)
+
+    monkeypatch.setattr(elector.state.store, "scan", noted)
+    want, last, found = [each.cluster for each in elector.due(1000)], NO_PAGE, list[int]()
+    del starts[:]
+    while due := elector.due(3, last):
+        elector.tell(due, {})
+        last = due[-1].cluster
+        found += [each.cluster for each in due]
+    assert found == want
+    assert starts == [CLUSTER.pack(after + 1) for after in (NO_PAGE, *found[2::3], found[-1])]
     elector.state.close()
 
 

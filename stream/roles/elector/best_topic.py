@@ -53,10 +53,12 @@ class BestTopic(ClientOwner):
         )
         await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
 
-    async def write(self, due: Sequence[Due]) -> dict[int, int]:
-        """Write records in one transaction. Returns partition -> the offset after its last one.
+    async def write(self, due: Sequence[Due], positions: Mapping[int, int]) -> dict[int, int]:
+        """Write records in one transaction. Returns partition -> the offset after its last one. `positions`:
+        partition -> the offset before which the state knows all records.
 
-        On an error the caller must end. The next writer aborts the transaction if it is still open.
+        On an error the caller must end. The next writer aborts the transaction if it is still open. Raises
+        StateError, and commits nothing, if a partition has lost records that the state knows.
         """
         producer = self._producer
         await producer.begin_transaction()
@@ -64,6 +66,8 @@ class BestTopic(ClientOwner):
             async with clients.acknowledgement_limit(f"transaction of topic {self.name}"):
                 sent = [await self._send(each) for each in due]
                 delivered = await asyncio.gather(*sent)
+                for each in delivered:
+                    self._refuse_loss(each.partition, each.offset, positions)
                 await producer.commit_transaction()
         except BaseException:
             with suppress(Exception):
@@ -98,14 +102,8 @@ class BestTopic(ClientOwner):
             first = await consumer.beginning_offsets(partitions)
             ends = await consumer.end_offsets(partitions)
             for partition in partitions:
-                start = max(first[partition], positions.get(partition.partition, 0))
-                if start > ends[partition]:
-                    raise StateError(
-                        f"topic {self.name} partition {partition.partition}: ends at {ends[partition]}, but"
-                        f" the state knows records up to {start}: the topic was recreated; delete the state"
-                        " directory, and the elector tells everything again"
-                    )
-                consumer.seek(partition, start)
+                self._refuse_loss(partition.partition, ends[partition], positions)
+                consumer.seek(partition, max(first[partition], positions.get(partition.partition, 0)))
             while waiting := [each for each in partitions if await consumer.position(each) < ends[each]]:
                 try:
                     fetched = await consumer.getmany(*waiting, timeout_ms=POLL_MS, max_records=READ_AT_ONCE)
@@ -114,6 +112,17 @@ class BestTopic(ClientOwner):
                 for partition, records in fetched.items():
                     decoded = [self._decode(each) for each in records]
                     yield decoded, {partition.partition: await consumer.position(partition)}
+
+    def _refuse_loss(self, partition: int, end: int, positions: Mapping[int, int]) -> None:
+        """Raise StateError if a partition ends before records that the state knows."""
+        if end < positions.get(partition, 0):
+            raise StateError(
+                f"topic {self.name} partition {partition}: ends at {end}, but the state knows records up to"
+                f" {positions[partition]}: the topic was recreated, or lost records. Put them back, or delete"
+                " the state directory: the elector then begins with the first decisions, and tells everything"
+                " again. Where journal or decisions were trimmed, it cannot: there, only a copy of the topic"
+                " helps, or another namespace"
+            )
 
     def _decode(self, record: Any) -> TopicRecord:
         where = f"topic {record.topic} partition {record.partition} offset {record.offset}"
@@ -130,4 +139,4 @@ class BestTopic(ClientOwner):
         best, digest = decode_best(record.value, where), headers.get(DIGEST_HEADER, NOBODY)
         if len(digest) != len(NOBODY) or (digest == NOBODY) != (best.best is None):
             raise RecordError(f"{where}: its header {DIGEST_HEADER} does not fit")
-        return TopicRecord(best, digest)
+        return TopicRecord(best, digest, where)

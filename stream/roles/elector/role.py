@@ -21,13 +21,14 @@ from stream.elector.state import State, elector_directory
 from stream.errors import DamagedStateError, SettingsError, StateError, TrimmedLogError
 from stream.failpoints import reach
 from stream.judge.batch import BATCH_BYTES
+from stream.judge.ids import NO_PAGE, show
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.damaged_state import move_away, move_if_damaged, open_in_thread
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.positions_in_topics import Position, misfit
-from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
+from stream.kafka.reader import SHORT_SECONDS, JournalReader, RecordReader, TopicReader, journal_reader
 from stream.kafka.scrubs import Scrubs
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
@@ -64,6 +65,8 @@ class ElectorRole:
         """Where its metrics and health are served."""
         self._next_election = self._next_flush = 0.0
         self._flushed = 0
+        self._short_since: float | None = None
+        """Since when the decisions end before what was told; None if they do not."""
 
     def stop(self) -> None:
         """Ask `run` to finish the current batch and return."""
@@ -87,15 +90,36 @@ class ElectorRole:
             self.watch.health.turn()
             await run_unless_stopped(self._stop, self._follow(elector, journal, decisions))
             if not has_caught_up and decisions.end is not None and decisions.position >= decisions.end:
-                has_caught_up = True
-                self._next_election = 0.0  # all that a backlog left due
-                self.watch.note_caught_up()
-                log.info("caught_up", applied=elector.state.meta.applied)
+                has_caught_up = not elector.is_catching_up
+                if has_caught_up:
+                    self._next_election = 0.0  # all that a backlog left due
+                    self.watch.note_caught_up()
+                    log.info("caught_up", applied=elector.state.meta.applied)
+                else:
+                    await run_unless_stopped(self._stop, self._refuse_loss(elector, decisions, topic))
             if time.monotonic() >= self._next_election:
                 self._next_election = time.monotonic() + self.settings.elect_seconds
                 await self._tell(elector, topic)
             await self._flush_if_due(elector.state)
             self._scrubs.refuse_damage()
+
+    async def _refuse_loss(self, elector: Elector, decisions: RecordReader, topic: BestTopic) -> None:
+        """Raise StateError if the decisions end for SHORT_SECONDS before the last page that the topic knows:
+        then nothing would be told until they have come as far again, and then something wrong."""
+        _, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        if decisions.position < end:
+            self._short_since = None
+            return
+        now, meta = time.monotonic(), elector.state.meta
+        self._short_since = self._short_since or now
+        if now - self._short_since >= SHORT_SECONDS:
+            journal = elector.genesis.journal
+            last, judged = (show(journal, max(0, page)) for page in (meta.told_until, meta.page))
+            raise StateError(
+                f"topic {topic.name}: knows pages up to {last}, but topic {decisions.topic} ends with"
+                f" {judged}: it lost records, or an older copy of it was put back; restore it, or use another"
+                " namespace"
+            )
 
     async def _follow(self, elector: Elector, journal: JournalReader, decisions: RecordReader) -> None:
         """Apply new decisions. Waits briefly if there are none."""
@@ -127,10 +151,12 @@ class ElectorRole:
         self.watch.health.turn()
 
     async def _tell(self, elector: Elector, topic: BestTopic) -> None:
-        """Tell all that is due."""
+        """Tell all that is due, unless it is to stop: the next process tells the rest."""
         with self.watch.stage("elect"):
-            while due := await in_thread(elector.due, TOLD_AT_ONCE):
-                positions = await topic.write(due)
+            last = NO_PAGE
+            while not self._stop.is_set() and (due := await in_thread(elector.due, TOLD_AT_ONCE, last)):
+                last = due[-1].cluster
+                positions = await topic.write(due, elector.state.meta.positions)
                 reach("elector.sent")
                 await in_thread(elector.tell, due, positions)
                 reach("elector.written")
