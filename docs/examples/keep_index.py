@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer
@@ -22,27 +23,38 @@ class Index:
 
     def __init__(self, clusters: dict[str, tuple[str | None, list[int]]]) -> None:
         self.clusters = clusters
+        self.keepers = Counter(url for url, _ in clusters.values() if url)  # URL -> clusters that keep it
 
     def read_verdict(self, verdict: dict) -> None:
         # Each unique page begins a cluster, and so does a recrawl whose cluster has ended. What `best` said
         # of it is later, even if it is read before.
         if verdict["cluster"] == verdict["id"] and verdict["cluster"] not in self.clusters:
-            self.clusters[verdict["cluster"]] = verdict["url"], place(verdict["id"])
-            print("insert", verdict["url"])
+            self.keep(verdict["cluster"], verdict["url"], place(verdict["id"]))
 
     def read_best(self, best: dict) -> None:
-        url, as_of = self.clusters.get(best["cluster"], (None, [0, 0]))
-        kept = best["best"] and best["best"]["url"]
-        if place(best["as_of"]) < as_of:
-            return  # a repetition: a later record was read before
-        self.clusters[best["cluster"]] = kept, place(best["as_of"])
-        if url and kept and url != kept:
-            print("swap", url, "for", kept)
-        elif url != kept:
-            print(f"insert {kept}" if kept else f"delete {url}")
+        _, as_of = self.clusters.get(best["cluster"], (None, [0, 0]))
+        if place(best["as_of"]) >= as_of:  # else a repetition: a later record was read before
+            self.keep(best["cluster"], best["best"] and best["best"]["url"], place(best["as_of"]))
+
+    def keep(self, cluster: str, new: str | None, as_of: list[int]) -> None:
+        old, _ = self.clusters.get(cluster, (None, None))
+        self.clusters[cluster] = new, as_of
+        if new == old:
+            return
+        # A page that changed may be in its new cluster before it is known to have left the old one. So only
+        # the first cluster that keeps a URL inserts it, and only the last one deletes it.
+        self.keepers.update([new] if new else [])
+        self.keepers.subtract([old] if old else [])
+        inserts, deletes = new and self.keepers[new] == 1, old and not self.keepers[old]
+        if inserts and deletes:
+            print("swap", old, "for", new)
+        elif inserts:
+            print("insert", new)
+        elif deletes:
+            print("delete", old)
 
     def urls(self) -> list[str]:
-        return sorted(url for url, _ in self.clusters.values() if url)
+        return sorted(url for url, clusters in self.keepers.items() if clusters)
 
 
 def place(page_id: str) -> list[int]:

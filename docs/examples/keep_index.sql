@@ -1,8 +1,11 @@
 -- Keeps the table `index_pages` right with verdicts and records of the topic `best`. DuckDB; needs the tables `verdicts`
 -- and `best` with new records of both topics: `value` as JSON, and `number`, their order. A row of `index_pages` has the
 -- page of a cluster that is kept, with url NULL where no page is left, and as of which place in the order of judgement.
+-- The index has the URLs of the view `index_urls`: a page that changed may be in its new cluster before it is known to have
+-- left the old one, so a URL is in the index as long as any cluster keeps it.
 
 CREATE TABLE IF NOT EXISTS index_pages (cluster VARCHAR PRIMARY KEY, url VARCHAR, id VARCHAR, as_of BIGINT NOT NULL);
+CREATE VIEW IF NOT EXISTS index_urls AS SELECT DISTINCT url FROM index_pages WHERE url IS NOT NULL;
 
 CREATE OR REPLACE TEMP MACRO place(id) AS
     split_part(id, '.', 2)::BIGINT * 65_536 + split_part(id, '.', 3)::BIGINT;

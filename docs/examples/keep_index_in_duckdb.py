@@ -1,8 +1,9 @@
 """Keep an index in DuckDB right with verdicts and the topic `best`:
 `python keep_index_in_duckdb.py index.duckdb`.
 
-Reads what is new on both topics into the table `index_pages`, by the rules of `keep_index.sql`. Positions in
-the topics are stored in the same transaction, so it may be killed, and called as seldom or often as you like.
+Reads what is new on both topics into the table `index_pages`, by the rules of `keep_index.sql`. The view
+`index_urls` has the URLs that an index has. Positions in the topics are stored in the same transaction, so it
+may be killed, and called as seldom or often as you like.
 """
 
 import asyncio
@@ -65,9 +66,9 @@ async def main(path: str) -> None:
                 read = await consumer.getmany(timeout_ms=1000)
                 positions = [(each.topic, each.partition, await consumer.position(each)) for each in read]
                 store(database, [each for records in read.values() for each in records], positions)
-        question = "SELECT count(url), count(*) FROM index_pages"
-        for kept, clusters in database.execute(question).fetchall():
-            print(kept, "pages of", clusters, "clusters")
+        (kept,) = database.execute("SELECT count(*) FROM index_urls").fetchone()
+        (clusters,) = database.execute("SELECT count(*) FROM index_pages").fetchone()
+        print(kept, "pages of", clusters, "clusters")
 
 
 if __name__ == "__main__":

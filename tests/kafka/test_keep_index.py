@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.kafka.test_crawl_examples import EXAMPLES, abort, connect
 from tests.kafka.worker_helpers import admin_of, create, read_all, running
 from tests.kafka.worker_helpers import publish as publish_pages
 from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_of
+from tests.property.test_kept_pages import obey
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -70,6 +72,7 @@ async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, 
     names = await create(settings)
     await abort(settings, json.dumps({"verdict": "unique", "cluster": "c", "id": "c.0.0"}).encode())
     topics, at, path = Topics("longest", random.Random(1)), 0, tmp_path / "index"
+    pages: dict[Path, set[str]] = defaultdict(set)
     for number, verdicts in enumerate(pauses(topics, 3, pages=150)):
         await publish(settings, verdicts, topics.records[at:])
         at = len(topics.records)
@@ -79,9 +82,14 @@ async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, 
             code, said, error = await run(settings, program, reader)
             assert code == 0, error
             of_url = {each.url: url_of(each) for each in topics.judged}
-            found = {cluster: url and of_url[url] for cluster, url in urls(program, reader).items()}
-            assert found == topics.wanted()
-            assert said.splitlines()[-1].startswith(f"{sum(url is not None for url in found.values())} pages")
+            kept = urls(program, reader)
+            assert {cluster: url and of_url[url] for cluster, url in kept.items()} == topics.wanted()
+            *actions, count = said.splitlines()
+            assert count.startswith(f"{len({*kept.values()} - {None})} pages")
+            if program == "keep_index.py":
+                obey(pages[reader], actions)
+                assert pages[reader] == {*kept.values()} - {None}
+                assert {of_url[url] for url in pages[reader]} == {*topics.wanted().values()} - {None}
 
     assert (await run(settings, program, path))[0] == 0
     async with admin_of(settings) as admin:
@@ -174,11 +182,14 @@ async def test_an_index_of_a_crawl_is_what_sql_keeps_of_all_verdicts(
     bodies = [text(number, words=120) for number in range(6)]
     pages: list[dict[str, Any]] = []
     by_sql: dict[str, str] = {}
+    in_index = set[str]()
 
     async def equal() -> bool:
-        code, _, error = await run(settings, "keep_index.py", path)
+        code, said, error = await run(settings, "keep_index.py", path)
         assert code == 0, error
-        return {cluster: url for cluster, url in urls("keep_index.py", path).items() if url} == by_sql
+        obey(in_index, said.splitlines()[:-1])
+        kept = {cluster: url for cluster, url in urls("keep_index.py", path).items() if url}
+        return kept == by_sql and in_index == {*by_sql.values()}
 
     async with running(WorkerRole(settings)), running(JudgeRole(settings)), running(ElectorRole(settings)):
         for _ in range(3):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import runpy
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import msgspec
@@ -19,13 +21,32 @@ EXAMPLES = ROOT / "docs" / "examples"
 Index: Any = runpy.run_path(str(EXAMPLES / "keep_index.py"))["Index"]
 
 
-def read(index: Any, verdicts: list[Judged], records: list[BestRecord], rng: random.Random) -> None:
-    """Read both topics, each in its order."""
+def read(index: Any, verdicts: list[Judged], records: list[BestRecord], rng: random.Random) -> list[str]:
+    """Read both topics, each in its order, and return what is to be done."""
     of = [[json.dumps(verdict_of(each)).encode() for each in verdicts], [*map(encode_best, records)]]
-    while any(of):
-        which = rng.choice([number for number in (0, 1) if of[number]])
-        value = json.loads(of[which].pop(0))
-        (index.read_best if which else index.read_verdict)(value)
+    with redirect_stdout(StringIO()) as printed:
+        while any(of):
+            which = rng.choice([number for number in (0, 1) if of[number]])
+            value = json.loads(of[which].pop(0))
+            (index.read_best if which else index.read_verdict)(value)
+    return printed.getvalue().splitlines()
+
+
+def obey(pages: set[str], actions: list[str]) -> None:
+    """Do with an index what was printed. Each action is about pages that it has, or has not."""
+    for action in actions:
+        match action.split():
+            case "insert", url:
+                assert url not in pages
+                pages.add(url)
+            case "delete", url:
+                pages.remove(url)
+            case "swap", old, "for", new:
+                pages.remove(old)
+                assert new not in pages
+                pages.add(new)
+            case _:
+                pytest.fail(action)
 
 
 def found(index: Any, judged: list[Judged]) -> dict[str, object]:
@@ -36,11 +57,15 @@ def found(index: Any, judged: list[Judged]) -> dict[str, object]:
 @pytest.mark.parametrize("elect", POLICIES)
 @pytest.mark.parametrize("seed", range(6))
 def test_an_index_that_follows_both_topics_has_the_pages_that_are_kept(elect: str, seed: int) -> None:
-    topics, index, at = Topics(elect, random.Random(seed)), Index({}), 0
+    topics, index, at, pages = Topics(elect, random.Random(seed)), Index({}), 0, set[str]()
     for verdicts in pauses(topics, seed):
-        read(index, verdicts, topics.records[at:], topics.rng)
+        obey(pages, read(index, verdicts, topics.records[at:], topics.rng))
         at = len(topics.records)
         assert found(index, topics.judged) == topics.wanted()
+        assert pages == set(index.urls())
+        of_url = {each.url: url_of(each) for each in topics.judged}
+        assert {of_url[url] for url in pages} == set(topics.wanted().values()) - {None}
+        index = Index(json.loads(json.dumps(index.clusters)))  # as it is stored
     assert None in found(index, topics.judged).values(), "some cluster lost its last page"
     assert len({each.cluster for each in topics.records}) < len(index.clusters)
 
@@ -48,18 +73,20 @@ def test_an_index_that_follows_both_topics_has_the_pages_that_are_kept(elect: st
 @pytest.mark.parametrize("elect", POLICIES)
 def test_a_reader_that_starts_late_reads_twice_or_was_away_has_them_too(elect: str) -> None:
     topics = Topics(elect, random.Random(elect))
-    away, seen = Index({}), 0
+    away, seen, pages = Index({}), 0, set[str]()
     for _ in pauses(topics, 7):
         if topics.rng.random() < 0.2:  # it was away, and missed records that were compacted meanwhile
-            read(away, topics.judged[seen:], topics.compacted(), topics.rng)
+            obey(pages, read(away, topics.judged[seen:], topics.compacted(), topics.rng))
             seen = len(topics.judged)
             assert found(away, topics.judged) == topics.wanted()
-        late = Index({})
-        read(late, topics.judged, topics.compacted(), topics.rng)
+            assert pages == set(away.urls())
+        late, its_pages = Index({}), set[str]()
+        obey(its_pages, read(late, topics.judged, topics.compacted(), topics.rng))
         assert found(late, topics.judged) == topics.wanted()
         verdicts, records = (topics.rng.randrange(len(each) + 1) for each in (topics.judged, topics.records))
-        read(late, topics.judged[verdicts:], topics.records[records:], topics.rng)
+        obey(its_pages, read(late, topics.judged[verdicts:], topics.records[records:], topics.rng))
         assert found(late, topics.judged) == topics.wanted()
+        assert its_pages == set(late.urls())
 
 
 def duckdb() -> Any:
@@ -101,6 +128,7 @@ def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None
             now = {cluster: page for cluster, page in kept(topics.judged, elect).items() if page}
             assert by_sql == {show(cluster): show(page.page) for cluster, page in now.items()}
 
+            urls_by_id = {show(each.page): url_of(each) for each in topics.judged}
             new = [("verdicts", [json.dumps(verdict_of(each)) for each in verdicts])]
             new += [("best", [encode_best(each).decode() for each in topics.records[at:]])]
             for name, values in new:
@@ -113,6 +141,9 @@ def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None
             urls = {each.url: url_of(each) for each in topics.judged}
             rows = database.execute("SELECT cluster, url FROM index_pages").fetchall()
             assert {cluster: url and urls[url] for cluster, url in rows} == topics.wanted()
+            pages = [urls[url] for (url,) in database.execute("SELECT url FROM index_urls").fetchall()]
+            assert len(pages) == len(set(pages))
+            assert {*pages} == {urls_by_id[page] for page in by_sql.values()}
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
