@@ -97,7 +97,8 @@ def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]
 _PATTERN_MEANINGS: Final = {
     "namespace": "use at most 81 letters, digits, _ and -, starting with a letter or digit",
     "verdict_routes": f"write a comma-separated list of {_VERDICT.replace('|', ', ')}",
-    "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts in lower case",
+    "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts as URL keys have"
+    " them: lower case, no port, xn--bcher-kva.example for bücher.example",
     "elector_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",

@@ -1,8 +1,8 @@
 """Keep one page of each cluster of a corpus:
 `python keep_one.py longest rows verdicts.parquet corpus.parquet`.
 
-The corpus is Parquet or JSON Lines; `first`, `newest` and `quality` keep other pages. It was fingerprinted
-and judged by
+The corpus is Parquet or JSON Lines; `first`, `newest`, `quality` and `hosts=a.example,b.example` keep other
+pages. It was fingerprinted and judged by
 
     neardup fingerprint corpus.parquet -o rows/
     neardup scan rows/ -o verdicts.parquet
@@ -12,13 +12,14 @@ they are dropped, and `deduplicated.parquet`, with the columns of the corpus; wi
 two. The rules are in `judged.sql` and `keep_one.sql`.
 """
 
+import re
 import sys
 from pathlib import Path
 
 import duckdb
 
 SQL = Path(__file__).parent
-USAGE = "usage: python keep_one.py first|longest|newest|quality ROWS VERDICTS [CORPUS ...]"
+USAGE = "usage: python keep_one.py first|longest|newest|quality|hosts=HOST,... ROWS VERDICTS [CORPUS ...]"
 PARQUET = """
     CREATE TEMP VIEW corpus AS
     FROM read_parquet(getvariable('corpus'), filename = 'corpus_file', file_row_number = true)
@@ -65,6 +66,6 @@ def main(keep: str, rows: str, verdicts: str, *files: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1] not in {"first", "longest", "newest", "quality"}:
+    if len(sys.argv) < 4 or not re.fullmatch("first|longest|newest|quality|hosts=.+", sys.argv[1]):
         sys.exit(USAGE)
     main(*sys.argv[1:])

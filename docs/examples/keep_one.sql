@@ -1,10 +1,18 @@
--- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest', 'newest' or 'quality'. Needs the
+-- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest', 'newest', 'quality', or
+-- 'hosts=a.example,b.example' for the longest page of the first of these hosts that has one, written as in the URLs. Needs the
 -- table `judged` of judged.sql, or another with a line for each verdict of one index or namespace and the columns
 -- id, url, url_digest, verdict, cluster, fingerprint, text_hash, length, quality, fetched_at.
 -- Makes the tables `kept` and `dropped`. Each verdict is in one of them.
 
-SELECT error('keep: set this variable to ''first'', ''longest'', ''newest'' or ''quality''')
-WHERE coalesce(getvariable('keep') NOT IN ('first', 'longest', 'newest', 'quality'), true);
+SELECT error('keep: set this variable to ''first'', ''longest'', ''newest'', ''quality'' or ''hosts=a.example,b.example''')
+WHERE NOT coalesce(regexp_full_match(getvariable('keep'), 'first|longest|newest|quality|hosts=.+'), false);
+
+-- The place of a URL's host among those of the policy; NULL for other hosts, and for other policies. Ports, a dot at the
+-- end and upper case do not count.
+CREATE OR REPLACE TEMP MACRO host_place(url) AS list_position(
+    string_split(regexp_extract(getvariable('keep'), '^hosts=(.*)', 1), ','),
+    nullif(lower(regexp_extract(url, '^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/?#:\\]*[^/?#:\\.])', 1)), '')
+);
 
 -- The newest version of each URL that could be read, in the order of judgement, which the ids have. A URL that changed
 -- is not in its old cluster any more, even if it was the anchor. Pages with too little text have no cluster; of those
@@ -30,7 +38,7 @@ SELECT error('keep: no page of `judged` has a quality, so the best is not known'
 FROM newest_versions WHERE getvariable('keep') = 'quality' HAVING count(*) > 0 AND count(quality) = 0;
 
 -- The first page of a cluster is that of the URL that is in it for the longest time without having been elsewhere. Of pages
--- of the same length or time, the first is kept, and of the same quality the longest; pages without a time count as the
+-- of the same length or time, the first is kept, and of the same quality or host the longest; pages without a time count as the
 -- oldest, and those without a quality as the worst.
 CREATE OR REPLACE TEMP TABLE kept AS
 FROM newest_versions
@@ -40,7 +48,8 @@ QUALIFY row_number() OVER (
         CASE getvariable('keep') WHEN 'longest' THEN length WHEN 'newest' THEN epoch_ms(fetched_at) END
             DESC NULLS LAST,
         CASE getvariable('keep') WHEN 'quality' THEN quality END DESC NULLS LAST,
-        CASE getvariable('keep') WHEN 'quality' THEN length END DESC,
+        host_place(url) NULLS LAST,
+        CASE WHEN regexp_full_match(getvariable('keep'), 'quality|hosts=.+') THEN length END DESC,
         first_place
 ) = 1;
 

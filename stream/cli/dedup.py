@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stream.dedup.election import Election
     from stream.dedup.outputs import Outputs
     from stream.dedup.run import Request, Run
+    from stream.elector.policy import Policy
     from stream.sources.rows import RowsSource
     from stream.sources.source import Source
 
@@ -38,7 +39,7 @@ EXAMPLES: Final = 3
 class Choice(NamedTuple):
     """Which page of which cluster is kept."""
 
-    keep: Any
+    keep: Policy
     chains: bool
 
 
@@ -55,9 +56,10 @@ _STEP: Final = 1000
 @click.option("--dropped", type=click.Path(path_type=Path),
               help="Write each page that is left out, why, and which is kept in its place, to NAME.parquet,"
               " NAME.csv, or else as JSON Lines, compressed like the output; - for stdout.")  # fmt: skip
-@click.option("--keep", type=click.Choice(["first", "longest", "newest", "quality"]), default="first",
+@click.option("--keep", metavar="first|longest|newest|quality|hosts=HOST,...", default="first",
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
-              " fetched_at or --fetched-at-column, quality by quality or --quality-column.")  # fmt: skip
+              " fetched_at or --fetched-at-column, quality by quality or --quality-column, hosts=... for the"
+              " longest one of the first of these hosts that has one.")  # fmt: skip
 @click.option("--clusters", type=click.Choice(["stars", "chains"]), default="stars", show_default=True,
               help="stars: pages like the first one of a cluster, as verdicts say; chains: also those"
               " that are alike through others. Chains take 0.3 kB of memory for each page.")  # fmt: skip
@@ -72,7 +74,7 @@ def command(
     opened: list[Source],
     output: str,
     dropped: Path | None,
-    keep: Any,
+    keep: str,
     clusters: str,
     index_directory: Path | None,
     options: Any,
@@ -87,6 +89,8 @@ def command(
     is complete, and replaces a file then. Exits with code 1 when all pages are rejected, or a source is
     damaged.
     """
+    from stream.elector.policy import Policy
+
     with needs_export("dedup"):
         from stream.dedup.outputs import Outputs, refuse_report
         from stream.dedup.run import Request, open_run
@@ -97,7 +101,7 @@ def command(
     outputs = Outputs(output, opened, index_directory)
     if dropped:
         refuse_report(dropped, outputs.output, opened, index_directory)
-    choice = Choice(keep, clusters == "chains")
+    choice = Choice(Policy.parse(keep, "keep"), clusters == "chains")
     started = time.monotonic()
     request = Request(settings, scheme, options, opened)
     with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:

@@ -9,20 +9,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stream.elector.policy import ORDERS
+from stream.elector.policy import Policy
 from stream.errors import SettingsError
 from stream.pages.columns import option_of
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
 
-Keep = Literal["first", "longest", "newest", "quality"]
 MEMORY: Final = "1GB"
 """Limit of DuckDB, beyond which it uses the disk."""
 CHUNK: Final = 16_384
@@ -35,7 +34,7 @@ WHY: Final = {
     "rejected": "could not be read",
 }
 """Why pages are dropped."""
-_LACKED: Final[dict[Keep, str]] = {"newest": "fetched_at", "quality": "quality"}
+_LACKED: Final = ("fetched_at", "quality")
 """Fields by which pages are kept, and which they may lack."""
 
 _NO_ROWS: Final = """
@@ -91,7 +90,7 @@ FROM (SELECT newest_versions.*, {cluster} AS cluster FROM newest_versions {joine
 """
 _KEPT: Final = """
 CREATE TABLE kept AS
-SELECT number, cluster FROM clusters
+SELECT number, cluster FROM clusters {joined}
 WHERE NOT outside
 QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {order}) = 1
 ORDER BY number
@@ -189,10 +188,10 @@ class Election:
             self._database.execute("CREATE TABLE chains (twin BIGINT, root BIGINT)")
             self._insert("chains", {"twin": pages, "root": roots})
 
-    def elect(self, keep: Keep, *, chains: bool) -> None:
+    def elect(self, keep: Policy, *, chains: bool) -> None:
         """Decide which pages are kept. Raises SettingsError for the newest of pages that have no time, and
         for the best of pages that have no quality."""
-        field = _LACKED.get(keep)
+        field = next((each for each in keep.fields if each in _LACKED), None)
         having = f"SELECT count({field}) > 0 OR count(*) = 0 FROM judged WHERE verdict <> 'rejected'"  # noqa: S608 (constants)
         if field and not self._one(having):
             raise SettingsError(
@@ -203,8 +202,22 @@ class Election:
         joined = "JOIN chains USING (twin)" if chains else ""
         with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
-            self._database.execute(_KEPT.format(order=_order(keep)))
+            if keep.hosts:
+                self._rank_hosts(keep)
+            ranked = "JOIN host_ranks USING (number)" if keep.hosts else ""
+            self._database.execute(_KEPT.format(joined=ranked, order=_order(keep)))
             self._database.execute(_DROPPED)
+
+    def _rank_hosts(self, keep: Policy) -> None:
+        """Make the table of the ranks of pages by their hosts."""
+
+        def ranks(urls: pa.ChunkedArray) -> pa.Array:
+            return pa.array(keep.host_ranks(urls.to_pylist()))
+
+        database: Any = self._database  # its types lack names of types
+        database.create_function("rank_host", ranks, ["VARCHAR"], "USMALLINT", type="arrow")
+        ranked = "SELECT number, rank_host(url) AS host FROM pages WHERE url IS NOT NULL"
+        database.execute(f"CREATE TABLE host_ranks AS {ranked}")
 
     def parts(self) -> dict[str, Part]:
         """Source -> its pages, for the sources that have any."""
@@ -317,9 +330,10 @@ def open_election(directory: Path) -> Iterator[Election]:
     path.unlink(missing_ok=True)
 
 
-def _order(keep: Keep) -> str:
+def _order(keep: Policy) -> str:
     """The order of the pages of a cluster, best first."""
-    return ", ".join([*(f"{field} DESC NULLS LAST" for field in ORDERS[keep]), "since"])
+    order = ["host" if field == "host" else f"{field} DESC NULLS LAST" for field in keep.fields]
+    return ", ".join([*order, "since"])
 
 
 def refuse_unfit_path(option: str, directory: Path) -> None:

@@ -3,16 +3,15 @@ from here."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.text.url import host_of
 
 Field = Literal["length", "fetched_at", "quality", "host"]
 ORDERS: Final[dict[str, tuple[Field, ...]]] = {
@@ -48,21 +47,26 @@ class Policy:
 
     text: str
     fields: tuple[Field, ...]
-    hosts: dict[bytes, int]
-    """Host -> its place."""
+    hosts: dict[str, int]
+    """Host, as in URL keys -> its place."""
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises SettingsError for what is no policy."""
+    def parse(cls, text: str, option: str = "elect") -> Self:
+        """Raises SettingsError for what is no policy. `option` names it in errors."""
         name, _, listed = text.partition("=")
         hosts = listed.split(",") if listed else []
         if name not in ORDERS or bool(hosts) != (name == "hosts"):
             raise SettingsError(
-                f"elect={text}: write first, longest, newest, quality or hosts=a.example,b.example"
+                f"{option}={text}: write first, longest, newest, quality or hosts=a.example,b.example"
             )
         if len(hosts) > MOST_HOSTS:
-            raise SettingsError(f"elect: {len(hosts):,} hosts; name at most {MOST_HOSTS:,}")
-        places = {host.encode(): place for place, host in reversed(list(enumerate(hosts)))}
+            raise SettingsError(f"{option}: {len(hosts):,} hosts; name at most {MOST_HOSTS:,}")
+        for each in hosts:
+            host = host_of(f"http://{each}/")
+            if not host or host != each:
+                better = host and f"; write {host}"
+                raise SettingsError(f"{option}: {each!r} is no host as URL keys have it{better}")
+        places = {host: place for place, host in reversed(list(enumerate(hosts)))}
         return cls(text, ORDERS[name], places)
 
     @property
@@ -83,8 +87,12 @@ class Policy:
             case "quality":
                 return _descending(pages.quality)
             case "host":
-                places, last = self.hosts, len(self.hosts)
-                return np.array([places.get(host_of(url), last) for url in pages.url], np.uint16)
+                return self.host_ranks([url.decode(errors="replace") for url in pages.url])
+
+    def host_ranks(self, urls: Iterable[str]) -> NDArray[np.uint16]:
+        """Return the place of each URL's host among those of the policy; their number for all others."""
+        last = len(self.hosts)
+        return np.array([self.hosts.get(host_of(url), last) for url in urls], np.uint16)
 
 
 def _descending(values: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -92,17 +100,3 @@ def _descending(values: NDArray[np.float64]) -> NDArray[np.uint64]:
     bits = (values + 0.0).view(np.uint64)
     ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     return np.where(np.isnan(values), np.uint64(2**64 - 1), ~ascending)
-
-
-_PLAIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([a-z0-9._-]+)(?:[/?#]|\Z)")
-"""URLs whose host can be read off."""
-
-
-def host_of(url: bytes) -> bytes:
-    """The host of a URL, in lower case and without a port; empty if there is none."""
-    if plain := _PLAIN.match(url):
-        return plain[1]
-    try:
-        return (urlsplit(url.decode(errors="replace")).hostname or "").encode()
-    except ValueError:
-        return b""

@@ -26,7 +26,9 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_keep_one import keep_one
 
-KEEPS = ("first", "longest", "newest", "quality")
+KEEPS = ("first", "longest", "newest", "quality", "hosts=c.example,b.example")
+
+HOSTS = (".example", ".Example.", ".example:8443", ".example", ".example.:8443")
 
 
 def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -35,7 +37,8 @@ def pages(count: int, seed: int = 0) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for number in range(count):
         words = text(f"{seed} {number // 3}").split()
-        page: dict[str, Any] = {"url": f"https://{rng.choice('abc')}.example/{number}", "n": number}
+        host = rng.choice("abc") + HOSTS[number % len(HOSTS)]
+        page: dict[str, Any] = {"url": f"https://{host}/{number}", "n": number}
         page["quality"] = rng.choice([None, 0.5, 1, 2, 3])
         page["fetched_at"] = f"2026-01-{rng.randrange(1, 28):02}T00:00:00Z"
         match rng.randrange(10):

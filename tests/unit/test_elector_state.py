@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from stream.elector.elector import Elector, TopicRecord
 from stream.elector.judged_pages import Decided
 from stream.elector.layout import CLUSTER, NOBODY
-from stream.elector.policy import Policy, Ranked, host_of
+from stream.elector.policy import Policy, Ranked
 from stream.elector.state import META, State, meta_of
 from stream.errors import DamagedStateError, RecordError, SettingsError, StateError
 from stream.judge.ids import NO_PAGE
@@ -22,6 +21,7 @@ from stream.messages.best import BestRecord, KeptPage
 from stream.messages.row_columns import NO_TIME
 from stream.tables.store.rocks import DEFAULT, DUE, MEMBERS, Store
 from stream.tables.store.scrub_child import scrub
+from stream.text.url import host_of
 from tests.elected import KAFKA, decided_of, open_elector, tell_all
 from tests.genesis import JOURNAL, genesis_of
 from tests.property.best_oracle import crawl
@@ -243,11 +243,8 @@ def ranked(**columns: list[object]) -> Ranked:
 def test_ranks_are_less_for_better_pages(elect: str, field: str, best_first: list[object]) -> None:
     ranks = Policy.parse(elect).ranks(ranked(**{field: best_first}))
     values = next(iter(ranks.values())).tolist()
-    if field == "url":
-        assert values == [0, 1, 0]
-    else:
-        assert values == sorted(set(values))
-        assert len(values) == len(best_first)
+    assert values == sorted(set(values))
+    assert len(values) == len(best_first)
 
 
 def test_negative_zero_is_zero() -> None:
@@ -263,16 +260,39 @@ def test_what_is_no_policy_is_refused(elect: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("host", "urls"),
     [
-        "https://a.example/x", "http://A.Example/x", "http://user@a.example/", "http://a.example:8080/x",
-        "http://[::1]:80/", "http://a.example?x", "http://a.example#x", "http://a.example", "a.example/x",
-        "http://a.example\\x", "http://ä.example/", "mailto:someone", "",
+        ("a.example", ["https://a.example/x", "http://A.Example/x", "http://user@a.example/?x", "http://a.example#x",
+                       "http://a.example:8080/x", "http://a.example./x", "http://a.example.:81", "ftp://a.example",
+                       "http://a.example\\x", " http://a.exa\tmple/", "http://a.example\u3002/"]),
+        ("xn--bcher-kva.example", ["http://b\u00fccher.example/x", "http://B\u00dcCHER.example.:80/",
+                                   "http://bu\u0308cher.example", "http://xn--bcher-kva.example"]),
+        ("[::1]", ["http://[::1]:80/", "http://[::1]:81"]),
+        ("localhost", ["http://localhost:8080/x"]),
+        ("", ["a.example/x", "mailto:someone", "", "http://[broken/", "http:///x"]),
     ],
 )  # fmt: skip
-def test_hosts_are_those_of_the_standard_library(url: str) -> None:
-    assert host_of(url.encode()) == (urlsplit(url).hostname or "").encode()
+def test_hosts_are_those_of_url_keys(host: str, urls: list[str]) -> None:
+    assert {host_of(url) for url in urls} == {host}
+    if host:
+        policy = Policy.parse(f"hosts=other.example,{host}")
+        ranks = policy.ranks(ranked(url=[url.encode() for url in urls]))
+        assert set(ranks["host"].tolist()) == {1}
 
 
-def test_a_url_that_cannot_be_split_has_no_host() -> None:
-    assert host_of(b"http://[broken/") == b""
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("A.example", "'A.example' is no host as URL keys have it; write a.example"),
+        ("a.example:80", "write a.example"),
+        ("a.example.", "write a.example"),
+        ("b\u00fccher.example", "write xn--bcher-kva.example"),
+        ("a.example/x", "write a.example"),
+        ("", "'' is no host as URL keys have it$"),
+        ("::1", "'::1' is no host as URL keys have it$"),
+    ],
+)
+def test_a_host_that_no_url_key_has_is_refused(host: str, message: str) -> None:
+    """It would never match."""
+    with pytest.raises(SettingsError, match=f"^keep: .*{message}"):
+        Policy.parse(f"hosts=b.example,{host}", "keep")

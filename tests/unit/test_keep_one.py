@@ -94,6 +94,7 @@ def urls(database: Any, question: str) -> set[str]:
         ("longest", {"b.example/harbour", "b.example/mill"}),
         ("newest", {"c.example/harbour", "a.example/mill"}),  # of three of one day, the first
         ("quality", {"c.example/harbour", "b.example/mill"}),
+        ("hosts=nowhere.example,c.example", {"c.example/harbour", "c.example/mill"}),
     ],
 )
 def test_one_page_of_each_cluster_is_kept(corpus: Path, keep: str, expected: set[str]) -> None:
@@ -159,5 +160,5 @@ def test_wrong_arguments_are_answered_by_how_it_is_called(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["keep_one.py", *arguments])
-    with pytest.raises(SystemExit, match=r"^usage: python keep_one\.py first\|longest\|newest\|quality "):
+    with pytest.raises(SystemExit, match=r"^usage: python keep_one\.py first\|longest\|newest\|qual.*=HOST"):
         runpy.run_path(str(SQL / "keep_one.py"), run_name="__main__")
