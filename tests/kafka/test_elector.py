@@ -94,13 +94,15 @@ def all_agree(found: dict[str, Any]) -> bool:
     return bool(found) and all(said == wanted for said, wanted in found.values())
 
 
-async def caught_up(role: ElectorRole) -> None:
-    """Wait until all is applied and told."""
+async def caught_up(role: ElectorRole, end: int = 0) -> None:
+    """Wait until all is applied and told, the journal at least up to `end`: what was appended just now is not
+    in the lag yet."""
 
     async def settled() -> bool:
         ready, _ = await role.watch.health.ready()
         metrics = role.watch.metrics
-        return ready and not value(metrics.lag_records) and not value(metrics.due)
+        come_so_far = value(metrics.journal_position) >= end
+        return ready and come_so_far and not value(metrics.lag_records) and not value(metrics.due)
 
     await until(settled)
 
@@ -141,8 +143,7 @@ async def test_an_elector_that_lost_its_state_tells_nothing_that_the_topic_has(e
         await caught_up(role)
     assert await told(electing) == before
     async with running(ElectorRole(electing)) as role:
-        await judge(electing, judged, range(end, 1 << 30))
-        await caught_up(role)
+        await caught_up(role, await judge(electing, judged, range(end, 1 << 30)))
     assert all_agree(await kept_pages(electing, judged))
 
 
@@ -177,10 +178,10 @@ async def test_a_second_process_ends_the_first(electing: Settings, tmp_path: Pat
     second = ElectorRole(electing.model_copy(update={"state_dir": tmp_path / "second"}))
     async with running(second):
         await caught_up(second)
-        await judge(electing, judged, range(end, 1 << 30))
+        end = await judge(electing, judged, range(end, 1 << 30))
         with pytest.raises(StaleError, match="fenced"):
             await running_first
-        await caught_up(second)
+        await caught_up(second, end)
     assert all_agree(await kept_pages(electing, judged))
 
 
