@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import runpy
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
@@ -15,7 +16,18 @@ import pytest
 
 from stream.messages.best import BestRecord, decode_best, encode_best
 from tests.documented import ROOT
-from tests.property.best_oracle import POLICIES, Judged, Topics, kept, pauses, show, url_of, verdict_of
+from tests.property.best_oracle import (
+    POLICIES,
+    Judged,
+    Topics,
+    crawl,
+    kept,
+    members,
+    pauses,
+    show,
+    url_of,
+    verdict_of,
+)
 
 EXAMPLES = ROOT / "docs" / "examples"
 Index: Any = runpy.run_path(str(EXAMPLES / "keep_index.py"))["Index"]
@@ -89,12 +101,26 @@ def test_a_reader_that_starts_late_reads_twice_or_was_away_has_them_too(elect: s
         assert its_pages == set(late.urls())
 
 
+def test_clusters_begin_with_a_recrawl_too() -> None:
+    """Of an orphan that is judged again; others join it, and its own URL leaves."""
+    sizes = set[int]()
+    for seed in range(6):
+        judged = crawl(seed, 300)
+        found = members(judged)
+        sizes |= {
+            min(2, len(found[each.page]))
+            for each in judged
+            if each.verdict == "recrawl" and each.cluster == each.page
+        }
+    assert sizes == {0, 1, 2}
+
+
 def duckdb() -> Any:
     return pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)").connect()
 
 
-def judged_by_sql(database: Any, judged: list[Judged], elect: str) -> dict[str, str]:
-    """Cluster -> id of the page that docs/examples/keep_one.sql keeps of all verdicts."""
+def table_of(judged: Sequence[Judged]) -> pa.Table:
+    """Verdicts with what keep_one.sql needs of their pages."""
     rows = [
         {
             "text_hash": f"{each.page % 3}",
@@ -107,7 +133,12 @@ def judged_by_sql(database: Any, judged: list[Judged], elect: str) -> dict[str, 
         }
         for each in judged
     ]
-    database.register("pages", pa.Table.from_pylist(rows))
+    return pa.Table.from_pylist(rows)
+
+
+def kept_by_sql(database: Any, pages: pa.Table, elect: str) -> dict[str, str]:
+    """Cluster -> id of the page that docs/examples/keep_one.sql keeps of all verdicts."""
+    database.register("pages", pages)
     database.execute(
         "CREATE OR REPLACE TEMP TABLE judged AS"
         " SELECT * REPLACE (make_timestamp(fetched_at * 1000) AS fetched_at) FROM pages"
@@ -124,7 +155,7 @@ def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None
     topics, at = Topics(elect, random.Random(seed)), 0
     with duckdb() as database:
         for verdicts in pauses(topics, seed):
-            by_sql = judged_by_sql(database, topics.judged, elect)
+            by_sql = kept_by_sql(database, table_of(topics.judged), elect)
             now = {cluster: page for cluster, page in kept(topics.judged, elect).items() if page}
             assert by_sql == {show(cluster): show(page.page) for cluster, page in now.items()}
 
