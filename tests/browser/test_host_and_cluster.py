@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 from playwright.async_api import Page, expect
 
-from stream.dashboard.answers import Clusters, Election, Lookup
+from stream.dashboard.answers import Clusters, Election, Kept, Lookup
 from tests.browser.canned import JOURNAL, PLAIN, Canned, PageContent, canned, served
 from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, SCRIPT
@@ -76,6 +76,23 @@ async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callabl
         marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
         await expect(marked).to_have_count(1)
         await expect(marked).to_contain_text(PLAIN.urls[1])
+
+
+async def test_a_kept_page_that_is_not_stored_is_listed(opened: Callable[..., Any]) -> None:
+    """A later duplicate than those that are stored, or an orphan that was judged again."""
+    api = canned(PLAIN)
+    answer = api.answers["lookup"]
+    assert isinstance(answer, Lookup)
+    assert answer.cluster is not None
+    kept = Kept("https://late.example/", f"{JOURNAL}.9.9", "joined", 4, "2026-01-02T12:00:01.010Z")
+    answer.cluster.kept = kept
+    async with served(api) as url:
+        page = await opened(f"{url}cluster#cluster={CLUSTER}")
+        rows = page.locator("#pages tbody tr")
+        await expect(rows).to_have_count(2 + len(answer.cluster.members))
+        marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
+        await expect(marked).to_have_count(1)
+        await expect(marked).to_contain_text("late.example")
 
 
 async def test_the_overview_says_that_no_elector_is_set_up(opened: Callable[..., Any]) -> None:

@@ -159,6 +159,9 @@ async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(s
         assert all(each["id"] == name for name, each in kept.items()), "the anchors"
         one = await client.get(f"/api/v1/clusters/{cluster}")
         assert (one["kept"]["because"], one["kept"]["members"]) == ("joined", 2)
+        path = f"/api/v1/clusters/{cluster}/comparison"
+        refusal = await client.get(path, 404, one=best.id, other=cluster)
+        assert "is not among the last verdicts of its URL" in refusal["detail"], "it may be compared"
 
 
 def delay_changelog(monkeypatch: pytest.MonkeyPatch, table: str) -> None:

@@ -203,6 +203,8 @@ class Api:
         """Compare two pages of a cluster."""
         pages = self._cluster(request)
         urls = {pages.cluster: pages.anchor} | {each.id: each.url for each in pages.members}
+        if (kept := self.kept.of(pages.cluster, pages.anchor)) is not None and kept.id is not None:
+            urls[kept.id] = kept.url
         pair = [self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
         try:
             return answer(await self.finder.compare_members(*pair))

@@ -64,7 +64,7 @@ _BEFORE: Final = _query("before", "Only sequence numbers below this: `next` of t
 
 
 def _page(name: str) -> dict[str, Any]:
-    what = "Id of the cluster's anchor, or of one of its `members`."
+    what = "Id of the cluster's anchor, of one of its `members`, or of the page that is kept."
     return {**_query(name, what, type="string"), "required": True}
 
 
