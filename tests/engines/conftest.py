@@ -18,6 +18,8 @@ from tests.engines.corpus import Corpus, Expected, corpus, expected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.engines.s3_gateway import Gateway
+
 OBJECT_STORE_BYTES = 256 << 20
 S3_PYTHON = Path(__file__).parents[2] / ".cache" / "s3" / "bin" / "python"
 GATEWAY = Path(__file__).parents[2] / ".cache" / "versitygw"
@@ -48,24 +50,41 @@ def _java() -> bool:
     return version.isdecimal() and int(version) >= 17
 
 
+_OF_GATEWAY = ("test_s3_stores.py", "test_s3_checkpoints.py")
 _LEFT_OUT = {
     "test_spark_*.py": find_spec("pyspark") and not _java() and "NO JAVA 17: Spark is left out",
-    "test_s3_stores.py": find_spec("pyspark")
-    and not GATEWAY.exists()
-    and "NO GO: a real S3 server is left out",
+    **dict.fromkeys(
+        _OF_GATEWAY,
+        find_spec("pyspark") and not GATEWAY.exists() and "NO GO: a real S3 server is left out",
+    ),
 }
 collect_ignore_glob = [
     *(["test_spark_*.py", "test_ray_*.py"] if not find_spec("pyspark") else []),
     *(files for files, why in _LEFT_OUT.items() if why),
     *([] if S3_PYTHON.exists() else ["test_s3_*.py"]),
-    *([] if GATEWAY.exists() else ["test_s3_stores.py"]),
+    *([] if GATEWAY.exists() else _OF_GATEWAY),
 ]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Name what was left out."""
-    for why in filter(None, _LEFT_OUT.values()):
+    for why in filter(None, dict.fromkeys(_LEFT_OUT.values())):
         terminalreporter.write_line(why, yellow=True)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A real S3 server, which the environment names."""
+    from tests.engines.s3_gateway import USER, Gateway
+
+    server = Gateway(tmp_path_factory.mktemp("gateway"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        for name, value in server.environment(USER).items():
+            patch.setenv(name, value)
+        yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,10 @@ class Gateway:
                 return
         raise AssertionError("versitygw does not answer")
 
+    def path(self, key: str) -> Path:
+        """The file that an object is."""
+        return self._objects / BUCKET / key
+
     def stop(self) -> None:
         """End the server."""
         self._process.kill()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,19 +21,6 @@ from tests.engines.s3_gateway import ALLOWED, BUCKET, ROOT, USER, Gateway
 from tests.store_claims import BIG, StoreClaims, names
 
 SMALL_DISK = 16 << 20
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """The server, which the environment names."""
-    server = Gateway(tmp_path_factory.mktemp("gateway"))
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            patch.delenv(name)
-        for name, value in server.environment(USER).items():
-            patch.setenv(name, value)
-        yield server
-    server.stop()
 
 
 @pytest.fixture
