@@ -26,6 +26,14 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("patient")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options by which a test is made larger."""
+    group = parser.getgroup("neardup")
+    group.addoption("--trimmed-pages", type=int, default=0, help="Pages of tests/chaos/test_trimming.py.")
+    group.addoption("--trim-every", type=int, default=1, help="Seconds from a trim to the next one there.")
+
+
 # A shell's background jobs ignore Ctrl-C, and so would every process that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

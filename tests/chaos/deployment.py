@@ -50,14 +50,19 @@ class Crawler:
         return json.dumps({"url": url, "text": " ".join(words)}).encode()
 
     async def crawl(
-        self, settings: Settings, stop: asyncio.Event, pause: float, limit: int | None = None
+        self, settings: Settings, stop: asyncio.Event, pause: float, limit: int | None = None, fast: int = 0
     ) -> None:
-        """Publish a few pages at a time until told to stop, or up to the limit."""
+        """Publish a few pages at a time until told to stop, or up to the limit; before that, the first `fast`
+        pages without a pause."""
         producer = AIOKafkaProducer(
             bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
         )
         await producer.start()
         try:
+            while self.published < fast:
+                sent = [await producer.send(f"{settings.namespace}.pages", self.page()) for _ in range(500)]
+                await asyncio.gather(*sent)
+                self.published += len(sent)
             while not stop.is_set() and (limit is None or self.published < limit):
                 few = self._random.randrange(1, 12)
                 for _ in range(few if limit is None else min(few, limit - self.published)):

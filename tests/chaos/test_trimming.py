@@ -1,4 +1,9 @@
-"""Logs are trimmed while roles are killed and lose directories, and every page has its one right verdict."""
+"""Logs are trimmed while roles are killed and lose directories, and every page has its one right verdict.
+
+Some thousand pages, trimmed each second. A million, trimmed each minute:
+
+    make test ARGS='tests/chaos/test_trimming.py --trimmed-pages 1000000 --trim-every 60'
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -30,26 +37,38 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-TRIM = ("--every", "1s", "--keep", "3s")
 JUDGE_POINTS = ("flush", "checkpoint.linked", "checkpoint.manifest", "checkpoint.file")
 """Places to which one that stands by comes as well."""
 TRIM_POINTS = ("trim.decisions", "trim.journal", "restore.file")
 
 
 @pytest.fixture
-def chaos(settings: Settings, tmp_path: Path) -> Settings:
+def pages(request: pytest.FixtureRequest) -> int:
+    """Pages to publish as fast as that goes; then, or without any, a few at a time while roles are killed."""
+    return int(request.config.getoption("--trimmed-pages"))
+
+
+@pytest.fixture
+def every(request: pytest.FixtureRequest) -> int:
+    """Seconds from a trim to the next one."""
+    return int(request.config.getoption("--trim-every"))
+
+
+@pytest.fixture
+def chaos(settings: Settings, tmp_path: Path, pages: int, every: int) -> Settings:
     return settings.model_copy(
         update={
-            "tables_generation": 48, "tables_memory": 0, "flush_seconds": 0.3, "session_seconds": 2.0,
-            "shutdown_seconds": 3.0, "checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 1.0,
-            "checkpoints_kept": 2, "rebuild_damaged": True,
+            "tables_generation": max(48, pages // 100), "tables_memory": 0, "flush_seconds": 0.3,
+            "session_seconds": 2.0, "shutdown_seconds": 3.0, "checkpoints": str(tmp_path / "objects"),
+            "checkpoint_interval": float(every), "checkpoints_kept": 2, "rebuild_damaged": True,
         }
     )  # fmt: skip
 
 
 async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
-    chaos: Settings, tmp_path: Path, report
+    chaos: Settings, tmp_path: Path, pages: int, every: int, report: Callable[[str], None]
 ) -> None:
+    trim = ("--every", f"{every}s", "--keep", f"{max(3, every)}s")
     rng, kills, restored = random.Random(20070508), Counter[str](), Counter[str]()
     crawler, done = Crawler(1), asyncio.Event()
 
@@ -57,11 +76,13 @@ async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
         """Trims until pages end, and dies at each place."""
         points = list(TRIM_POINTS) * 2
         rng.shuffle(points)
-        for point in points:
-            await deployment.start("trim", point, TRIM)
+        for number, point in enumerate(cycle(points)):
+            if number >= len(points) and await has_judged(chaos, pages):
+                break
+            await deployment.start("trim", point, trim)
             assert await deployment.wait_for_end("trim") == -9, deployment.log("trim")[-2000:]
             kills[point] += 1
-        await deployment.start("trim", None, TRIM)
+        await deployment.start("trim", None, trim)
 
     async def judges(deployment: Deployment) -> None:
         """Two judges, of which one is killed, dies at its start, and may lose its directory, while the other
@@ -70,7 +91,9 @@ async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
         for name, directory in directories.items():
             await deployment.start(name, state_dir=directory)
         await until(partial(has_trimmed, chaos))
-        for number, point in enumerate(JUDGE_POINTS):
+        for number, point in enumerate(cycle(JUDGE_POINTS)):
+            if number >= len(JUDGE_POINTS) and await has_judged(chaos, pages):
+                break
             name = f"judge-{number % 2 + 1}"
             directory = directories[name]
             await deployment.kill(name)
@@ -87,23 +110,23 @@ async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
                 restored[name] += 1
             else:
                 await deployment.start(name, state_dir=directory)
-            await asyncio.sleep(rng.uniform(0.5, 2))
+            await asyncio.sleep(rng.uniform(0.5, 2) * every**0.5)
 
     async def queries() -> None:
         """A query whose directory is deleted each time."""
-        pages = tmp_path / "pages.jsonl"
-        pages.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
+        file = tmp_path / "pages.jsonl"
+        file.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
         own = chaos.model_copy(update={"state_dir": tmp_path / "query"})
         while not done.is_set():
             if await has_trimmed(chaos):
-                code, _, errors = await neardup_process(own, "query", str(pages))
+                code, _, errors = await neardup_process(own, "query", str(file))
                 assert code == 0, errors
                 restored["query"] += "restored" in errors
                 await asyncio.to_thread(shutil.rmtree, own.state_dir)
             await asyncio.sleep(5)
 
     async with Deployment(chaos, tmp_path) as deployment:
-        crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1))
+        crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1, fast=pages))
         await deployment.start("worker")
         asking = asyncio.create_task(queries())
         await asyncio.gather(trimmer(deployment), judges(deployment))
@@ -124,7 +147,7 @@ async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
         outcome = f"kills {dict(kills)}, restored {dict(restored)}"
         report(f"{crawler.published} pages, logs start at {starts}; {outcome}")
         assert min(starts) > 0
-        assert crawler.published > 300
+        assert crawler.published >= max(300, pages)
         assert all(restored[name] for name in ("judge-1", "judge-2", "query")), restored
         assert set(kills) == {*JUDGE_POINTS, *TRIM_POINTS}
         await refuse_what_was_trimmed_by_hand(deployment, tmp_path / "judge-1")
@@ -163,6 +186,13 @@ async def log_starts(settings: Settings) -> list[int]:
     async with broker_metadata.connect(settings) as client:
         bounds = await broker_metadata.log_bounds(client, [names.decisions, names.journal])
     return [bounds[TopicPartition(topic, 0)].start for topic in (names.decisions, names.journal)]
+
+
+async def has_judged(settings: Settings, pages: int) -> bool:
+    """Whether there are verdicts of about so many pages; markers of transactions count as well."""
+    async with broker_metadata.connect(settings) as client:
+        bounds = await broker_metadata.log_bounds(client, [TopicNames(settings.namespace).verdicts])
+    return sum(each.end for each in bounds.values()) >= pages
 
 
 async def has_trimmed(settings: Settings) -> bool:
