@@ -1,4 +1,7 @@
-"""Digests of files, by which checkpoints name them."""
+"""Digests of files, by which checkpoints name them.
+
+Nobody can make two files of the same digest, not even who chooses the pages of a crawl.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-DIGEST_BYTES: Final = 32
-"""Nobody can make two files of the same digest, not even who chooses the pages of a crawl."""
 _BLOCK: Final = 1 << 20
 
 
-def new_hash(content: bytes = b"") -> hashlib.blake2b:
-    """A BLAKE2b hash of this content and of what it is updated with."""
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES)
+def new_hash(content: bytes = b"") -> hashlib._Hash:
+    """A SHA-256 hash of this content and of what it is updated with. Processors have instructions for it, by
+    which it takes half the time of BLAKE2b (1.7 and .9 GiB/s)."""
+    return hashlib.sha256(content)
 
 
 NOTHING: Final = new_hash().hexdigest()
@@ -22,7 +24,7 @@ NOTHING: Final = new_hash().hexdigest()
 
 
 def digest_of_file(path: Path, turn: Callable[[], None] = lambda: None) -> str:
-    """BLAKE2b of a file's content, in hexadecimal digits. `turn` is called at every MiB. Releases the GIL."""
+    """SHA-256 of a file's content, in hexadecimal digits. `turn` is called at every MiB. Releases the GIL."""
     hashed, block = new_hash(), bytearray(_BLOCK)
     with path.open("rb", buffering=0) as file:
         while size := file.readinto(block):

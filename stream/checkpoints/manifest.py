@@ -105,7 +105,7 @@ class CheckpointFile(msgspec.Struct, frozen=True):
     name: str
     """In the state directory."""
     digest: str
-    """BLAKE2b of its content, 32 bytes in hexadecimal digits."""
+    """SHA-256 of its content, in hexadecimal digits."""
     size: int
 
 

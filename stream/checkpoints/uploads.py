@@ -7,6 +7,8 @@ it. So an upload must end within UPLOAD_SECONDS, while a file without a manifest
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,11 +27,24 @@ from stream.failpoints import reach
 from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors
 from stream.tables.store.rocks import Store
+from stream.tables.store.scrub_child import NICE
 
 log = structlog.get_logger(__name__)
 
+HASH_SHARE: Final = 0.1
+"""Fraction of time for hashing, which is work of a processor alone. At a quarter, a judge had .78 of its
+speed while everything was uploaded, on a machine of two processors."""
+FILE_SHARE: Final = 0.25
+"""Fraction of time for sending files, most of which is waiting for a disk or network."""
 UPLOAD_SECONDS: Final = 12 * 3600.0
 """Time-out of an upload. The next one begins with what this one has stored."""
+
+
+def yield_processors() -> None:
+    """Give this thread only what others leave of processors, and of disks whose scheduler knows priorities:
+    most of an upload is hashing, at which it would compete with the judge."""
+    with suppress(OSError):  # where threads have no priority of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 class LinkedState(NamedTuple):
@@ -86,20 +101,22 @@ class Uploads:
     def upload(
         self,
         state: LinkedState,
-        turn: Callable[[], None] = lambda: None,
+        turn: Callable[[float], None] = lambda _: None,
         report: Callable[[UploadProgress], None] = lambda _: None,
         go_on: Callable[[], None] = lambda: None,
     ) -> Manifest:
-        """Upload a state and prune older checkpoints. `turn` is called between pieces of work, and may sleep
-        or raise; `go_on` is called while a file is on its way, and may raise. Returns the manifest that is
-        stored: an earlier one, if this directory has a checkpoint with the same ledger record and as much of
-        the journal applied.
+        """Upload a state and prune older checkpoints.
+
+        `turn` is called after pieces of work, with the fraction of time that such work should have beside a
+        judge; it may sleep or raise. `go_on` is called while a file is on its way, and may raise. Returns the
+        manifest that is stored: an earlier one, if this directory has a checkpoint with the same ledger
+        record and as much of the journal applied.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
         deadline = time.monotonic() + UPLOAD_SECONDS
         paths = sorted(each for each in state.path.iterdir() if is_state_file(each.name))
-        digests = self._digests.digests(paths, turn)
+        digests = self._digests.digests(paths, lambda: turn(HASH_SHARE))
         files = [
             CheckpointFile(path.name, digest, path.stat().st_size)
             for path, digest in zip(paths, digests, strict=True)
@@ -109,7 +126,7 @@ class Uploads:
         remaining = sum(each.size for each in lacking)
         report(UploadProgress(remaining, 0))
         for each in lacking:
-            turn()
+            turn(FILE_SHARE)
             if time.monotonic() > deadline:
                 raise CheckpointError(
                     f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next"

@@ -22,9 +22,8 @@ import click
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.restoring import restore
-from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked
+from stream.checkpoints.uploads import LinkedState, UploadProgress, Uploads, linked, yield_processors
 from stream.ops.runtime_tuning import batch_process_tuning
-from stream.roles.judge.checkpoints import SHARE
 from stream.tables.store.scrub_child import Throttle
 from tests.bench.growth import Growth, Setup
 
@@ -61,18 +60,19 @@ class Uploading:
         (self._goes_on.set if uploading else self._goes_on.clear)()
 
     def _run(self) -> None:
-        throttle = Throttle(SHARE, self._stop.wait)
+        yield_processors()
+        throttle = Throttle(sleep=self._stop.wait)
 
         def go_on() -> None:
             nonlocal throttle
             if not self._goes_on.is_set():
                 self._goes_on.wait()
-                throttle = Throttle(SHARE, self._stop.wait)  # a pause is no work
+                throttle = Throttle(sleep=self._stop.wait)  # a pause is no work
             if self._stop.is_set():
                 raise StopUploadError
 
-        def turn() -> None:
-            throttle.turn()
+        def turn(share: float) -> None:
+            throttle.turn(share)
             go_on()
 
         with suppress(StopUploadError):

@@ -183,7 +183,7 @@ def test_an_upload_that_is_stopped_leaves_no_manifest_and_the_next_one_goes_on(
         with linked(store, JUDGE) as state:
             assert state is not None
             with pytest.raises(StopIteration):
-                uploads.upload(state, turn=lambda: next(turns))
+                uploads.upload(state, turn=lambda _: next(turns))
         assert catalogue.kept(JOURNAL, JUDGE) == []
         uploaded = sum(each.stat().st_size for each in files(objects).values())
         assert uploaded

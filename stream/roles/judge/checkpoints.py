@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
-from stream.checkpoints.uploads import UploadProgress, Uploads, linked
+from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
 from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
 from stream.judge.state import State
@@ -28,8 +29,6 @@ from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 from stream.tables.store.scrub_child import Throttle
 
-SHARE: Final = 0.25
-"""Fraction of time for which the thread works. It competes with the judge for processors and the disk."""
 FIRST_PAUSE: Final = 10.0
 """Seconds from a failed checkpoint to the next attempt. They double with each further failure, up to the
 interval."""
@@ -97,7 +96,12 @@ class Checkpoints:
         self._due = time.monotonic() + self._interval
         try:
             with self._watch.stage("checkpoint"):
-                await asyncio.to_thread(self._make, state, request is not None)
+                thread = ThreadPoolExecutor(1, "checkpoint")  # of its own: its priority stays low
+                try:
+                    making = thread.submit(self._make, state, request is not None)
+                    await asyncio.wrap_future(making)
+                finally:
+                    thread.shutdown(wait=False)
         except _StoppedError:
             return
         except (CheckpointError, SettingsError, OSError) as error:  # a provider's settings are read late
@@ -125,14 +129,14 @@ class Checkpoints:
         if newest is not None and (newest.applied, newest.ledger) == (meta.applied, meta.ledger):
             self._watch.note_checkpoint(newest, time.time())
             return
-        began, throttle, uploaded = time.monotonic(), Throttle(SHARE, self._stop.wait), 0
+        began, throttle, uploaded = time.monotonic(), Throttle(sleep=self._stop.wait), 0
 
         def go_on() -> None:
             if self._stop.is_set():
                 raise _StoppedError
 
-        def turn() -> None:
-            throttle.turn()
+        def turn(share: float) -> None:
+            throttle.turn(share)
             go_on()
 
         def report(progress: UploadProgress) -> None:
@@ -144,6 +148,7 @@ class Checkpoints:
             with linked(state.store, JUDGE) as moment:
                 if moment is None:
                     return
+                yield_processors()  # not before: linking keeps the GIL
                 self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
             self._watch.note_upload(UploadProgress(0, 0))

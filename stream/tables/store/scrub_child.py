@@ -39,18 +39,19 @@ class ScrubResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Throttle:
-    """Limits work to a fraction of the time by sleeping."""
+    """Limits a thread to a fraction of the time by sleeping."""
 
     def __init__(self, share: float = SHARE, sleep: Callable[[float], object] = time.sleep) -> None:
         """`sleep` is called with seconds. It may end early."""
-        self._rest, self._sleep = 1 / share - 1, sleep
+        self._share, self._sleep = share, sleep
         self._since = time.monotonic()
 
-    def turn(self) -> None:
-        """Call this between pieces of work; sleeps if it is due."""
+    def turn(self, share: float | None = None) -> None:
+        """Call this between pieces of work; sleeps if it is due. `share` is that of the work that has just
+        been done, if it is another one."""
         worked = time.monotonic() - self._since
         if worked >= SLICE_SECONDS:
-            self._sleep(worked * self._rest)
+            self._sleep(worked * (1 / (share or self._share) - 1))
             self._since = time.monotonic()
 
 
