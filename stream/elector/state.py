@@ -15,8 +15,8 @@ from stream.elector.layout import CLUSTER, NOBODY, Cluster, Clusters, MemberKeys
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
 from stream.messages.journal import Genesis
-from stream.messages.versions import version_of
 from stream.tables.store.failures import damage_error
+from stream.tables.store.meta_record import META, stored_below, stored_in
 from stream.tables.store.rocks import (
     CLUSTERS,
     DEFAULT,
@@ -26,12 +26,9 @@ from stream.tables.store.rocks import (
     VERSIONS,
     Store,
     Writes,
-    read_value,
     unflushed_error,
-    version_error,
 )
 
-META: Final = b"meta"
 FORMAT: Final = 1
 """Format version of an elector's state directory."""
 
@@ -205,21 +202,11 @@ def elector_directory(namespace: Path, name: str) -> Path:
 def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
-    return _decoded(read_value(path, DEFAULT, META), path)
+    return stored_below(path, Meta, FORMAT)
 
 
 def _stored_meta(store: Store) -> Meta | None:
-    return _decoded(store.get(DEFAULT, [META])[0], store.path)
-
-
-def _decoded(value: bytes | None, path: Path) -> Meta | None:
-    if value is None:
-        return None
-    with suppress(msgspec.ValidationError):
-        meta = msgspec.msgpack.decode(value, type=Meta)
-        if meta.version == FORMAT:
-            return meta
-    raise version_error(path, f"format {version_of(value) or 0}; this program reads {FORMAT}")
+    return stored_in(store, Meta, FORMAT)
 
 
 def _refuse_other(path: Path, have: Meta, want: Meta) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from stream.messages.versions import version_of
-from stream.tables.store.rocks import DEFAULT, Store, read_value, version_error
+from stream.tables.store.meta_record import stored_below, stored_in
+from stream.tables.store.rocks import Store
 
-META: Final = b"meta"
 VERSION: Final = 7
 """Format version of state directories."""
 
@@ -57,20 +55,10 @@ def stored_meta(store: Store) -> Meta | None:
 
     Raises StateError if another version wrote it.
     """
-    return _decoded(store.get(DEFAULT, [META])[0], store.path)
+    return stored_in(store, Meta, VERSION)
 
 
 def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
-    return _decoded(read_value(path, DEFAULT, META), path)
-
-
-def _decoded(value: bytes | None, path: Path) -> Meta | None:
-    if value is None:
-        return None
-    with contextlib.suppress(msgspec.ValidationError):
-        meta = msgspec.msgpack.decode(value, type=Meta)
-        if meta.version == VERSION:
-            return meta
-    raise version_error(path, f"format {version_of(value) or 0}; this program reads {VERSION}")
+    return stored_below(path, Meta, VERSION)

@@ -24,7 +24,7 @@ from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
-from stream.judge.meta import META, LoadedRecords, Meta, stored_meta
+from stream.judge.meta import LoadedRecords, Meta, stored_meta
 from stream.judge.page_log import HEAD, OF_ANCHOR, URL_DIGEST, Added, LoggedPages, PageLog, record_words
 from stream.judge.page_numbers import PageNumbers
 from stream.judge.rule import Rule
@@ -37,6 +37,7 @@ from stream.tables.compaction import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
+from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 

@@ -19,10 +19,10 @@ import pytest
 
 from stream.errors import EXIT_REFUSED, DamagedStateError, DiskError, StateBusyError, StateError
 from stream.judge.live import live_anchors
-from stream.judge.meta import META
 from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.failures import CURE, set_aside, translate
+from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import Store, tables_of
 from stream.tables.store.scrub_child import ScrubResult, scrub
 

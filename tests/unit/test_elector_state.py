@@ -14,11 +14,12 @@ from stream.elector.elector import Elector, TopicRecord
 from stream.elector.judged_pages import Decided
 from stream.elector.layout import CLUSTER, NOBODY
 from stream.elector.policy import Policy, Ranked
-from stream.elector.state import META, State, meta_of
+from stream.elector.state import State, meta_of
 from stream.errors import DamagedStateError, RecordError, SettingsError, StateError
 from stream.judge.ids import NO_PAGE
 from stream.messages.best import BestRecord, KeptPage
 from stream.messages.row_columns import NO_TIME
+from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT, DUE, MEMBERS, Store
 from stream.tables.store.scrub_child import scrub
 from stream.text.url import host_of

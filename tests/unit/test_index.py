@@ -10,7 +10,8 @@ import pytest
 from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
 from stream.errors import SchemeMismatchError, StateBusyError, StateError
 from stream.judge.live import live_anchors
-from stream.judge.meta import META, VERSION
+from stream.judge.meta import VERSION
+from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import Store, tables_of
 
 HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "

@@ -1,0 +1,48 @@
+"""Reads the metadata record of a state directory: what it belongs to, and how far it has come."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from stream.messages.versions import version_of
+from stream.tables.store.rocks import DEFAULT, Store, read_value, version_error
+
+META: Final = b"meta"
+"""Its key."""
+
+
+class Versioned(Protocol):
+    """A kind of metadata."""
+
+    @property
+    def version(self) -> int:
+        """Format version of the directory."""
+
+
+M = TypeVar("M", bound=Versioned)
+
+
+def stored_in(store: Store, kind: type[M], version: int) -> M | None:
+    """Read the record of an open store, or None before the first flush. Raises StateError if another version
+    wrote it."""
+    return _decoded(store.get(DEFAULT, [META])[0], store.path, kind, version)
+
+
+def stored_below(path: Path, kind: type[M], version: int) -> M | None:
+    """Read the record of a directory, which another process may have open. Raises StateError, and
+    DamagedStateError."""
+    return _decoded(read_value(path, DEFAULT, META), path, kind, version)
+
+
+def _decoded(value: bytes | None, path: Path, kind: type[M], version: int) -> M | None:
+    if value is None:
+        return None
+    with suppress(msgspec.ValidationError):
+        meta = msgspec.msgpack.decode(value, type=kind)
+        if meta.version == version:
+            return meta
+    raise version_error(path, f"format {version_of(value) or 0}; this program reads {version}")
