@@ -247,8 +247,8 @@ class _Pass:
         pages = FingerprintedPages(
             batch.fingerprint[rows], batch.uncertain[rows], batch.sketch[rows], batch.status[rows]
         )
-        found = self.candidates.search(batch.page[rows], pages, lambda: dying().from_row(start))
-        for first, pairs in found:
+        parts = self.candidates.search(batch.page[rows], pages, lambda: dying().from_row(start))
+        for first, pairs in parts:
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:
