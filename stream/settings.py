@@ -167,9 +167,9 @@ class Settings(BaseSettings):
     disables them."""
 
     checkpoints: str | None = Field(None, min_length=1)
-    """Where a judge keeps checkpoints of its state: a directory, or `s3://bucket/prefix`, `gs://...` or
-    `az://...`. An empty state directory is restored from there. Whoever may read it has all URLs of the
-    crawl. Credentials are those of the provider's own clients, and not part of the URL."""
+    """Where judges and electors keep checkpoints of their states: a directory, or `s3://bucket/prefix`,
+    `gs://...` or `az://...`. An empty state directory is restored from there. Whoever may read it has all
+    URLs of the crawl. Credentials are those of the provider's own clients, and not part of the URL."""
     checkpoint_interval: Duration = Field(3600.0, gt=0)
     """Seconds between checkpoints, or a time with a unit (`15m`, `6h`). Only files that are new since the
     last checkpoint are uploaded. A leading judge also records how far all sources were judged this often,

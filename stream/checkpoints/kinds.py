@@ -45,8 +45,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     decided: int
     """The next offset of the decisions topic to apply."""
     ledger: int = 0
-    """Of a judge, the offset of the newest ledger record that was applied, in the decisions topic; 0 before
-    any."""
+    """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
 
 
 _KIND: Final = re.compile(rf"{JUDGE}|{ELECTOR_KIND}")
@@ -80,7 +79,7 @@ def summary_of(directory: Path, kind: str) -> Summary | None:
         applied=meta.applied,
         last=meta.last.hex(),
         decided=meta.decided,
-        ledger=meta.ledger if isinstance(meta, judge.Meta) else 0,
+        ledger=meta.ledger,
     )
 
 

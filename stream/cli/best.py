@@ -39,11 +39,11 @@ def command(settings: Settings, named: tuple[str, ...], as_json: bool) -> None:
 async def _show(settings: Settings, named: tuple[str, ...], as_json: bool) -> bool:
     """Print the answers; whether all are in a cluster."""
     from stream.elector.kept import find_kept
-    from stream.elector.state import State, elector_directory
+    from stream.elector.state import State, kind_of_elector
     from stream.kafka import topics
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
-    state = State.read(elector_directory(settings.state_dir / settings.namespace, settings.elector_name))
+    state = State.read(settings.state_dir / settings.namespace / kind_of_elector(settings.elector_name))
     try:
         answers = [find_kept(state, genesis, each) for each in named]
     finally:

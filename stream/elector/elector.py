@@ -89,7 +89,12 @@ class Elector:
         state.write(
             writes,
             msgspec.structs.replace(
-                meta, applied=end.end, last=end.last, decided=decided[-1].next, time=pages.time
+                meta,
+                applied=end.end,
+                last=end.last,
+                decided=decided[-1].next,
+                ledger=_newest_ledger(decided, meta.ledger),
+                time=pages.time,
             ),
         )
         return len(pages)
@@ -308,6 +313,12 @@ class Elector:
 
 
 _LAST = (b"\xff" * 64, b"")
+
+
+def _newest_ledger(decided: Sequence[Decided], before: int) -> int:
+    """The offset of the newest ledger record, or of its first part; `before` if there is none."""
+    first = (each.next - 1 for each in decided if each.decisions.ledger and not each.decisions.ledger.first)
+    return max(first, default=before)
 
 
 def _write_versions(newest: Newest, writes: Writes) -> int:

@@ -50,6 +50,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the journal record at `applied - 1`; empty before the first record."""
     decided: int = 0
     """The next offset of the decisions topic to apply."""
+    ledger: int = 0
+    """Offset of the newest ledger record in the decisions topic, or of its first part; 0 before any."""
     time: int = 0
     """Log time, in milliseconds since the epoch."""
     page: int = -1
@@ -194,9 +196,10 @@ class State:
         self.store.close()
 
 
-def elector_directory(namespace: Path, name: str) -> Path:
-    """The state directory of the elector with this name, below that of the namespace."""
-    return namespace / f"elector{name and f'-{name}'}"
+def kind_of_elector(name: str) -> str:
+    """The kind of the state of the elector with this name, which its directory below the namespace's is
+    called by."""
+    return f"elector{name and f'-{name}'}"
 
 
 def meta_of(path: Path) -> Meta | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -13,8 +13,6 @@ import structlog
 from stream.checkpoints.known_damage import note_damage
 from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
 from stream.futures import retrieved
-from stream.judge.state import State
-from stream.messages.journal import Genesis
 from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, set_aside
 from stream.tables.store.last_scrub import refuse_known_damage
@@ -30,13 +28,6 @@ class Closable(Protocol):
 
 
 S = TypeVar("S", bound=Closable)
-
-
-def open_state(
-    directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
-) -> AbstractAsyncContextManager[State]:
-    """Context manager that opens and closes a judge's state in threads, as `open_in_thread` does."""
-    return open_in_thread(directory, lambda: _open(directory, genesis, cluster_id, settings))
 
 
 @asynccontextmanager
@@ -65,17 +56,6 @@ async def _close(opening: asyncio.Task[S]) -> None:
     await asyncio.wait([opening])
     if opening.exception() is None:
         await asyncio.to_thread(opening.result().close)
-
-
-def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    return State(
-        directory,
-        genesis,
-        cluster_id,
-        memory=settings.tables_memory,
-        generation=settings.tables_generation,
-        cache=settings.tables_cache,
-    )
 
 
 @asynccontextmanager

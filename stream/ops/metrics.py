@@ -60,6 +60,34 @@ class Metrics:
         return Histogram(name, meaning, labels, registry=self.registry, buckets=buckets)
 
 
+class CheckpointMetrics(Metrics):
+    """Base class of the metrics of a role that makes checkpoints of its state."""
+
+    stage_seconds: Histogram
+
+    def _add_checkpoints(self) -> None:
+        prefix = f"neardup_{self.role}_checkpoint"
+        self.checkpoint_failures = self._counter(
+            f"{prefix}_failures_total", "Checkpoints that failed; each is tried again."
+        )
+        self.checkpoint_uploaded = self._counter(
+            f"{prefix}_uploaded_bytes_total", "Bytes of files uploaded for checkpoints."
+        )
+        self.checkpoint_interval = self._gauge(
+            f"{prefix}_interval_seconds", f"Time between checkpoints; 0 if the {self.role} makes none."
+        )
+        self.checkpointed = self._gauge(
+            f"{prefix}_timestamp_seconds",
+            "Time at which this directory's newest checkpoint had all that was applied, in seconds since the "
+            f"epoch; before the first one, the start of this {self.role}; 0 if it makes none.",
+        )
+        self.checkpoint_bytes = self._gauge(f"{prefix}_bytes", "Size of this directory's newest checkpoint.")
+        self.checkpoint_uploading = self._gauge(
+            f"{prefix}_uploading_bytes",
+            "What is still to be uploaded of the running checkpoint; 0 if none runs.",
+        )
+
+
 class WorkerMetrics(Metrics):
     """Fingerprints pages into the journal. Pages that are read again after a crash are counted again."""
 
@@ -131,7 +159,7 @@ class WorkerMetrics(Metrics):
         )
 
 
-class JudgeMetrics(Metrics):
+class JudgeMetrics(CheckpointMetrics):
     """Decides the journal and publishes verdicts. Counts are updated when a transaction is committed."""
 
     role = "judge"
@@ -141,6 +169,7 @@ class JudgeMetrics(Metrics):
         self._add_counters()
         self._add_timers()
         self._add_gauges()
+        self._add_checkpoints()
 
     def _add_counters(self) -> None:
         self.consumed = self._counter(
@@ -191,12 +220,6 @@ class JudgeMetrics(Metrics):
         self.gaps_met = self._counter(
             "neardup_judge_source_gaps_total",
             "Gaps met in source partitions, which then wait for the missing pages.",
-        )
-        self.checkpoint_failures = self._counter(
-            "neardup_judge_checkpoint_failures_total", "Checkpoints that failed; each is tried again."
-        )
-        self.checkpoint_uploaded = self._counter(
-            "neardup_judge_checkpoint_uploaded_bytes_total", "Bytes of files uploaded for checkpoints."
         )
         self.rebalances = self._counter(
             "neardup_judge_rebalances_total",
@@ -267,22 +290,6 @@ class JudgeMetrics(Metrics):
             "neardup_judge_damaged_files",
             "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
         )
-        self.checkpoint_interval = self._gauge(
-            "neardup_judge_checkpoint_interval_seconds",
-            "Time between checkpoints; 0 if the judge makes none.",
-        )
-        self.checkpointed = self._gauge(
-            "neardup_judge_checkpoint_timestamp_seconds",
-            "Time at which this directory's newest checkpoint had all that was applied, in seconds since the "
-            "epoch; before the first one, the start of this judge; 0 if it makes none.",
-        )
-        self.checkpoint_bytes = self._gauge(
-            "neardup_judge_checkpoint_bytes", "Size of this directory's newest checkpoint."
-        )
-        self.checkpoint_uploading = self._gauge(
-            "neardup_judge_checkpoint_uploading_bytes",
-            "What is still to be uploaded of the running checkpoint; 0 if none runs.",
-        )
         self.state_free_bytes = self._gauge(
             "neardup_judge_state_free_bytes",
             "Free space of the state directory's file system, as of the last flush.",
@@ -333,7 +340,7 @@ class TrimMetrics(Metrics):
         )
 
 
-class ElectorMetrics(Metrics):
+class ElectorMetrics(CheckpointMetrics):
     """Elects the best page of each cluster."""
 
     role = "elector"
@@ -349,7 +356,8 @@ class ElectorMetrics(Metrics):
         )
         self.stage_seconds = self._histogram(
             "neardup_elector_stage_seconds",
-            "Time per stage: apply (a batch of decisions), elect (all that is due), flush.",
+            "Time per stage: apply (a batch of decisions), elect (all that is due), flush; concurrent with "
+            "them checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )
@@ -387,6 +395,7 @@ class ElectorMetrics(Metrics):
             "neardup_elector_damaged_files",
             "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
         )
+        self._add_checkpoints()
 
 
 class DashboardMetrics(Metrics):

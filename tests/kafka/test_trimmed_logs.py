@@ -373,7 +373,7 @@ async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged
 
 
 async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings: Settings) -> None:
-    """It has no checkpoints."""
+    """It has no checkpoint that it could go on from."""
     settings = settings.model_copy(update={"elect": "longest"})
     names = await create(settings)
     await append(settings, record(part(0, 0, 3, opening=True)))
@@ -381,7 +381,7 @@ async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings:
     error = await error_of(ElectorRole(settings))
     assert isinstance(error, StateError), repr(error)
     assert error.exit_code == EXIT_REFUSED
-    assert f"topic {names.journal}: needed from 0 on, but it starts at 1; an elector has no" in str(error)
+    assert f"empty, but topic {names.journal} starts at 1, and the setting checkpoints names no" in str(error)
 
 
 @pytest.fixture

@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from stream.checkpoints import uploads
+from stream.checkpoints import periodic, uploads
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.periodic import Checkpoints
 from stream.checkpoints.requests import CheckpointRequests
 from stream.errors import DiskError, SettingsError
-from stream.roles.judge import checkpoints
-from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 from stream.tables.store.rocks import Store
@@ -43,7 +42,7 @@ class Judge:
         self.directory, self.store, self.watch = path / "neardup" / "judge", store, JudgeWatch()
         self.state: Any = SimpleNamespace(store=store, meta=meta(0, last=b""))
         chosen = {"checkpoints": str(path / "objects"), **settings}
-        self.checkpoints = Checkpoints(Settings(**chosen), self.directory, self.watch)
+        self.checkpoints = Checkpoints(Settings(**chosen), JUDGE, self.directory, self.watch.metrics)
 
     def apply(self, applied: int, **fields: object) -> None:
         write(self.store, applied, **fields)
@@ -164,7 +163,7 @@ async def test_without_the_setting_none_is_made_and_a_request_is_answered(
         judge.checkpoints.begin_if_due(judge.state, judge.checkpoints.request())
         answer = requests.answer_to(request)
         assert answer is not None
-        assert answer.error == "this judge has no setting checkpoints"
+        assert answer.error == "the role has no setting checkpoints"
     assert judge.metric("interval_seconds") == 0
     assert not (tmp_path / "objects").exists()
 
@@ -172,7 +171,7 @@ async def test_without_the_setting_none_is_made_and_a_request_is_answered(
 async def test_a_store_that_fails_is_told_and_tried_again(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(periodic, "FIRST_PAUSE", 0.01)
     (tmp_path / "objects").write_text("no directory")
     judge = Judge(tmp_path, store)
     judge.apply(1)

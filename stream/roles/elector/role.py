@@ -9,26 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import structlog
 
+from stream.checkpoints.periodic import Checkpoints
 from stream.elector.elector import Elector
 from stream.elector.judged_pages import Decided
-from stream.elector.state import State, elector_directory
-from stream.errors import DamagedStateError, SettingsError, StateError, TrimmedLogError
+from stream.elector.state import State, kind_of_elector
+from stream.errors import SettingsError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import BATCH_BYTES
 from stream.judge.ids import NO_PAGE, show
-from stream.kafka import acl_check, broker_metadata, clients, topics
-from stream.kafka.damaged_state import move_away, move_if_damaged, open_in_thread
+from stream.kafka import acl_check, clients, topics
 from stream.kafka.in_flight import in_thread
+from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
+from stream.kafka.opened_state import OpenedState, StateDirectory, open_at_position
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.positions_in_topics import Position, misfit
-from stream.kafka.reader import SHORT_SECONDS, JournalReader, RecordReader, TopicReader, journal_reader
+from stream.kafka.reader import SHORT_SECONDS, JournalReader, RecordReader
 from stream.kafka.scrubs import Scrubs
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
@@ -59,8 +59,10 @@ class ElectorRole:
         self.settings, self.names = settings, TopicNames(settings.namespace)
         self._stop = asyncio.Event()
         self.watch = ElectorWatch()
-        self._directory = elector_directory(settings.state_dir / settings.namespace, settings.elector_name)
+        self._kind = kind_of_elector(settings.elector_name)
+        self._directory = settings.state_dir / settings.namespace / self._kind
         self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.note_scrub)
+        self._checkpoints = Checkpoints(settings, self._kind, self._directory, self.watch.metrics)
         self.ops_url: str | None = None
         """Where its metrics and health are served."""
         self._next_election = self._next_flush = 0.0
@@ -102,6 +104,7 @@ class ElectorRole:
                 await self._tell(elector, topic)
             await self._flush_if_due(elector.state)
             self._scrubs.refuse_damage()
+            self._checkpoints.begin_if_due(elector.state, self._checkpoints.request())
 
     async def _refuse_loss(self, elector: Elector, decisions: RecordReader, topic: BestTopic) -> None:
         """Raise StateError if the decisions end for SHORT_SECONDS before the last page that the topic knows:
@@ -184,9 +187,14 @@ class ElectorRole:
         async with enter_unless_stopped(self._stop, self._opened(genesis)) as opened:
             if opened is None:
                 return
-            elector, journal, decisions = opened
-            fencing = BestTopic(settings)
-            async with self._scrubs.beside(), enter_unless_stopped(self._stop, fencing) as topic:
+            state, journal, decisions = opened
+            elector, fencing = Elector(state, genesis), BestTopic(settings)
+            instance = member_id(self._directory.with_suffix(".instance"))
+            async with (
+                self._scrubs.beside(),
+                self._checkpoints.beside(instance),
+                enter_unless_stopped(self._stop, fencing) as topic,
+            ):
                 if topic is None:
                     return
                 with watch.following(elector.state, journal, decisions):
@@ -203,50 +211,18 @@ class ElectorRole:
         return genesis
 
     @asynccontextmanager
-    async def _opened(self, genesis: Genesis) -> AsyncIterator[tuple[Elector, JournalReader, TopicReader]]:
-        """Open the state, and readers at its position. Raises StateError if it was not built from these
-        topics, or they were trimmed beyond it, and StaleError after a damaged one was moved aside."""
-        settings, directory = self.settings, self._directory
-        async with (
-            _explained_trim(directory),
-            move_if_damaged(settings, directory),
-            AsyncExitStack() as stack,
-        ):
+    async def _opened(self, genesis: Genesis) -> AsyncIterator[OpenedState[State]]:
+        """Open the state as `open_at_position` does."""
+        settings, path = self.settings, self._directory
+
+        def open_state(cluster_id: str) -> State:
+            return State.open(path, genesis, cluster_id, settings.elect, cache=settings.tables_cache)
+
+        directory = StateDirectory(path, self._kind, open_state)
+        async with AsyncExitStack() as stack:
             with self.watch.health.excuse("opening the state"):
-                async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
-                    cluster_id = await retry_until_answered(
-                        "a broker", lambda: broker_metadata.cluster_id(client)
-                    )
-                state = await self._open_state(stack, genesis, cluster_id)
-            meta = state.meta
-            journal = await stack.enter_async_context(journal_reader(settings, meta.applied, genesis))
-            decisions = await stack.enter_async_context(
-                TopicReader(settings, self.names.decisions, meta.decided)
-            )
-            position = Position(meta.applied, meta.last, meta.decided)
-            if reason := await misfit(position, settings, genesis, journal, decisions):
-                raise StateError(f"state directory {directory}: {reason}")
-            yield Elector(state, genesis), journal, decisions
-
-    async def _open_state(self, stack: AsyncExitStack, genesis: Genesis, cluster_id: str) -> State:
-        """Open the state, or a new one in place of one that is damaged, with `rebuild_damaged`."""
-        settings, directory = self.settings, self._directory
-
-        def opening() -> AbstractAsyncContextManager[State]:
-            return open_in_thread(
-                directory,
-                lambda: State.open(
-                    directory, genesis, cluster_id, settings.elect, cache=settings.tables_cache
-                ),
-            )
-
-        try:
-            return await stack.enter_async_context(opening())
-        except DamagedStateError as error:
-            if not settings.rebuild_damaged:
-                raise
-            move_away(directory, error)
-        return await stack.enter_async_context(opening())
+                opened = await stack.enter_async_context(open_at_position(settings, genesis, directory))
+            yield opened
 
     async def _take_over(self, elector: Elector, topic: BestTopic) -> None:
         """Read what the topic says beyond what the state knows."""
@@ -259,15 +235,3 @@ class ElectorRole:
                     return
         if count:
             log.info("taken_over", records=count, until=elector.state.meta.told_until)
-
-
-@asynccontextmanager
-async def _explained_trim(directory: Path) -> AsyncIterator[None]:
-    """Context manager that says of a log that was trimmed beyond the state what that means here."""
-    try:
-        yield
-    except TrimmedLogError as error:
-        raise StateError(
-            f"state directory {directory}: {error}; an elector has no checkpoints: put back a copy of the"
-            " directory that the logs still reach"
-        ) from error

@@ -13,6 +13,8 @@ from typing import Final
 
 import structlog
 
+from stream.checkpoints.kinds import JUDGE
+from stream.checkpoints.periodic import Checkpoints
 from stream.errors import StaleError, StateError
 from stream.failpoints import reach
 from stream.judge.batch_rows import BatchRows
@@ -31,7 +33,6 @@ from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.roles.judge.batch_in_flight import BatchInFlight
-from stream.roles.judge.checkpoints import Checkpoints
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.stats import JudgeStats
@@ -55,9 +56,9 @@ class JudgeRole:
         self.stats = JudgeStats()
         self.watch = JudgeWatch()
         self._flushes = Flushes(settings.flush_seconds, self.stats, self.watch)
-        self._directory = settings.state_dir / settings.namespace / "judge"
+        self._directory = settings.state_dir / settings.namespace / JUDGE
         self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.note_scrub)
-        self._checkpoints = Checkpoints(settings, self._directory, self.watch)
+        self._checkpoints = Checkpoints(settings, JUDGE, self._directory, self.watch.metrics)
         self.ops_url: str | None = None
         """Where its metrics and health are served."""
 

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from stream.checkpoints.manifest import Manifest
-from stream.checkpoints.uploads import UploadProgress
 from stream.judge.batch import Entry
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
@@ -156,22 +154,6 @@ class JudgeWatch:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
         self.metrics.scrubbed.set(ended)
         self.metrics.damaged_files.set(damaged)
-
-    def note_checkpoint_interval(self, seconds: float) -> None:
-        """Report that checkpoints are made this often, from now on."""
-        self.metrics.checkpoint_interval.set(seconds)
-        self.metrics.checkpointed.set(time.time())
-
-    def note_checkpoint(self, newest: Manifest, complete: float | None = None) -> None:
-        """Report the newest checkpoint. It has all that was applied at its own time, or at `complete`, in
-        seconds since the epoch."""
-        self.metrics.checkpointed.set(newest.time / 1000 if complete is None else complete)
-        self.metrics.checkpoint_bytes.set(newest.bytes)
-
-    def note_upload(self, progress: UploadProgress) -> None:
-        """Report how far the upload of a checkpoint is."""
-        self.metrics.checkpoint_uploading.set(progress.remaining)
-        self.metrics.checkpoint_uploaded.inc(progress.uploaded)
 
     def note_flush(self, state: State) -> None:
         """Update disk usage, and count probes since the last call. Called in a thread."""

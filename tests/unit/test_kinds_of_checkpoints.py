@@ -86,8 +86,8 @@ def test_kinds_share_a_store_and_nothing_else(tmp_path: Path, catalogue: Catalog
     assert second.elect == "newest"
     with pytest.raises(DamagedCheckpointError, match=f"its manifest is of {first.name}"):
         decode(encode(first), second.name)
-    for each in (elector, named):
-        each.state.close()
+    for role in (elector, named):
+        role.state.close()
 
 
 def test_a_manifest_without_a_kind_is_of_a_judge(tmp_path: Path, catalogue: Catalogue) -> None:

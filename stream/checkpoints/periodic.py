@@ -1,7 +1,7 @@
-"""Checkpoints of a judge's state: every `checkpoint_interval`, in a thread beside the loop.
+"""Checkpoints of a role's state: every `checkpoint_interval`, in a thread beside its loop.
 
-The state is linked while the judge goes on, so a checkpoint is of one moment however long its upload takes.
-Nothing depends on it: if its store fails, the judge says so and tries again.
+The state is linked while the role goes on, so a checkpoint is of one moment however long its upload takes.
+Nothing depends on it: if its store fails, the role says so and tries again.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
 from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
-from stream.judge.state import State
-from stream.roles.judge.watch import JudgeWatch
+from stream.ops.metrics import CheckpointMetrics
 from stream.settings import Settings
+from stream.tables.store.rocks import Store
 from stream.tables.store.scrub_child import Throttle
 
 FIRST_PAUSE: Final = 10.0
@@ -36,17 +35,40 @@ interval."""
 log = structlog.get_logger(__name__)
 
 
+class StateMeta(Protocol):
+    """What is asked of the metadata of a state."""
+
+    @property
+    def journal(self) -> str: ...
+    @property
+    def applied(self) -> int: ...
+    @property
+    def ledger(self) -> int: ...
+
+
+class OpenState(Protocol):
+    """A state that its role writes to."""
+
+    @property
+    def store(self) -> Store:
+        """Where it is stored."""
+
+    @property
+    def meta(self) -> StateMeta:
+        """Its metadata, which change with each write."""
+
+
 class _StoppedError(Exception):
-    """The judge ends, and with it the upload."""
+    """The role ends, and with it the upload."""
 
 
 class Checkpoints:
-    """Makes checkpoints of a judge's state, one at a time, if the setting `checkpoints` names a store."""
+    """Makes checkpoints of a state, one at a time, if the setting `checkpoints` names a store."""
 
-    def __init__(self, settings: Settings, directory: Path, watch: JudgeWatch) -> None:
+    def __init__(self, settings: Settings, kind: str, directory: Path, metrics: CheckpointMetrics) -> None:
         """Raises SettingsError if `checkpoints` names no store."""
         self._interval, self._kept = settings.checkpoint_interval, settings.checkpoints_kept
-        self._watch = watch
+        self._kind, self._metrics = kind, metrics
         self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
         self._requests = CheckpointRequests(directory)
         self._newest: Manifest | None = None
@@ -64,8 +86,9 @@ class Checkpoints:
         if self._catalogue is None:
             yield
             return
-        self._uploads = Uploads(self._catalogue, JUDGE, chain, self._kept)
-        self._watch.note_checkpoint_interval(self._interval)
+        self._uploads = Uploads(self._catalogue, self._kind, chain, self._kept)
+        self._metrics.checkpoint_interval.set(self._interval)
+        self._metrics.checkpointed.set(time.time())
         try:
             yield
         finally:
@@ -77,7 +100,7 @@ class Checkpoints:
         """Return the request for a checkpoint that waits for an answer."""
         return self._requests.waiting()
 
-    def begin_if_due(self, state: State, request: str | None) -> None:
+    def begin_if_due(self, state: OpenState, request: str | None) -> None:
         """Begin a checkpoint if one is due, or for the request that waits. Raises the error of the last one,
         unless it was the store's."""
         if self._running is not None:
@@ -87,15 +110,15 @@ class Checkpoints:
             running.result()
         if self._catalogue is None:
             if request is not None:
-                self._answer(request, error="this judge has no setting checkpoints")
+                self._answer(request, error="the role has no setting checkpoints")
         elif request is not None or time.monotonic() >= self._due:
             self._running = retrieved(asyncio.create_task(self._run(state, request)))
 
-    async def _run(self, state: State, request: str | None) -> None:
+    async def _run(self, state: OpenState, request: str | None) -> None:
         """Make a checkpoint, answer the request, and decide when the next one is due."""
         self._due = time.monotonic() + self._interval
         try:
-            with self._watch.stage("checkpoint"):
+            with self._metrics.stage_seconds.labels("checkpoint").time():
                 thread = ThreadPoolExecutor(1, "checkpoint")  # of its own: its priority stays low
                 try:
                     making = thread.submit(self._make, state, request is not None)
@@ -108,26 +131,26 @@ class Checkpoints:
             self._due = time.monotonic() + self._pause
             log.warning("checkpoint_failed", error=str(error), retry_seconds=round(self._pause))
             self._pause = min(2 * self._pause, max(self._interval, FIRST_PAUSE))
-            self._watch.metrics.checkpoint_failures.inc()
+            self._metrics.checkpoint_failures.inc()
             self._answer(request, error=str(error))
             return
         self._pause = FIRST_PAUSE
         newest = self._newest
         self._answer(request, *(("nothing was applied yet",) if newest is None else (None, str(newest.name))))
 
-    def _make(self, state: State, requested: bool) -> None:
+    def _make(self, state: OpenState, requested: bool) -> None:
         """Bring the newest checkpoint up to date, unless it is young enough."""
         if not self._known:
             self._newest, self._known = self._uploads.newest(state.meta.journal), True
             if self._newest is not None:
                 age = time.time() - self._newest.time / 1000
-                self._watch.note_checkpoint(self._newest)
+                self._note(self._newest)
                 if 0 <= age < self._interval and not requested:
                     self._due = time.monotonic() + self._interval - age
                     return
         newest, meta = self._newest, state.meta
         if newest is not None and (newest.applied, newest.ledger) == (meta.applied, meta.ledger):
-            self._watch.note_checkpoint(newest, time.time())
+            self._note(newest, time.time())
             return
         began, throttle, uploaded = time.monotonic(), Throttle(sleep=self._stop.wait), 0
 
@@ -142,17 +165,17 @@ class Checkpoints:
         def report(progress: UploadProgress) -> None:
             nonlocal uploaded
             uploaded += progress.uploaded
-            self._watch.note_upload(progress)
+            self._note_upload(progress)
 
         try:
-            with linked(state.store, JUDGE) as moment:
+            with linked(state.store, self._kind) as moment:
                 if moment is None:
                     return
                 yield_processors()  # not before: linking keeps the GIL
                 self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
-            self._watch.note_upload(UploadProgress(0, 0))
-        self._watch.note_checkpoint(manifest)
+            self._note_upload(UploadProgress(0, 0))
+        self._note(manifest)
         log.info(
             "checkpoint",
             checkpoint=str(manifest.name),
@@ -160,6 +183,17 @@ class Checkpoints:
             uploaded_bytes=uploaded,
             seconds=round(time.monotonic() - began, 1),
         )
+
+    def _note(self, newest: Manifest, complete: float | None = None) -> None:
+        """Report the newest checkpoint. It has all that was applied at its own time, or at `complete`, in
+        seconds since the epoch."""
+        self._metrics.checkpointed.set(newest.time / 1000 if complete is None else complete)
+        self._metrics.checkpoint_bytes.set(newest.bytes)
+
+    def _note_upload(self, progress: UploadProgress) -> None:
+        """Report how far the upload of a checkpoint is."""
+        self._metrics.checkpoint_uploading.set(progress.remaining)
+        self._metrics.checkpoint_uploaded.inc(progress.uploaded)
 
     def _answer(self, request: str | None, error: str | None = None, checkpoint: str | None = None) -> None:
         if request is not None:

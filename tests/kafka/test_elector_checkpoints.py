@@ -1,0 +1,205 @@
+"""Checkpoints of an elector on a real broker: it goes on from an older state, and repeats nothing that the
+topic says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
+from stream.elector.state import Meta, meta_of
+from stream.errors import EXIT_REFUSED, StateError
+from stream.kafka import broker_metadata, topics
+from stream.kafka.log_starts import delete_records
+from stream.kafka.names import TopicNames
+from stream.roles.elector.role import ElectorRole
+from stream.settings import Settings
+from tests.commands import neardup_process
+from tests.kafka.judge_helpers import error_of
+from tests.kafka.test_elector import PAGES, all_agree, caught_up, judge, kept_pages, told
+from tests.kafka.worker_helpers import create, running
+from tests.property.best_oracle import Judged, crawl
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+PART = 30
+"""Journal records that are judged before the checkpoint."""
+
+
+@pytest.fixture
+def electing(settings: Settings, tmp_path: Path) -> Settings:
+    """Tells at once, flushes often, and makes checkpoints often."""
+    return settings.model_copy(
+        update={
+            "elect": "longest",
+            "elect_seconds": 0.0,
+            "flush_seconds": 0.05,
+            "checkpoints": str(tmp_path / "objects"),
+            "checkpoint_interval": 0.1,
+        }
+    )
+
+
+def without_checkpoints(settings: Settings) -> Settings:
+    return settings.model_copy(update={"checkpoints": None})
+
+
+async def kept(settings: Settings) -> list[Manifest]:
+    """The elector's checkpoints, newest first."""
+    found = Catalogue(settings.checkpoints or "")
+    journal = (await topics.wait_for_genesis(settings, 10)).journal
+    return [found.read(name) for name in found.kept(journal, "elector")]
+
+
+def directory(settings: Settings) -> Path:
+    return settings.state_dir / settings.namespace / "elector"
+
+
+def meta(settings: Settings) -> Meta:
+    found = meta_of(directory(settings))
+    assert found is not None
+    return found
+
+
+@asynccontextmanager
+async def electing_on(settings: Settings) -> AsyncIterator[list[str]]:
+    """Elect what is due, and stop on exit. Yields the names of checkpoints that were restored."""
+    with capture_logs() as logs:
+        async with running(ElectorRole(settings)) as role:
+            await caught_up(role)
+            yield [each["checkpoint"] for each in logs if each["event"] == "restored"]
+
+
+async def trim(settings: Settings, manifest: Manifest) -> None:
+    """Trim both logs as far as a checkpoint allows."""
+    names = TopicNames(settings.namespace)
+    async with broker_metadata.connect(settings) as client:
+        await delete_records(client, names.decisions, manifest.decided)
+        await delete_records(client, names.journal, manifest.applied - 1)
+
+
+async def made_at(settings: Settings, applied: int) -> Manifest:
+    async def made() -> bool:
+        return any(each.applied == applied for each in await kept(settings))
+
+    await until(made)
+    return next(each for each in await kept(settings) if each.applied == applied)
+
+
+@pytest.fixture
+async def elected(electing: Settings, tmp_path: Path) -> tuple[list[Judged], int, Manifest]:
+    """A crawl with a checkpoint in the middle of what was judged, and told, of it; the end of that in the
+    journal; and the checkpoint. The logs are trimmed to it, and a copy of a state before it is `earlier`."""
+    await create(electing)
+    judged = crawl(4, PAGES, offset=0)
+    early = await judge(electing, judged, range(PART // 2))
+    async with electing_on(without_checkpoints(electing)):
+        pass
+    shutil.copytree(directory(electing), tmp_path / "earlier")
+    middle = await judge(electing, judged, range(early, PART))
+    async with electing_on(electing):
+        manifest = await made_at(electing, middle)
+    end = await judge(electing, judged, range(middle, 2 * PART))
+    async with electing_on(without_checkpoints(electing)):
+        pass
+    assert meta(electing).applied == end > manifest.applied
+    await trim(electing, manifest)
+    return judged, end, manifest
+
+
+async def test_an_elector_restored_where_the_logs_were_trimmed_repeats_nothing(
+    electing: Settings, elected: tuple[list[Judged], int, Manifest]
+) -> None:
+    judged, end, manifest = elected
+    before = await told(electing)
+    shutil.rmtree(directory(electing))
+    async with electing_on(electing) as restored:
+        assert restored == [str(manifest.name)]
+    assert await told(electing) == before
+    async with electing_on(electing) as restored:
+        await judge(electing, judged, range(end, 1 << 30))
+        assert restored == []
+    async with electing_on(electing):
+        pass
+    assert all_agree(await kept_pages(electing, judged))
+
+
+async def test_what_no_checkpoint_fits_is_refused_by_name(
+    electing: Settings, elected: tuple[list[Judged], int, Manifest]
+) -> None:
+    *_, manifest = elected
+    shutil.rmtree(directory(electing))
+    error = await error_of(ElectorRole(without_checkpoints(electing)))
+    assert isinstance(error, StateError)
+    assert error.exit_code == EXIT_REFUSED
+    assert f"empty, but topic {electing.namespace}.decisions starts at {manifest.decided}" in str(error)
+    assert "the setting checkpoints names no store" in str(error)
+    error = await error_of(ElectorRole(electing.model_copy(update={"elect": "newest"})))
+    assert f"checkpoint {manifest.name}: has elect=longest, but newest is needed" in str(error)
+    named = electing.model_copy(update={"elector_name": "b"})
+    await create(named)
+    error = await error_of(ElectorRole(named))
+    assert "there is none of this journal and of kind elector-b" in str(error)
+    assert not directory(electing).exists()
+
+
+async def test_a_damaged_state_is_replaced_by_a_checkpoint(
+    electing: Settings, elected: tuple[list[Judged], int, Manifest]
+) -> None:
+    *_, manifest = elected
+    before = await told(electing)
+    for file in directory(electing).glob("*.sst"):
+        content = bytearray(file.read_bytes())
+        content[30] ^= 1
+        file.write_bytes(content)
+    async with electing_on(electing.model_copy(update={"rebuild_damaged": True})) as restored:
+        assert restored == [str(manifest.name)]
+    assert await told(electing) == before
+    assert len(list(directory(electing).parent.glob("elector.damaged-2*"))) == 1
+
+
+async def test_a_state_that_the_logs_do_not_reach_is_replaced_by_a_checkpoint(
+    electing: Settings, elected: tuple[list[Judged], int, Manifest], tmp_path: Path
+) -> None:
+    *_, manifest = elected
+    before = await told(electing)
+    shutil.rmtree(directory(electing))
+    shutil.copytree(tmp_path / "earlier", directory(electing))
+    error = await error_of(ElectorRole(electing))
+    assert isinstance(error, StateError)
+    assert f"checkpoint {manifest.name} in " in str(error)
+    assert ", will do: move the directory away" in str(error)
+    async with electing_on(electing.model_copy(update={"rebuild_damaged": True})) as restored:
+        assert restored == [str(manifest.name)]
+    assert await told(electing) == before
+    assert len(list(directory(electing).parent.glob("elector.outdated-2*"))) == 1
+
+
+async def test_a_running_elector_is_asked_for_a_checkpoint(electing: Settings) -> None:
+    await create(electing)
+    rarely = electing.model_copy(update={"checkpoint_interval": 3600.0})
+    judged = crawl(5, PAGES, offset=0)
+    middle = await judge(rarely, judged, range(PART))
+    async with running(ElectorRole(rarely)) as role:
+        await made_at(rarely, middle)
+        end = await judge(rarely, judged, range(middle, 1 << 30))
+        await caught_up(role)
+        await until(lambda: role._next_flush and meta(rarely).applied == end)
+        code, output, error = await neardup_process(rarely, "checkpoint", "now", "--kind", "elector")
+        assert not code, error
+        newest, *_ = await kept(rarely)
+        assert output.strip() == str(newest.name)
+        assert newest.applied == end
+        value = role.watch.metrics.registry.get_sample_value
+        assert value("neardup_elector_checkpoint_bytes") == newest.bytes
+        assert value("neardup_elector_checkpoint_interval_seconds") == 3600.0
+        assert value("neardup_elector_checkpoint_timestamp_seconds") == newest.time / 1000
+    assert msgspec.structs.asdict(newest)["ledger"] == meta(rarely).ledger
