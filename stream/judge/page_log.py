@@ -88,7 +88,7 @@ class Added:
 
 
 class PageLog:
-    """A log of pages numbered in order, from `first` on, with one writer.
+    """A log of pages numbered in order, from `first` on, with one writer. The first pages may go.
 
     Between `advance` and `write`, readers see added pages from RAM, before they are in RocksDB.
 
@@ -101,19 +101,16 @@ class PageLog:
         self._size = 8 * words
         self._last = _PREFIX + family.encode()
         stored = store.get(DEFAULT, [self._last])[0] or bytes(_HEAD_BYTES)
-        self.first: Final = int.from_bytes(stored[:8], "little")
-        """Number of the first page, a multiple of `GROUP`. Those before it are gone."""
-        if self.first % GROUP:
-            raise damage_error(
-                store.path, f"{family} begin at {self.first}, which is not a multiple of {GROUP}"
-            )
+        self.first = int.from_bytes(stored[:8], "little")
+        """Number of the first page. Those before it are gone, though they may still be in RocksDB."""
+        self._removed = 0  # groups before this page were removed by this process
         # Always replaced as a whole and read once, so that readers see a consistent state.
         self._now = Added(int.from_bytes(stored[8:_HEAD_BYTES], "little"), {}, stored[_HEAD_BYTES:])
 
     @property
     def start(self) -> bytes:
-        """The key of the first group."""
-        return _key(self.first)
+        """The key of the group that has the first page."""
+        return _key(self.first - self.first % GROUP)
 
     @property
     def count(self) -> int:
@@ -126,6 +123,11 @@ class PageLog:
 
         URLs that take more memory than the rest are read again when they are requested, unless `keep_urls`.
         """
+        if len(numbers) and numbers[0] < self.first:
+            raise self._none(int(numbers[0]))
+        return self._pages(numbers, keep_urls)
+
+    def _pages(self, numbers: I64, keep_urls: bool) -> LoggedPages:
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
             raise self._none(int(numbers[-1]))
@@ -228,17 +230,18 @@ class PageLog:
         return ids[np.searchsorted(some, numbers)]
 
     def scan(self) -> Iterator[U64]:
-        """Yield the words (k, words) of each group, in order. Not allowed between `advance` and `write`."""
-        group = self.first // GROUP
+        """Yield the words (k, words) of the pages of each group, in order. Not allowed between `advance` and
+        `write`."""
+        group, before = self.first // GROUP, self.first % GROUP
         for key, value in self._store.scan(self._family, self.start):
             if key != _key(group * GROUP):
                 raise self._none(group * GROUP)
-            yield self._words(value, group, GROUP)
-            group += 1
+            yield self._words(value, group, GROUP)[before:]
+            group, before = group + 1, 0
         if group != self.count // GROUP:
             raise self._none(group * GROUP)
         if held := self.count % GROUP:
-            yield self._words(self._now.last, group, held)
+            yield self._words(self._now.last, group, held)[before:]
 
     def _words(self, value: bytes, group: int, held: int) -> U64:
         part = value[_END * held : (_END + self._size) * held]
@@ -251,7 +254,7 @@ class PageLog:
         if not len(words):
             return Added(self.count, {}, self._now.last)
         held = self.count % GROUP
-        before = self.pages(np.arange(self.count - held, self.count))
+        before = self._pages(np.arange(self.count - held, self.count), keep_urls=True)
         urls_before = before.urls(np.arange(held))
         rows = np.ascontiguousarray(np.concatenate([before.words, words]), "<u8").view(np.uint8)
         texts = _joined(urls_before, urls)
@@ -273,8 +276,29 @@ class PageLog:
     def write(self, batch: Writes, added: Added) -> None:
         """Add the added pages to the write batch `batch`."""
         batch.put_many(self._family, added.groups.items())
+        self._put_head(batch, added)
+
+    def _put_head(self, batch: Writes, added: Added) -> None:
         head = np.array([self.first, added.count], "<u8").tobytes()
         batch.put(DEFAULT, self._last, head + added.last)
+
+    def raise_first(self, batch: Writes, first: int) -> None:
+        """Let the pages begin at `first`: those before it are gone at once. The caller writes `batch`, with
+        the pages that were added in RAM. What they take is removed by `remove`."""
+        if not self.first <= first <= self.count:
+            raise ValueError(f"{self._family} must begin from {self.first} on, and not after {self.count}")
+        self.first = first
+        self._put_head(batch, self._now)
+
+    def remove(self, batch: Writes, share: int) -> tuple[bytes, bytes] | None:
+        """Remove the groups of pages that are gone, through `batch`, if they are a `share`-th of what is left
+        or more. Returns the bounds of their keys."""
+        bounds = _key(self._removed), self.start
+        if bounds[0] >= bounds[1] or share * (self.first - self._removed) < self.count - self.first:
+            return None
+        batch.delete_range(self._family, *bounds)
+        self._removed = self.first - self.first % GROUP
+        return bounds
 
 
 def record_words(width: int, sketch_bytes: int) -> int:

@@ -59,7 +59,7 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
     scheme = judge.rule.scheme
     for number in numbers:
         if number > 1:
-            state.tables.maintain(wait=True)
+            state.maintain(wait=True)
         # A sketch of zeros is empty, and two pages with empty sketches match.
         offsets = range(2 * number, 2 * number + 2)
         rows = [
@@ -93,5 +93,5 @@ def _search_triples(state: State) -> None:
     state.store.write(writes)
     for _ in range(2):  # in RAM, and in RocksDB
         state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
-        state.tables.maintain(wait=True)
+        state.maintain(wait=True)
     numbered(keys_of_triples(words).ravel())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,11 @@ from stream.judge.ledger import Ledger
 from stream.judge.meta import LoadedRecords, Meta, stored_meta
 from stream.judge.page_log import HEAD, OF_ANCHOR, URL_DIGEST, Added, LoggedPages, PageLog, record_words
 from stream.judge.page_numbers import PageNumbers
+from stream.judge.references import ANCHOR as _ANCHOR
+from stream.judge.references import DUPLICATE as _DUPLICATE
+from stream.judge.references import REFERENCE as _REFERENCE
+from stream.judge.references import without_gone
+from stream.judge.removal import Removal
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
@@ -39,14 +45,9 @@ from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS, URLS, Store, Writes
-from stream.tables.tables import Tables
+from stream.tables.tables import IndexKind, Tables
 
 _SOURCE: Final = b"source/"
-_ANCHOR: Final = ord("a")
-_DUPLICATE: Final = ord("d")
-_REFERENCE: Final = np.dtype([("kind", "u1"), ("number", "<u8")])
-"""Kind and number of an anchor or duplicate. A value of the family `urls` consists of references to the URL's
-baselines, newest first (rule 20)."""
 _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 
@@ -336,8 +337,9 @@ class State(StateReader):
                 self._rule.search_options(),
                 memory=memory,
                 generation=generation,
-                triples=self._rule.triples,
+                kind=IndexKind(self._rule.triples),
             )
+            self._removal = Removal(store, self._anchors, self._duplicates)
             indexed, logged = (f"[{each.first}, {each.count})" for each in (self.tables, self._anchors))
             if indexed != logged:
                 self.tables.close()
@@ -450,7 +452,7 @@ class State(StateReader):
         """
         self.advance(prepared)
         self.write(prepared, decided)
-        self.tables.maintain()
+        self.maintain()
 
     def advance(self, prepared: Prepared) -> None:
         """Apply a decided batch in RAM. The previous one must have been written."""
@@ -469,7 +471,7 @@ class State(StateReader):
     def write(self, prepared: Prepared, decided: int) -> None:
         """Write the advanced batch to RocksDB. Other threads may read meanwhile to decide the next batch.
 
-        Call `tables.maintain` when they are done, before the next `advance`.
+        Call `maintain` when they are done, before the next `advance`.
         """
         change, writes = prepared.change, prepared.writes
         self._anchors.write(writes, prepared.anchors)
@@ -489,6 +491,21 @@ class State(StateReader):
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+
+    def raise_first(self, writes: Writes, first: PageNumbers) -> None:
+        """Let anchors and duplicates begin at these numbers, in RAM at once and in the store through
+        `writes`: those before them are gone. `maintain` removes what they take."""
+        self.tables.raise_first(writes, first.anchors)
+        self._anchors.raise_first(writes, first.anchors)
+        self._duplicates.raise_first(writes, first.duplicates)
+
+    def maintain(self, *, wait: bool = False) -> None:
+        """Freeze anchors, and remove what is gone, in the background. Nothing may be ahead of the store.
+
+        With `wait`, returns when nothing is due any more. Raises what failed in the background.
+        """
+        self.tables.maintain(wait=wait)
+        self._removal.advance(wait=wait)
 
     def note_ledger(self, ledger: int, decided: int) -> None:
         """Store that a ledger record was applied. `ledger` is its offset in the decisions topic, or that of
@@ -513,17 +530,21 @@ class State(StateReader):
         self.store.flush()
 
     def digest(self) -> str:
-        """Return a digest of the content, independent of how it was built up. Tables are left out, as they
-        follow from it."""
+        """Return a digest of the content, independent of how it was built up, and of what is gone. Tables are
+        left out, as they follow from it."""
         starts = dict.fromkeys(RECORDS, b"")
-        starts[LOG] = starts[ANCHORS] = self._anchors.start
+        starts[ANCHORS] = self._anchors.start
+        starts[LOG] = self.tables.start
         starts[DUPLICATES] = self._duplicates.start
-        return self.store.digest(starts, leave_out=RUN)
+        first = PageNumbers(self._anchors.first, self._duplicates.first)
+        urls = partial(without_gone, first=first) if any(first) else None
+        return self.store.digest(starts, leave_out=RUN, urls=urls)
 
     def close(self) -> None:
         """Finish background work, flush, and release the directory. Raises the first of several errors."""
         try:
             self.tables.close()
+            self._removal.close()
             self.store.flush()
         except BaseException:
             with suppress(NeardupError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,10 @@ from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
 from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.contents import union
-from stream.tables.store.rocks import DEFAULT, Store, Writes
+from stream.tables.store.reclaim import Reclaiming
+from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
-from stream.tables.triples.index import TripleIndex
+from stream.tables.triples.index import GROWTH, TripleIndex
 
 LAYOUT: Final = b"tables/layout"
 TRIPLES_SHARE: Final = 1 / 8
@@ -41,6 +42,18 @@ MOST_SEARCHED_ROWS: Final = 1 << 12
 PAIRS_AT_ONCE: Final = 1 << 21
 """Most pairs found at a time, 16 MiB in each of a few arrays. A row of spam may have ten thousand. If the
 limit is reached, the search is repeated with fewer rows."""
+
+
+class IndexKind(NamedTuple):
+    """What is indexed."""
+
+    triples: bool = False
+    """Whether the tables are of pairs of minima, and anchors may be in triples of them."""
+    windowed: bool = False
+    """Whether the first anchors go one day (`Tables.raise_first`), so that runs must stay small."""
+
+
+_PLAIN: Final = IndexKind()
 
 
 @dataclass(slots=True)
@@ -79,6 +92,11 @@ class TablesStats:
         return self.hot_anchors + self.warm_anchors
 
 
+REMOVED_AT_ONCE: Final = 64
+"""What is gone is removed from a log once it is this part of what is left. Each time costs a flush, and some
+files are written anew."""
+
+
 class Tables:
     """The index of live anchors, which are numbered in order of insertion, from `first` on.
 
@@ -96,9 +114,8 @@ class Tables:
         memory: int,
         generation: int,
         growth: HeadGrowth = HEAD_GROWTH,
-        triples: bool = False,
+        kind: IndexKind = _PLAIN,
     ) -> None:
-        """With `triples`, the tables are of pairs of minima, and anchors may be in triples of them."""
         self._store = store
         self._design = design
         self._options = options
@@ -111,15 +128,15 @@ class Tables:
         at once."""
         anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
-        of_triples = int(memory * TRIPLES_SHARE) if triples else 0
-        sizes = TierSizes(memory - of_triples, generation, growth)
+        of_triples = int(memory * TRIPLES_SHARE) if kind.triples else 0
+        sizes = TierSizes(memory - of_triples, generation, growth, kind.windowed)
+        self._reclaiming = Reclaiming(store)
         self._tiers = Tiers(store, design, anchors, options.distance, sizes)
         self._triples = None
-        if triples:
+        if kind.triples:
             try:
-                self._triples = TripleIndex(
-                    store, design, anchors, options, memory=of_triples, generation=generation
-                )
+                sizes = TierSizes(of_triples, generation, GROWTH, kind.windowed)
+                self._triples = TripleIndex(store, design, anchors, options, sizes)
             except BaseException:
                 self.close()
                 raise
@@ -145,13 +162,18 @@ class Tables:
         return self._log.first
 
     @property
+    def start(self) -> bytes:
+        """The key of the rows in the log that have the first anchor."""
+        return self._log.start
+
+    @property
     def count(self) -> int:
         """Number of anchors ever inserted, which is the number of the next one."""
         return self._log.count
 
     @property
     def anchors(self) -> int:
-        """Number of anchors that are stored, dead ones included."""
+        """Number of anchors from the first one on, dead ones included."""
         return self.count - self.first
 
     @property
@@ -163,7 +185,7 @@ class Tables:
             hot_probes=sum(tiers.hot.probes for tiers in every),
             rocks_probes=sum(tiers.cold.probes for tiers in every),
             rocks_hits=sum(tiers.cold.hits for tiers in every),
-            generations=(self._tiers.compaction.frozen - self.first) // self._size,
+            generations=-(-(self._tiers.compaction.frozen - self.first) // self._size),
             runs=self._tiers.compaction.runs,
             hot_anchors=self.count - hot.floor,
             warm_anchors=warm.end - warm.floor,
@@ -232,8 +254,8 @@ class Tables:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         if wanted.most != ALL.most:
-            wanted = wanted.begun(len(words), self.first)
-        collector = PairCollector(most, self.first)
+            wanted = wanted.begun(len(words), self._dead.base)
+        collector = PairCollector(most, self._dead.base)
         probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, wanted)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
@@ -242,7 +264,7 @@ class Tables:
         if probing.collector.is_full:
             return None
         row, anchor, distance = probing.collector.pairs()
-        if self._dead.count:
+        if self._dead.count or self.first > self._dead.base:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
         sizes = None
@@ -291,6 +313,8 @@ class Tables:
         """
         if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
             raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
+        if self.count - self._dead.base + len(fingerprints) > MOST_ANCHORS:
+            self._dead.rebase()
         if self._triples is not None:
             entries = self._triples.entries
             if entries + self._triples.entries_of(skipped) > MOST_ANCHORS:
@@ -313,24 +337,53 @@ class Tables:
         if self._triples is not None:
             self._triples.kill(anchors)
 
+    def raise_first(self, batch: Writes, first: int) -> None:
+        """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes
+        `batch`. What they take is removed by `maintain`."""
+        if not self.first <= first <= self.count:
+            raise ValueError(f"the first anchor must be from {self.first} on, and not after {self.count}")
+        if first == self.first:
+            return
+        if self._triples is not None:
+            self._triples.raise_first(batch, first)
+        self._log.raise_first(batch, first)
+        self._dead.drop(batch, first)
+        self._skipped.drop(batch, first)
+
     def is_alive(self, anchors: I64) -> NDArray[np.bool_]:
         """Whether each of these anchors is alive, (n,)."""
         return ~self._dead.test(anchors)
 
     def maintain(self, *, wait: bool = False) -> None:
-        """Freeze generations that are due, in the background; called after each `Store.write`.
+        """Freeze generations that are due, and remove what is gone, in the background; called after each
+        `Store.write`.
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
         self._tiers.maintain(wait=wait)
+        unread = self._tiers.reads_from
         if self._triples is not None:
             self._triples.maintain(wait=wait)
+            unread = min(unread, self._triples.reads_from)
+        self._remove_rows(min(unread, self.first))
+        self._reclaiming.check(wait=wait)
+
+    def _remove_rows(self, end: int) -> None:
+        """Remove the rows of the anchors before `end` from the log, if they are many."""
+        if REMOVED_AT_ONCE * (end - self._log.removed) < max(self.anchors, 1):
+            return
+        batch = self._store.batch()
+        bounds = self._log.remove(batch, end)
+        if bounds[0] < bounds[1]:
+            self._store.write(batch)
+            self._reclaiming.begin([LOG], bounds, "drop.pages")
 
     def close(self) -> None:
         """Cancel freezing and merging. The store stays open."""
         self._tiers.close()
         if self._triples is not None:
             self._triples.close()
+        self._reclaiming.close()
         freeze.clean(self._store.path)
 
 

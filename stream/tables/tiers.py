@@ -34,6 +34,8 @@ class TierSizes(NamedTuple):
     generation: int
     """Anchors that are frozen at a time."""
     growth: HeadGrowth = HEAD_GROWTH
+    windowed: bool = False
+    """Whether the first anchors go one day."""
 
 
 class Tiers:
@@ -72,7 +74,9 @@ class Tiers:
         self.cold: Final = ColdTier(
             store, design, anchors, self._background, distance=distance, memory=shares.presence
         )
-        self.compaction: Final = Compaction(store, design, sizes.generation, runs, anchors, self.cold)
+        self.compaction: Final = Compaction(
+            store, design, sizes.generation, runs, anchors, self.cold, windowed=sizes.windowed
+        )
         try:
             self._load()
         except BaseException:
@@ -105,13 +109,21 @@ class Tiers:
         self.cold.search(probing)
 
     def maintain(self, *, wait: bool) -> None:
-        """Freeze generations that are due, in the background.
+        """Freeze generations that are due, in the background, and give up anchors that are gone.
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
+        first = self._log.first
+        self.cold.skip(first)
+        self.warm.drop(first)
         self.compaction.advance(wait=wait)
         self._shift(self._evictable(), wait=wait)
         self.hot.evict(self.warm.end)
+
+    @property
+    def reads_from(self) -> int:
+        """Anchors below this number are not read any more in the background."""
+        return min(self.compaction.reads_from, self.cold.reads_from, self.warm.reads_from)
 
     def _shift(self, evicted: int, *, wait: bool) -> None:
         """Move anchors below `evicted` from the hot tier to the warm one, and those beyond its budget to the

@@ -17,12 +17,14 @@ from stream import failpoints
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
+from stream.tables.compaction import RUN
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.anchors import FIRST
-from stream.tables.store.rocks import DEFAULT, Store
-from stream.tables.tables import Tables
+from stream.tables.store.rocks import DEFAULT, LOG, Store
+from stream.tables.tables import IndexKind, Tables
 from tests.first_numbers import LATE, LATE_ENTRY, begin_at
+from tests.property.test_first_raised import check_store
 
 pytestmark = pytest.mark.chaos
 
@@ -33,10 +35,10 @@ ROWS = 50
 GENERATION = 170
 
 
-def open_tables(store: Store, memory: int, generation: int = GENERATION) -> Tables:
-    return Tables(
-        store, Design(5, 2), SearchOptions(4, 2, distance=12, cap=64), memory=memory, generation=generation
-    )
+def open_tables(store: Store, memory: int, generation: int = GENERATION, *, windowed: bool = False) -> Tables:
+    options = SearchOptions(4, 2, distance=12, cap=64)
+    kind = IndexKind(windowed=windowed)
+    return Tables(store, Design(5, 2), options, memory=memory, generation=generation, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Setting:
     """Whether keys are of minima, and most anchors are in triples."""
     first: int = 0
     """Number of the first anchor."""
+    window: int = 0
+    """If not 0, all anchors but the last so many go after each turn."""
 
     @property
     def families(self) -> int:
@@ -57,11 +61,13 @@ class Setting:
     def open(self, store: Store) -> Tables:
         if self.first and store.get(DEFAULT, [FIRST]) == [None]:
             begin_at(store, self.first, LATE_ENTRY)
+        windowed = self.window > 0
         if not self.triples:
-            return open_tables(store, self.memory, self.generation)
+            return open_tables(store, self.memory, self.generation, windowed=windowed)
         design = Rule(VerdictOptions(), Scheme()).design()
         options = SearchOptions(0, 0, distance=30, cap=64)
-        return Tables(store, design, options, memory=self.memory, generation=self.generation, triples=True)
+        kind = IndexKind(triples=True, windowed=windowed)
+        return Tables(store, design, options, memory=self.memory, generation=self.generation, kind=kind)
 
     def rows(self, number: int) -> np.ndarray:
         return turn(number)[: ROWS // 5] if self.triples else turn(number)
@@ -105,7 +111,10 @@ def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = Fal
         rows = setting.rows(number)
         tables.insert(batch, rows, setting.skipped(number), setting.words(number))
         if number:
-            tables.kill(batch, setting.first + np.array([number * len(rows) // 2, number * len(rows) - 1]))
+            dying = setting.first + np.array([number * len(rows) // 2, number * len(rows) - 1])
+            tables.kill(batch, dying[dying >= tables.first])
+        if setting.window:
+            tables.raise_first(batch, max(tables.first, tables.count - setting.window))
         batch.put(DEFAULT, APPLIED, (number + 1).to_bytes(4, "big"))
         store.write(batch)
         tables.maintain(wait=number % 3 == 0)
@@ -119,14 +128,20 @@ def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = Fal
 
 
 def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
-    """The digest and the candidates of all turns."""
+    """The digest and the candidates of all turns. With a window, the digest does not cover what is removed
+    some time, nor runs, and neither do triples count below which there was an anchor once."""
     answers: list[object] = []
     for number in range(TURNS):
         rows = setting.rows(number)
         found = tables.search(rows, uncertain(number)[: len(rows)], setting.words(number))
         assert found.bucket_sizes is not None
-        columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *found.triples)
+        triples = np.array(found.triples)
+        if setting.window:
+            triples = triples[:, triples[2] > 0]
+        columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *triples)
         answers.append([part.tolist() for part in columns])
+    if setting.window:
+        return store.digest({DEFAULT: b"", LOG: tables.start}, leave_out=RUN), answers
     return store.digest(), answers
 
 
@@ -157,7 +172,7 @@ def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFact
 def child(path: Path, setting: Setting, failpoint: str) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(root)}
-    numbers = (setting.memory, setting.generation, int(setting.triples), setting.first)
+    numbers = (setting.memory, setting.generation, int(setting.triples), setting.first, setting.window)
     return subprocess.Popen(
         [sys.executable, __file__, str(path), *map(str, numbers)], env=environment, stdout=subprocess.PIPE
     )
@@ -251,8 +266,42 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
         tables.close()
 
 
+WINDOW_FAILPOINTS = [
+    (False, ["flush:2", "drop.run", "freeze.meta:2", "drop.run:2", "flush:3"]),
+    (False, ["drop.run:25", "drop.pages:2", "freeze.ingest:95", "freeze.build:5"]),
+    (False, ["freeze.ingest:27", "freeze.reclaim", "drop.run:20", "drop.pages:2"]),
+    (False, ["freeze.meta:20", "freeze.ingest:3", "freeze.ingest:7", "drop.pages", "drop.run:11"]),
+    (True, ["drop.run", "flush:2", "drop.run:3", "freeze.meta:3", "freeze.ingest:9"]),
+    (True, ["drop.pages:2", "freeze.build:9", "drop.run:7", "freeze.meta", "freeze.ingest:2"]),
+]
+"""Of pairs or triples."""
+
+
+@pytest.mark.parametrize("number", range(len(WINDOW_FAILPOINTS)))
+def test_killed_while_the_first_anchors_go_is_the_same(number: int, tmp_path: Path) -> None:
+    """Runs of what is gone are built, merged and dropped at other times after a crash."""
+    (triples, failpoints), memory = WINDOW_FAILPOINTS[number], 0 if number % 2 else 1 << 30
+    setting = Setting(memory, 24 if triples else 5, triples, window=100 if triples else 400)
+    with Store(tmp_path / "undisturbed", setting.families, 8 << 20) as store:
+        tables = setting.open(store)
+        replay(store, tables, setting)
+        undisturbed = outcome(store, tables, setting)
+        assert tables.first == TURNS * len(setting.rows(0)) - setting.window
+        tables.close()
+    for failpoint in failpoints:
+        with child(tmp_path / "killed", setting, failpoint) as process:
+            process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    check_after_crash(tmp_path / "killed", setting, undisturbed)
+    with Store(tmp_path / "killed", setting.families, 8 << 20) as store:
+        tables = setting.open(store)
+        tables.maintain(wait=True)
+        check_store(store, tables, 10)
+        tables.close()
+
+
 if __name__ == "__main__":
-    memory, generation, of_triples, from_number = map(int, sys.argv[2:])
-    chosen = Setting(memory, generation, bool(of_triples), from_number)
+    memory, generation, of_triples, from_number, of_window = map(int, sys.argv[2:])
+    chosen = Setting(memory, generation, bool(of_triples), from_number, of_window)
     opened = Store(Path(sys.argv[1]), chosen.families, 8 << 20)
     replay(opened, chosen.open(opened), chosen, report=True)

@@ -18,18 +18,17 @@ from stream.errors import StateError
 from stream.tables import memory_shares
 from stream.tables import tables as all_tables
 from stream.tables.cold.presence import Presence
-from stream.tables.cold.runs import stored_run
 from stream.tables.cold.tier import ColdTier
-from stream.tables.compaction import RUN, stored_runs
+from stream.tables.compaction import RUN
 from stream.tables.design import Block, Design
 from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.search.pair_collector import MANY, PairCollector
 from stream.tables.search.probing import Nearest, Probing, SearchOptions
-from stream.tables.store.anchors import CHUNK, DEAD, FIRST, SKIPPED, with_prefix
-from stream.tables.store.rocks import DEFAULT, LOG, Store
-from stream.tables.tables import Tables
+from stream.tables.store.anchors import CHUNK, FIRST
+from stream.tables.store.rocks import DEFAULT, Store
+from stream.tables.tables import IndexKind, Tables
 from stream.tables.warm import tier as warm
 from stream.tables.warm.packed import HITS_AT_ONCE, Packed, Packing
 from tests.first_numbers import LATE, begin_at
@@ -89,7 +88,7 @@ class Case:
         """What the tables index, if not the fingerprints."""
         return spread(rows) if self.spread else None
 
-    def open(self, store: Store) -> Tables:
+    def open(self, store: Store, kind: IndexKind = IndexKind()) -> Tables:  # noqa: B008 (immutable)
         if self.first and store.get(DEFAULT, [FIRST]) == [None]:
             begin_at(store, self.first)
         return Tables(
@@ -99,6 +98,7 @@ class Case:
             memory=self.memory,
             generation=self.generation,
             growth=self.growth,
+            kind=kind,
         )
 
 
@@ -183,8 +183,8 @@ def add(
     for row, (fingerprint, keys) in enumerate(zip(rows.tolist(), design.keys(rows).tolist(), strict=True)):
         oracle.fingerprints.append(fingerprint)
         oracle.entered.append({key for t, key in enumerate(keys) if not skipped.get(row, 0) >> t & 1})
-    held = len(oracle.fingerprints)
-    kills = rng.integers(0, max(held, 1), 3 if skips and held else 0) + oracle.case.first
+    held = tables.count - tables.first
+    kills = rng.integers(0, max(held, 1), 3 if skips and held else 0) + tables.first
     tables.kill(batch, kills)
     oracle.dead.update(kills.tolist())
     store.write(batch)
@@ -346,63 +346,6 @@ def test_reopened_tables_answer_the_same_with_any_memory(memory: int, first: int
         tables.close()
 
 
-def forget_all_before(store: Store, first: int) -> None:
-    """Remove dead anchors from a store whose tables are closed, and let these begin at `first`."""
-    batch = store.batch()
-    for key in (key for key, _ in store.scan(LOG)):
-        if int.from_bytes(key, "big") < first:
-            batch.delete(LOG, key)
-    for prefix in (DEAD, SKIPPED):
-        for key, _ in with_prefix(store, prefix):
-            if int.from_bytes(key, "big") < first:
-                batch.delete(DEFAULT, prefix + key)
-    for key, record in with_prefix(store, RUN + b"\0"):
-        if stored_run(key, record).end <= first:
-            batch.delete(DEFAULT, RUN + b"\0" + key)
-    store.write(batch)
-    begin_at(store, first)
-
-
-@pytest.mark.parametrize("memory", [0, room(520, 260), PLENTY])
-def test_the_first_anchors_may_go(memory: int, tmp_path: Path) -> None:
-    """Runs may begin before the first anchor that is left, and are merged without those that are gone."""
-    first, case = CHUNK, Case(5, 2, 4, 2, memory=memory, generation=260)
-    rng, oracle = np.random.default_rng(19), TablesOracle(case)
-    with Store(tmp_path, case.design.tables, CACHE) as store:
-        tables = case.open(store)
-        add(rng, store, tables, oracle, make_rows(rng, 700, np.zeros(0, np.uint64), 0.1), 0.2)
-        batch = store.batch()
-        tables.kill(batch, np.arange(first))
-        oracle.dead.update(range(first))
-        store.write(batch)
-        tables.maintain(wait=True)
-        tables.close()
-        forget_all_before(store, first)
-        for turn in range(4):
-            tables = case.open(store)
-            assert (tables.first, tables.count) == (first, len(oracle.fingerprints))
-            rows = make_rows(rng, 40, np.array(oracle.fingerprints, np.uint64), 0.1)
-            check(tables, oracle, rows, make_uncertain(rng, 40))
-            with pytest.raises(ValueError, match=f"from {first} on"):
-                tables.kill(store.batch(), np.array([first - 1]))
-            assert not tables.is_alive(np.arange(first)).any()
-            rows = make_rows(rng, 500, np.array(oracle.fingerprints, np.uint64), 0.1)
-            batch = store.batch()
-            tables.insert(batch, rows, {})
-            store.write(batch)
-            oracle.fingerprints += rows.tolist()
-            oracle.entered += [set(keys) for keys in case.design.keys(rows).tolist()]
-            tables.maintain(wait=turn % 2 == 1)
-            check(tables, oracle, rows[:40], make_uncertain(rng, 40))
-            tables.close()
-        runs = stored_runs(store, case.design, first, len(oracle.fingerprints))
-        assert [(run.level, run.first, run.end) for run in runs] == [
-            (1, 256, 2080),
-            (0, 2080, 2340),
-            (0, 2340, 2600),
-        ]
-
-
 def test_runs_must_follow_each_other_from_the_first_anchor_on(tmp_path: Path) -> None:
     case, first = Case(5, 2, memory=0, generation=30, first=LATE), LATE
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -413,7 +356,6 @@ def test_runs_must_follow_each_other_from_the_first_anchor_on(tmp_path: Path) ->
         for later, said in (
             (CHUNK, f"anchors begin at {first + CHUNK}, but {first + 70} are counted"),
             (-CHUNK, f"runs hold anchors up to {first - CHUNK}, and from {first} on"),
-            (8, f"anchors begin at {first + 8}, which is not a multiple of {CHUNK}"),
         ):
             begin_at(store, first + later)
             with pytest.raises(StateError, match=said):

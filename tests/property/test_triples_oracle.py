@@ -22,7 +22,7 @@ from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.search.probing import Nearest, SearchOptions
 from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, Store
-from stream.tables.tables import TRIPLES_SHARE, Tables
+from stream.tables.tables import TRIPLES_SHARE, IndexKind, Tables
 from stream.tables.triples import keys
 from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS
 from stream.tables.warm.packed import Packed
@@ -171,7 +171,8 @@ def open_tables(store: Store, memory: int, generation: int, first: int = 0) -> T
     if first and store.get(DEFAULT, [FIRST]) == [None]:
         begin_at(store, first, LATE_ENTRY)
     options = SearchOptions(0, 0, DISTANCE, cap=64)
-    return Tables(store, DESIGN, options, memory=memory, generation=generation, triples=True)
+    kind = IndexKind(triples=True)
+    return Tables(store, DESIGN, options, memory=memory, generation=generation, kind=kind)
 
 
 def room(entries: int, generation: int) -> int:

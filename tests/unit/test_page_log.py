@@ -175,3 +175,55 @@ def test_a_number_without_a_record_is_named(store: Store) -> None:
     store.write(batch)
     with pytest.raises(StateError, match=r"anchors have no record of 8"):
         PageLog(store, ANCHORS, WORDS).pages(np.array([3, 9, 19]))
+
+
+def raise_first(store: Store, log: PageLog, first: int) -> None:
+    batch = store.batch()
+    log.raise_first(batch, first)
+    store.write(batch)
+
+
+@pytest.mark.parametrize("first", [0, 3, 8, 20, 56, 60, COUNT])
+def test_pages_before_the_first_are_gone(store: Store, first: int) -> None:
+    log = fill(store, [40, COUNT - 40])
+    raise_first(store, log, first)
+    for each in (log, PageLog(store, ANCHORS, WORDS)):
+        assert (each.first, each.count) == (first, COUNT)
+        left = each.pages(np.arange(first, COUNT))
+        assert np.array_equal(left.words, rows()[first:])
+        assert np.array_equal(np.concatenate([rows()[:0], *each.scan()]), rows()[first:])
+        if first:
+            with pytest.raises(StateError, match=f"anchors have no record of {first - 1}"):
+                each.pages(np.array([first - 1, COUNT - 1]))
+            with pytest.raises(ValueError, match=f"must begin from {first} on, and not after {COUNT}"):
+                each.raise_first(store.batch(), first - 1)
+        with pytest.raises(ValueError, match="not after"):
+            each.raise_first(store.batch(), COUNT + 1)
+
+
+def test_what_is_added_may_be_raised_before_it_is_written(store: Store) -> None:
+    log = fill(store, [20])
+    batch, added = store.batch(), log.prepare(rows()[20:], StringColumn.utf8(URLS[20:]))
+    log.advance(added)
+    log.raise_first(batch, 59)
+    log.write(batch, added)
+    store.write(batch)
+    assert np.array_equal(PageLog(store, ANCHORS, WORDS).pages(np.array([59, 60])).words, rows()[59:])
+
+
+def test_groups_that_are_gone_are_removed_many_at_once(store: Store) -> None:
+    log = fill(store, [COUNT])
+    raise_first(store, log, 10)
+    batch = store.batch()
+    assert log.remove(batch, 4) is None  # they are less than a fourth of what is left
+    raise_first(store, log, 25)
+    assert log.remove(batch, 4) is not None
+    store.write(batch)
+    assert [int.from_bytes(key, "big") for key, _ in store.scan(ANCHORS)] == [24, 32, 40, 48]
+    assert log.remove(batch, 4) is None
+    assert np.array_equal(log.pages(np.arange(25, COUNT)).words, rows()[25:])
+    again, batch = PageLog(store, ANCHORS, WORDS), store.batch()
+    assert again.remove(batch, 4) is not None  # which another process may have done
+    store.write(batch)
+    add(store, again, rows(), URLS)
+    assert np.array_equal(again.pages(np.arange(COUNT, 2 * COUNT)).words, rows())

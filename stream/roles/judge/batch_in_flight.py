@@ -79,7 +79,7 @@ class BatchInFlight:
         return decisions, self._judge.prepare(self.entries, decisions, self.decided.batch)
 
     def _advance(self) -> None:
-        self._judge.state.tables.maintain()
+        self._judge.state.maintain()
         self._judge.state.advance(self._prepared)
 
     async def _publish(self, committed: Callable[[], None]) -> None:

@@ -31,11 +31,17 @@ def table_file(folder: Path, table: int) -> Path:
 
 
 class RunAnchors(NamedTuple):
-    """The anchors of a run: their rows (n, W + 1), and those that skipped full buckets."""
+    """The last n anchors of a run: their rows (n, W + 1), and those that skipped full buckets. Those before
+    are gone."""
 
     run: Run
     rows: U64
     skips: Skips
+
+    @property
+    def gone(self) -> int:
+        """Number of anchors of the run that have no row."""
+        return self.run.anchors - len(self.rows)
 
 
 def build_tables(
@@ -47,7 +53,7 @@ def build_tables(
     between: Callable[[], None] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of a run. Their content depends only on its anchors.
+    """Write the files of a run. Their content depends only on its anchors, and on those that are gone.
 
     `writer` makes a writer for a column family. `between` is called before each table, `pause` while one is
     being written. An exception from either ends the build.
@@ -82,9 +88,9 @@ def _load_into_page_cache(path: Path) -> None:
 def _sorted_slices(
     design: Design, anchors: RunAnchors, table: int, low: int
 ) -> Iterator[tuple[U64, NDArray[np.int64]]]:
-    """Yield prefixes and indexes of the anchors that entered a table, sorted by both, in slices of whole
-    groups."""
-    run, rows, skips = anchors
+    """Yield prefixes and indexes in the run of the anchors that entered a table, sorted by both, in slices of
+    whole groups."""
+    (run, rows, skips), gone = anchors, anchors.gone
     groups = 1 << int(design.prefix_bits[table]) - low
     slices = min(groups, -(-len(rows) // SORTED_AT_ONCE))
     edges = [groups * number // slices << low for number in range(slices + 1)]
@@ -93,14 +99,14 @@ def _sorted_slices(
         for first in range(0, len(rows), SORTED_AT_ONCE):
             prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE], table)
             chosen = (prefixes >= np.uint64(begin)) & (prefixes < np.uint64(end))
-            start = run.first + first
+            start = run.first + gone + first
             masks = skips.masks_of(start, start + len(prefixes))
             if masks is not None:
                 chosen &= masks >> np.uint64(table) & np.uint64(1) == 0
             members = np.flatnonzero(chosen)
-            parts.append((prefixes[members], members + first))
+            parts.append((prefixes[members], members + (gone + first)))
         prefixes, members = (np.concatenate(part) for part in zip(*parts, strict=True))
-        place = np.uint64(len(rows).bit_length())
+        place = np.uint64(run.anchors.bit_length())
         if int(design.prefix_bits[table]) + int(place) <= 64:  # packed into one integer: ten times as fast
             both = np.sort(prefixes << place | members.astype(np.uint64))
             yield both >> place, (both & np.uint64((1 << int(place)) - 1)).astype(np.int64)
@@ -119,7 +125,7 @@ def _write(
 ) -> None:
     run, rows, _ = anchors
     entries = np.empty((len(members), 2), "<u8")
-    entries[:, 0] = rows[members, -1]
+    entries[:, 0] = rows[members - anchors.gone, -1]
     entries[:, 1] = members.astype(np.uint64)
     entries[:, 1] |= (prefixes & ((np.uint64(1) << low) - np.uint64(1))) << np.uint64(32)
     groups = prefixes >> low

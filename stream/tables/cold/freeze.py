@@ -40,7 +40,8 @@ class _CancelledError(Exception):
 class Freezing:
     """The build of one run, from anchors to RocksDB. Its result depends only on the anchors.
 
-    `rows` yields the rows of the anchors (n, W + 1) in slices; it is consumed by a thread.
+    `rows` yields the rows (n, W + 1) of its last anchors in slices; those before are gone. A thread
+    consumes it.
     """
 
     def __init__(self, store: Store, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:

@@ -29,7 +29,7 @@ NICE: Final = 15
 
 
 def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
-    """Write the child's input. `rows` yields the rows of the run's anchors (n, W + 1) in slices."""
+    """Write the child's input. `rows` yields the rows (n, W + 1) of the run's last anchors in slices."""
     layout = np.array([design.blocks, design.choose, design.width, design.families.start, *run])
     with (folder / ROWS).open("wb") as file:
         for some in rows:
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
         skips = Skips(given["numbers"], given["masks"])
     design = Design(blocks, choose, width, places, first_family=family)
     run = Run(*of_run)
-    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(run.anchors, design.words + 1))
+    rows = np.memmap(folder / ROWS, np.uint64, "r").reshape(-1, design.words + 1)
     build_tables(sst_writer, design, RunAnchors(run, rows, skips), folder)
 
 

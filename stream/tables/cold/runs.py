@@ -6,9 +6,9 @@ consecutive ones, from a multiple of `MERGED` on, they are merged into a run of 
 
 Family `table-tt`: the key is run and group, 8 bytes. The value is the entries of the group, 16 bytes each,
 sorted by prefix, then number: fingerprint u64 LE, number u32 LE, low bits of the prefix u32 LE. Numbers are
-relative to the run's first anchor. A group has all entries that share the high bits of the prefix, about
-`GROUP` of them. So a probe reads one small value, and a run of a million anchors takes thirty thousand puts
-per table instead of a million.
+relative to the run's first anchor. Anchors that were gone when the run was built are left out. A group has
+all entries that share the high bits of the prefix, about `GROUP` of them. So a probe reads one small value,
+and a run of a million anchors takes thirty thousand puts per table instead of a million.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _MOST_NUMBER: Final = 1 << (_LEVEL_PLACE - _NUMBER_PLACE)
 
 
 class Run(NamedTuple):
-    """The anchors [first, first + anchors)."""
+    """The anchors [first, first + anchors), which its level and number determine. Those that were gone when
+    it was built have no entries."""
 
     level: int
     number: int
@@ -69,16 +70,24 @@ class Run(NamedTuple):
         """Number of the generation that follows it."""
         return (self.number + 1) * int(MERGED**self.level)
 
+    @property
+    def bounds(self) -> tuple[bytes, bytes]:
+        """The range of keys [start, end) of the run and of all earlier ones of its level."""
+        return _bounds(self.level, 0, self.number + 1)
+
     def is_part_of(self, merged: Run) -> bool:
         """Whether it is one of those from which a run is merged."""
         return (self.level + 1, self.number // MERGED) == (merged.level, merged.number)
 
     @property
     def bounds_of_parts(self) -> tuple[bytes, bytes]:
-        """The range of keys [start, end) of its parts and of all earlier runs of their level, which are
-        merged, too."""
-        bounds = _key(self.level - 1, 0), _key(self.level - 1, (self.number + 1) * MERGED)
-        return bounds[0].to_bytes(8, "big"), bounds[1].to_bytes(8, "big")
+        """The range of keys [start, end) of its parts."""
+        return _bounds(self.level - 1, self.number * MERGED, (self.number + 1) * MERGED)
+
+    @property
+    def bounds_to_parts(self) -> tuple[bytes, bytes]:
+        """The range of keys [start, end) of its parts and of all earlier runs of their level."""
+        return _bounds(self.level - 1, 0, (self.number + 1) * MERGED)
 
     def low_bits(self, design: Design) -> NDArray[np.int64]:
         """Bits of each table's prefix that are in the entries rather than in the group's key, shape (T,)."""
@@ -90,18 +99,24 @@ def _key(level: int, number: int) -> int:
     return (level << _LEVEL_PLACE) + (number << _NUMBER_PLACE)
 
 
+def _bounds(level: int, start: int, end: int) -> tuple[bytes, bytes]:
+    return _key(level, start).to_bytes(8, "big"), _key(level, end).to_bytes(8, "big")
+
+
 def generation_after(last: Run | None, first: int, anchors: int) -> Run:
-    """The run of a generation of so many anchors that follows the last run, or begins at the anchor `first`
-    if there is none. Raises StateError if its number does not fit in keys."""
-    number = last.next_generation if last else 0
+    """The run of the next generation of so many anchors after the last run that has anchors from `first` on.
+    Raises StateError if its number does not fit in keys."""
+    number, start = (last.next_generation, last.end) if last else (0, 0)
+    gone = max(0, first - start) // anchors
+    number, start = number + gone, start + gone * anchors
     if number >= _MOST_NUMBER:
         raise StateError(f"tables_generation: {number} generations of {anchors} anchors are too many")
-    return Run(0, number, last.end if last else first, anchors)
+    return Run(0, number, start, anchors)
 
 
-def merged_run(parts: list[Run], first: int) -> Run:
-    """The run of the next level into which runs are merged, without the anchors before `first`."""
-    first, last = max(first, parts[0].first), parts[-1]
+def merged_run(parts: list[Run]) -> Run:
+    """The run of the next level into which runs are merged."""
+    first, last = parts[0].first, parts[-1]
     return Run(last.level + 1, last.number // MERGED, first, last.end - first)
 
 

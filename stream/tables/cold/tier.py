@@ -58,7 +58,17 @@ class _TakeOver:
         """The tables below this one are searched by the new filters, the others by those of the parts."""
         self.next = 0
         """Filters of the tables below this one are made or being made."""
+        self.start = 0
+        """Number of the first anchor that is being marked in them."""
         self.marked: Future[None] | None = None
+
+
+class _Extending(NamedTuple):
+    """The anchors [start, end), which are being marked in filters, to be searched then."""
+
+    start: int
+    end: int
+    marked: Future[None]
 
 
 class Requests(NamedTuple):
@@ -73,7 +83,7 @@ class Requests(NamedTuple):
 
 
 class ColdTier:
-    """Searches the anchors below `end`, all of which are in runs.
+    """Searches the anchors below `end`, all of which are in runs or gone.
 
     `memory` is the size in bytes of all presence filters. `background` has a single thread, so that filters
     are updated in the order of requests.
@@ -89,7 +99,7 @@ class ColdTier:
         self._distance = distance
         self._memory = memory
         self.end = anchors.log.first
-        """Anchors below this number, dead ones included, are searched by this tier."""
+        """Anchors below this number that are not gone, dead ones included, are searched by this tier."""
         self.probes = 0
         """Groups read from RocksDB."""
         self.hits = 0
@@ -98,7 +108,7 @@ class ColdTier:
         self._taking_over: _TakeOver | None = None
         self._may_enlarge = False
         self._background = background
-        self._extending: tuple[int, Future[None]] | None = None
+        self._extending: _Extending | None = None
         self._closed = False
 
     @property
@@ -114,6 +124,29 @@ class ColdTier:
         """Register a run that is in RocksDB. It is searched only after `extend`."""
         self._runs[run] = None
 
+    def drop(self, run: Run) -> bool:
+        """Forget a run whose anchors are gone. Returns whether that is done, which it is not while new
+        filters are taking over. Call it between searches."""
+        step = self._taking_over
+        if step is not None and (run == step.run or run in step.parts):
+            return False
+        del self._runs[run]
+        self._may_enlarge = True
+        return True
+
+    def skip(self, first: int) -> None:
+        """Let this tier end at `first` or later: the anchors before that are gone. Call it between
+        searches."""
+        self.end = max(self.end, first)
+
+    @property
+    def reads_from(self) -> int:
+        """Anchors below this number are not read any more."""
+        starts = [] if self._extending is None else [self._extending.start]
+        if (step := self._taking_over) is not None and step.marked is not None:
+            starts.append(step.start)
+        return min(starts, default=self._log.count)
+
     def extend(self, end: int, generation: int, *, wait: bool) -> None:
         """Make progress towards searching all anchors below `end`, which are in runs, by generations.
 
@@ -123,12 +156,12 @@ class ColdTier:
             if self._extending is None:
                 of_run = next(run.end for run in self._runs if run.first <= self.end < run.end)
                 to = min(self.end + generation, of_run)
-                self._extending = (to, self._mark(self.end, to, THREADS if wait else 1))
-            to, marked = self._extending
+                self._extending = _Extending(self.end, to, self._mark(self.end, to, THREADS if wait else 1))
+            _, to, marked = self._extending
             if not (wait or marked.done()):
                 return
             marked.result()
-            self.end, self._extending = to, None
+            self.end, self._extending = max(self.end, to), None
 
     def replace(self, merged: Run, *, wait: bool) -> bool:
         """Make progress towards searching a merged run, which is in RocksDB, instead of its parts. Returns
@@ -179,8 +212,8 @@ class ColdTier:
         tables = range(step.table, step.next)
         for table in tables:
             step.presence.begin(table)
-        start, end = max(step.run.first, self._log.first), min(self._marked_to, step.run.end)
-        step.marked = self._submit([step.presence], start, end, tables)
+        step.start, end = max(step.run.first, self._log.first), min(self._marked_to, step.run.end)
+        step.marked = self._submit([step.presence], step.start, end, tables)
 
     def _put_in_place(self, run: Run, parts: list[Run], presence: Presence | None) -> None:
         for part in parts:
@@ -194,7 +227,7 @@ class ColdTier:
     @property
     def _marked_to(self) -> int:
         """Anchors below this number are marked in filters, or being marked."""
-        return self._extending[0] if self._extending else self.end
+        return max(self._extending.end, self.end) if self._extending else self.end
 
     def _mark(self, start: int, end: int, threads: int) -> Future[None]:
         """Mark the anchors of one generation in the filters of the run that has them, and of the one that is
@@ -278,10 +311,11 @@ class ColdTier:
 
     def _entries(self, run: Run) -> I64:
         """The number of anchors of a run that entered each table, (T,)."""
-        masks = self._skipped.entries(run.first, run.end).masks
+        first = max(run.first, self._log.first)
+        masks = self._skipped.entries(first, run.end).masks
         tables = np.arange(self._design.tables, dtype=np.uint64)
         skipped = [int((masks >> table & np.uint64(1)).sum()) for table in tables]
-        return run.anchors - np.array(skipped, np.int64)
+        return max(0, run.end - first) - np.array(skipped, np.int64)
 
     def _mark_all(
         self, kept: list[Presence], targets: list[Presence], start: int, end: int, shares: list[range]

@@ -69,6 +69,11 @@ class Heads:
         heads = distinct(slots.astype(np.uint64))
         unlink(heads, self.chains, ring, dead)
 
+    def rebase(self, by: np.uint32) -> None:
+        """Make all numbers smaller by so many. Those that would be negative end chains."""
+        for numbers in (self.chains.newest, self.chains.links):
+            np.subtract(np.maximum(numbers, by), by, out=numbers)
+
     def sweep(self, floor: int, start: int, end: int) -> None:
         """Clear the presence bits of the heads [start, end), multiples of 8, whose anchors are all below
         `floor`."""

@@ -21,6 +21,7 @@ from stream.tables.design import Design
 from stream.tables.hot.chain_search import follow
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import HEAD_BYTES, Heads
+from stream.tables.search.pair_collector import MOST_ANCHORS
 from stream.tables.search.probing import Probing
 from stream.tables.store.anchors import IndexedAnchors
 
@@ -124,7 +125,8 @@ class HotTier:
     @property
     def _ring(self) -> Ring:
         base = self._base
-        return Ring(self._rows, self.floor - base, self._origin - base, base - self._dead.first - 1)
+        floor = max(self.floor, self._dead.first)
+        return Ring(self._rows, floor - base, self._origin - base, base - self._dead.base - 1)
 
     def keys(self, anchors: I64) -> tuple[U64, I64]:
         """The rows of all anchors here, and the places in these (n,) of some, which are all in [floor,
@@ -135,6 +137,8 @@ class HotTier:
         """Add anchors by their rows, numbered from `count`. Their skipped tables must already be in
         `skipped`."""
         self._make_room(len(rows))
+        if self.count + len(rows) - self._base > MOST_ANCHORS:
+            self._rebase()
         start, self.count = self.count, self.count + len(rows)
         for first, row, n in self._runs(start, self.count):
             self._rows[row : row + n] = rows[first - start : first - start + n]
@@ -161,6 +165,16 @@ class HotTier:
             size = len(self._rows)
             self._origin += (floor - self._origin) // size * size
             self._swept = 0
+
+    def _rebase(self) -> None:
+        """Let the numbers in chains be relative to the first anchor here."""
+        by = np.uint32(self.floor - self._base)
+        for heads in (self._heads, self._coming):
+            if heads is not None:
+                if self._cleaning is not None:
+                    self._cleaning.join()
+                heads.rebase(by)
+        self._base = self.floor
 
     def _runs(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """The anchors [start, end) as contiguous rows of the ring: (first number, first row, length)."""

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.arrays import I64, U64, distinct
-from stream.tables.store.contents import digest, hash_words, union
+from stream.tables.arrays import I64, U8, U64, distinct
+from stream.tables.store.contents import difference, digest, hash_words, union
 from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 
@@ -43,16 +43,17 @@ def _number(store: Store, record: bytes) -> int:
 
 
 def first_anchor(store: Store) -> int:
-    """Number of a store's first anchor. Those before it are gone; numbers are not used again. Raises
-    DamagedStateError unless it is a multiple of `CHUNK`."""
-    first = _number(store, FIRST)
-    if first % CHUNK:
-        raise damage_error(store.path, f"anchors begin at {first}, which is not a multiple of {CHUNK}")
-    return first
+    """Number of a store's first anchor. Those before it are gone; numbers are not used again."""
+    return _number(store, FIRST)
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
 
 
 class AnchorLog:
-    """The rows of all anchors by number, in the family `log`.
+    """The rows of all anchors from `first` on by number, in the family `log`. Rows before that may still be
+    there.
 
     The key of a chunk is the number of its first anchor, u64 BE. Its value is the rows: for each anchor the W
     words by which tables index it and the first word of its fingerprint, all u64 LE. In memory, rows have the
@@ -62,8 +63,10 @@ class AnchorLog:
     def __init__(self, store: Store, words: int) -> None:
         self._store, self._columns = store, words + 1
         self._row_bytes = 8 * self._columns
-        self.first: Final = first_anchor(store)
+        self.first = first_anchor(store)
         """Number of the first anchor."""
+        self.removed = 0
+        """Rows before this number were removed by this process."""
         stored = store.get(DEFAULT, [COUNT])[0]
         self.count = int.from_bytes(stored, "little") if stored else self.first
         """Number of anchors ever inserted, which is the number of the next one."""
@@ -71,17 +74,35 @@ class AnchorLog:
             raise damage_error(store.path, f"anchors begin at {self.first}, but {self.count} are counted")
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
+    @property
+    def start(self) -> bytes:
+        """The key of the chunk that has the first anchor."""
+        return _key(self.first - self.first % CHUNK)
+
     def append(self, batch: Writes, anchors: U64) -> None:
         """Add anchors (n, W + 1) to the log, through `batch`."""
         first = self.count - len(self._tail)
         rows = np.concatenate([self._tail, anchors])
         content = rows.astype("<u8").tobytes()
         for start in range(0, len(rows), CHUNK):
-            key = (first + start).to_bytes(8, "big")
-            batch.put(LOG, key, content[start * self._row_bytes : (start + CHUNK) * self._row_bytes])
+            some = slice(start * self._row_bytes, (start + CHUNK) * self._row_bytes)
+            batch.put(LOG, _key(first + start), content[some])
         self.count += len(anchors)
         self._tail = rows[len(rows) - self.count % CHUNK :].copy()
         batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
+
+    def raise_first(self, batch: Writes, first: int) -> None:
+        """Let the anchors begin at `first`, through `batch`. The rows before it stay until `remove`."""
+        self.first = first
+        batch.put(DEFAULT, FIRST, first.to_bytes(8, "little"))
+
+    def remove(self, batch: Writes, end: int) -> tuple[bytes, bytes]:
+        """Remove the rows before the chunk of the anchor `end`, which is not after the first one, through
+        `batch`. Returns the bounds of their keys."""
+        bounds = _key(self.removed), _key(end - end % CHUNK)
+        batch.delete_range(LOG, *bounds)
+        self.removed = end - end % CHUNK
+        return bounds
 
     def read(self, start: int, end: int) -> U64:
         """Rows of the anchors [start, end), read from the store. Raises DamagedStateError."""
@@ -89,7 +110,7 @@ class AnchorLog:
         parts: list[bytes] = []
         have = first
         if first < end:
-            for key, value in self._store.scan(LOG, first.to_bytes(8, "big")):
+            for key, value in self._store.scan(LOG, _key(first)):
                 if int.from_bytes(key, "big") != have:
                     break
                 parts.append(value)
@@ -111,7 +132,7 @@ class AnchorLog:
         rows = np.empty((len(numbers), self._columns), np.uint64)
         for first in range(0, len(starts), CHUNKS_AT_ONCE):
             some = slice(first, first + CHUNKS_AT_ONCE)
-            keys = [(CHUNK * chunk).to_bytes(8, "big") for chunk in chunks[starts[some]].tolist()]
+            keys = [_key(CHUNK * chunk) for chunk in chunks[starts[some]].tolist()]
             for start, end, value in zip(starts[some], ends[some], self._store.get(LOG, keys), strict=True):
                 place = numbers[start:end] % CHUNK
                 if len(value or b"") <= place[-1] * self._row_bytes:
@@ -128,17 +149,46 @@ class AnchorLog:
 _EVERY: Final = np.uint64(2**64 - 1)
 
 
+class _Bitmap(NamedTuple):
+    base: int
+    bits: U8
+
+
 class NumberSet:
-    """A set of numbers, as a bitmap from `first` on. All numbers before that are in it, and not counted."""
+    """A set of numbers, as a bitmap. All numbers before `first` are in it, and not counted.
+
+    One thread changes it. Others may call `test` and `masks` at the same time.
+    """
 
     def __init__(self, first: int) -> None:
-        self.first: Final = first
-        self.bits = np.zeros(1 << 10, np.uint8)
-        """Bit n % 8 of byte n // 8 tells whether the set has `first` + n. Numbers beyond the end are not in
-        it."""
+        self.first = first - first % 8
+        # Replaced as a whole, so that other threads see a base and the bitmap that begins there.
+        self._bitmap = _Bitmap(self.first, np.zeros(1 << 10, np.uint8))
         self.count = 0
         self.digest = 0
         """Digest of the set."""
+        self.raise_first(first)
+
+    @property
+    def base(self) -> int:
+        """The number of the first bit, a multiple of 8, not after `first`. `raise_first` and `rebase` change
+        it."""
+        return self._bitmap.base
+
+    @property
+    def bits(self) -> U8:
+        """Bit n % 8 of byte n // 8 tells whether the set has `base` + n. Numbers beyond the end are not in
+        it."""
+        return self._bitmap.bits
+
+    def _with_room(self, places: int) -> U8:
+        """The bitmap, with room for so many numbers."""
+        (base, bits), need = self._bitmap, (places + 7) >> 3
+        if need > len(bits):
+            grown = np.zeros(max(need, 2 * len(bits)), np.uint8)
+            grown[: len(bits)] = bits
+            self._bitmap = _Bitmap(base, grown)
+        return self.bits
 
     def add(self, numbers: I64) -> None:
         """Add numbers, of which some may be there already."""
@@ -146,32 +196,57 @@ class NumberSet:
         numbers = numbers[~self.test(numbers)]
         if not len(numbers):
             return
-        places = numbers - self.first
-        need = int(places[-1] >> 3) + 1
-        if need > len(self.bits):
-            grown = np.zeros(max(need, 2 * len(self.bits)), np.uint8)
-            grown[: len(self.bits)] = self.bits
-            self.bits = grown
-        np.bitwise_or.at(self.bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
+        places = numbers - self.base
+        bits = self._with_room(int(places[-1]) + 1)
+        np.bitwise_or.at(bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
         self.count += len(numbers)
-        self.digest = union(self.digest, digest(hash_words(numbers.astype(np.uint64))))
+        self.digest = union(self.digest, _digest_of_numbers(numbers))
+
+    def raise_first(self, first: int) -> None:
+        """Let the numbers that count begin at `first`, which is not before the present one."""
+        gone = np.arange(self.first, min(first, self.base + 8 * len(self.bits)), dtype=np.int64)
+        gone = gone[self.test(gone)] if self.count else gone[:0]
+        self.count -= len(gone)
+        self.digest = difference(self.digest, _digest_of_numbers(gone))
+        if first - self.base > 4 * len(self.bits):  # half of the bitmap
+            self.rebase(first)
+        bits, end = self._with_room(first - self.base), first - self.base
+        bits[max(self.first - self.base, 0) >> 3 : end >> 3] = 0xFF
+        if end & 7:
+            bits[end >> 3] |= (1 << (end & 7)) - 1
+        self.first = first
+
+    def rebase(self, first: int | None = None) -> None:
+        """Let the bitmap begin at `first`, by default the first number that counts."""
+        base, bits = self._bitmap
+        to = self.first if first is None else first
+        to -= to % 8
+        kept = bits[(to - base) >> 3 :]
+        room = np.zeros(max(1 << 10, len(kept)), np.uint8)
+        room[: len(kept)] = kept
+        self._bitmap = _Bitmap(to, room)
 
     def test(self, numbers: I64) -> NDArray[np.bool_]:
         """Whether the set has each of these numbers, (n,)."""
-        places = numbers - self.first
+        base, bitmap = self._bitmap
+        places = numbers - base
         byte = places >> 3
-        bits = self.bits.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
-        inside: NDArray[np.bool_] = (byte < len(self.bits)) & ((bits & 1) != 0) | (places < 0)
+        bits = bitmap.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
+        inside: NDArray[np.bool_] = (byte < len(bitmap)) & ((bits & 1) != 0) | (places < 0)
         return inside
 
     def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
         """The masks `skipped` of the anchors [start, end), with those of this set kept out of all tables."""
-        if not self.count:
+        if not self.count and start >= self.first:
             return skipped
         dead = self.test(np.arange(start, end))
         if not dead.any():
             return skipped
         return np.where(dead, _EVERY, np.uint64(0) if skipped is None else skipped)
+
+
+def _digest_of_numbers(numbers: I64) -> int:
+    return digest(hash_words(numbers.astype(np.uint64)))
 
 
 class Dead(NumberSet):
@@ -184,8 +259,14 @@ class Dead(NumberSet):
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
         for anchor in anchors.tolist():
-            batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
+            batch.put(DEFAULT, DEAD + _key(anchor), b"")
         self.add(anchors)
+
+    def drop(self, batch: Writes, first: int) -> None:
+        """Drop the marks of the anchors before `first`, which are gone, in RAM at once and in the store
+        through `batch`."""
+        batch.delete_range(DEFAULT, DEAD, DEAD + _key(first))
+        self.raise_first(first)
 
 
 class Skips(NamedTuple):
@@ -210,14 +291,21 @@ def _digest_of(numbers: I64, masks: U64) -> int:
 
 
 class Skipped:
-    """The anchors that were kept out of full buckets (rule 16), ordered by number."""
+    """The anchors that were kept out of full buckets (rule 16), ordered by number.
+
+    One thread changes it. Others may call `entries` and `masks` at the same time.
+    """
 
     def __init__(self, store: Store) -> None:
         stored = list(with_prefix(store, SKIPPED))
-        self._count = len(stored)
-        self._numbers = np.frombuffer(b"".join(key for key, _ in stored), ">i8").astype(np.int64)
-        self._masks = np.frombuffer(b"".join(value for _, value in stored), "<u8").astype(np.uint64)
-        self.digest = _digest_of(self._numbers, self._masks)
+        self._room = Skips(
+            np.frombuffer(b"".join(key for key, _ in stored), ">i8").astype(np.int64),
+            np.frombuffer(b"".join(value for _, value in stored), "<u8").astype(np.uint64),
+        )
+        self._start = 0
+        # Views of the room, replaced as a whole.
+        self._held = self._room
+        self.digest = _digest_of(*self._held)
         """Digest of these anchors and their masks."""
 
     def add(self, batch: Writes, first: int, skipped: dict[int, int]) -> None:
@@ -231,24 +319,37 @@ class Skipped:
             return
         keys = [SKIPPED + each for each in numbers.astype(">i8").view("V8").tolist()]
         batch.put_many(DEFAULT, zip(keys, masks.astype("<u8").view("V8").tolist(), strict=True))
-        start, end = self._count, self._count + len(numbers)
-        if end > len(self._numbers):
-            self._numbers = np.resize(self._numbers, 2 * end)
-            self._masks = np.resize(self._masks, 2 * end)
-        self._numbers[start:end] = numbers
-        self._masks[start:end] = masks
-        self.digest = union(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
-        self._count = end  # set last, as other threads read the entries below it
+        if self._start + self.count + len(numbers) > len(self._room.numbers):
+            size = 2 * (self.count + len(numbers))
+            self._room = Skips(np.resize(self._held.numbers, size), np.resize(self._held.masks, size))
+            self._start = 0
+        start = self._start + self.count
+        end = start + len(numbers)
+        self._room.numbers[start:end], self._room.masks[start:end] = numbers, masks
+        self.digest = union(self.digest, _digest_of(numbers, masks))
+        self._held = Skips(self._room.numbers[self._start : end], self._room.masks[self._start : end])
+
+    def drop(self, batch: Writes, first: int) -> None:
+        """Drop the anchors before `first`, which are gone, in RAM at once and in the store through
+        `batch`."""
+        batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first))
+        numbers, masks = self._held
+        gone = int(numbers.searchsorted(first))
+        self.digest = difference(self.digest, _digest_of(numbers[:gone], masks[:gone]))
+        self._start += gone
+        self._held = Skips(numbers[gone:], masks[gone:])
+        if 2 * self._start > len(self._room.numbers):  # frees the memory
+            self._room = self._held = Skips(numbers[gone:].copy(), masks[gone:].copy())
+            self._start = 0
 
     @property
     def count(self) -> int:
         """Number of these anchors."""
-        return self._count
+        return len(self._held.numbers)
 
     def entries(self, start: int, end: int) -> Skips:
-        """The entries of the anchors [start, end). May be called by any thread."""
-        count = self._count
-        numbers, masks = self._numbers[:count], self._masks[:count]
+        """The entries of the anchors [start, end)."""
+        numbers, masks = self._held
         low, high = numbers.searchsorted([start, end])
         return Skips(numbers[low:high].copy(), masks[low:high].copy())
 

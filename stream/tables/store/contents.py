@@ -32,3 +32,8 @@ def digest(hashes: U64) -> int:
 def union(*digests: int) -> int:
     """The digest of a union of disjoint sets, by their digests."""
     return sum(digests) & LARGEST
+
+
+def difference(whole: int, part: int) -> int:
+    """The digest of what is left of a set without a part of it."""
+    return whole - part & LARGEST

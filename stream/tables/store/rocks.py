@@ -493,15 +493,23 @@ class Store:
             with self._translated_errors:
                 tighten(self.path)
 
-    def digest(self, starts: Mapping[str, bytes] | None = None, leave_out: bytes | None = None) -> str:
+    def digest(
+        self,
+        starts: Mapping[str, bytes] | None = None,
+        leave_out: bytes | None = None,
+        urls: Callable[[bytes], bytes] | None = None,
+    ) -> str:
         """xxh3-128 of keys and values, in order; equal for equal content: of all families, or of some, each
-        from a key on. Keys of the default family that start with `leave_out` are left out."""
+        from a key on. Keys of the default family that start with `leave_out` are left out. Of a value of the
+        family `urls` counts what the function `urls` returns; those of which that is empty are left out."""
         state = xxhash.xxh3_128()
         for family, start in (starts or dict.fromkeys(self.families, b"")).items():
             name = family.encode()
             state.update(b"%d:%b" % (len(name), name))
             for key, value in self.scan(family, start):
                 if family == DEFAULT and leave_out is not None and key.startswith(leave_out):
+                    continue
+                if family == URLS and urls is not None and not (value := urls(value)):
                     continue
                 state.update(b"%d:%d:" % (len(key), len(value)))
                 state.update(key)

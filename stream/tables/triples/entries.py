@@ -7,13 +7,14 @@ which there are follows from the masks of the anchors, and their keys from the a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stream.compiled import compiled, popcount
 from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U32, U64
+from stream.tables.search.pair_collector import MOST_ANCHORS
 from stream.tables.store.anchors import AnchorLog, NumberSet, Skips, StoredAnchors
 from stream.tables.triples.keys import PAIRS, TRIPLES, prefix_of_triple
 
@@ -22,59 +23,102 @@ READ_AT_ONCE: Final = 1 << 18
 _PAIRS: Final = np.uint64(PAIRS)
 
 
+class _Columns(NamedTuple):
+    """k anchors that are in triples, ascending."""
+
+    anchors: I64
+    triples: I64
+    """Bit masks of their triples."""
+    ends: I64
+    """The ends of their entries."""
+
+
 class Holders:
-    """The anchors that are in triples, ascending, and their entries. Entries are numbered from `first` on,
-    anchors from `first_anchor` on."""
+    """The anchors that are in triples, ascending, and their entries. Entries are numbered in order, and are
+    removed from the first one on.
+
+    One thread changes it. Others may call `columns` at the same time.
+    """
 
     def __init__(self, first_anchor: int, first: int) -> None:
-        self.first: Final = first
-        self._first_anchor = first_anchor
+        self.first = first
+        """Number of the first entry that is here."""
+        self.first_anchor: int = first_anchor
+        """What anchors in `of_entries` are relative to."""
         self.of_entries: U32 = np.zeros(1 << 10, np.uint32)
-        """The anchor of each entry, both relative to the first one; has room for more."""
-        self._columns: I64 = np.zeros((3, 1 << 10), np.int64)
-        self._size = 0
+        """The anchor of each entry, from the first one on; has room for more."""
+        self.count = first
+        """Number of entries ever added, which is the number of the next one."""
+        self._room: I64 = np.zeros((3, 1 << 10), np.int64)
+        self._start = 0
+        # Views of the room, replaced as a whole.
+        self._held = _Columns(*self._room[:, :0])
 
     def add(self, anchors: I64, masks: U64) -> None:
         """Add anchors (k,), ascending and greater than all of before, by their masks (k,) of pairs and
         triples. Those in no triple are left out."""
         triples = masks >> _PAIRS
         some = np.flatnonzero(triples)
-        end = self._size + len(some)
-        if end > self._columns.shape[1]:
-            grown = np.zeros((3, 2 * end), np.int64)
-            grown[:, : self._size] = self._columns[:, : self._size]
-            self._columns = grown
-        added, before = self._columns[:, self._size : end], self.count
+        held = len(self._held.anchors)
+        if not held and len(some):
+            self.first_anchor = int(anchors[some[0]])
+        if self._start + held + len(some) > self._room.shape[1]:
+            room = np.zeros((3, 2 * (held + len(some))), np.int64)
+            room[:, :held] = self._held
+            self._room, self._start = room, 0
+        end = self._start + held + len(some)
+        added = self._room[:, end - len(some) : end]
         counts = np.bitwise_count(triples[some])
         added[0], added[1] = anchors[some], triples[some].astype(np.int64)
-        added[2] = before + np.cumsum(counts, dtype=np.int64)
-        start = before - self.first
+        added[2] = self.count + np.cumsum(counts, dtype=np.int64)
+        start = self.count - self.first
         entries = start + int(counts.sum())
         if entries > len(self.of_entries):
             self.of_entries = np.resize(self.of_entries, 2 * entries)
-        self.of_entries[start:entries] = np.repeat(anchors[some] - self._first_anchor, counts)
-        self._size = end  # set last, as other threads read the entries below it
+        self.of_entries[start:entries] = np.repeat(anchors[some] - self.first_anchor, counts)
+        self.count += entries - start
+        self._held = _Columns(*self._room[:, self._start : end])
 
-    @property
-    def count(self) -> int:
-        """Number of entries ever added, which is the number of the next one."""
-        return int(self._columns[2, self._size - 1]) if self._size else self.first
+    def remove(self, first: int) -> None:
+        """Remove the entries before `first`."""
+        gone = int(np.searchsorted(self._held.ends, first, "right"))
+        self._start += gone
+        self._held = _Columns(*(column[gone:] for column in self._held))
+        if 2 * self._start > self._room.shape[1]:  # frees the memory
+            self._room, self._start = np.array(self._held), 0
+            self._held = _Columns(*self._room)
+        anchors = self.of_entries[first - self.first : self.count - self.first]
+        by = int(self._held.anchors[0]) - self.first_anchor if len(self._held.anchors) else 0
+        self.of_entries = np.resize(anchors - np.uint32(by), max(1 << 10, 2 * len(anchors)))
+        self.first, self.first_anchor = first, self.first_anchor + by
 
-    def columns(self) -> tuple[I64, I64, I64]:
-        """The anchors, the bit masks of their triples, and the ends of their entries. May be called by any
-        thread."""
-        size = self._size
-        anchors, triples, ends = self._columns[:, :size]
-        return anchors, triples, ends
+    def columns(self) -> _Columns:
+        """The anchors and their entries. May be called by any thread."""
+        return self._held
+
+    def first_entry_from(self, anchor: int) -> int:
+        """The first entry of the first of these anchors that is not before `anchor`; the number of the next
+        entry if there is none."""
+        anchors, triples, ends = self._held
+        place = int(np.searchsorted(anchors, anchor))
+        if place == len(anchors):
+            return self.count
+        return int(ends[place]) - int(triples[place]).bit_count()
+
+    def anchor_of(self, entry: int) -> int | None:
+        """The anchor of an entry; None if there is no such entry yet."""
+        anchors, _, ends = self._held
+        place = int(np.searchsorted(ends, entry, "right"))
+        return int(anchors[place]) if place < len(anchors) else None
 
     def last_entry_of(self, anchors: I64) -> I64:
         """The last entry (n,) of an anchor up to each of these (n,); that before the first one for none."""
-        holders, _, ends = self.columns()
+        holders, _, ends = self._held
         return np.append(self.first - 1, ends - 1)[np.searchsorted(holders, anchors, "right")]
 
     def entries_of(self, anchors: I64) -> tuple[I64, I64]:
         """The entries (m,) of distinct anchors (k,), and the index of each one's anchor (m,)."""
-        holders, triples, ends = self.columns()
+        holders, triples, ends = self._held
         place = np.searchsorted(holders, anchors)
         index = np.flatnonzero(holders.take(place, mode="clip") == anchors) if len(holders) else place[:0]
         place = place[index]
@@ -88,7 +132,7 @@ class EntryLog:
 
     def __init__(self, log: AnchorLog, holders: Holders) -> None:
         self._log, self._holders = log, holders
-        self.first: Final = holders.first
+        self.first = holders.first
         """Number of the first entry."""
 
     @property
@@ -106,7 +150,7 @@ class EntryLog:
         low, high = np.searchsorted(ends, [start, end - 1], "right")
         of = slice(low, high + 1)
         rows = rows_of_entries(self._log.take(anchors[of]), triples[of].astype(np.uint64))
-        before = int(ends[low - 1]) if low else self.first
+        before = int(ends[low]) - int(triples[low]).bit_count()
         return rows[start - before : end - before]
 
 
@@ -126,11 +170,26 @@ class Entries:
 
     def __init__(self, anchors: StoredAnchors) -> None:
         first, end = anchors.log.first, anchors.log.count
+        self._anchors = anchors.log
         self.holders: Final = Holders(first, anchors.first_entry)
         self.holders.add(*anchors.skipped.entries(first, end))
         self.log: Final = EntryLog(anchors.log, self.holders)
         self.dead: Final = NumberSet(self.log.first)
         self.skipped: Final = NoSkips()
+
+    def raise_first(self, anchor: int) -> int:
+        """Let the entries begin with those of `anchor` or later. Returns the number of the first one."""
+        first = self.holders.first_entry_from(anchor)
+        self.dead.raise_first(first)
+        self.log.first = first
+        return first
+
+    def trim(self, unread: int) -> None:
+        """Free the memory of the entries before the first one, if they are many and before `unread`."""
+        end, holders = min(unread, self.log.first), self.holders
+        is_far = self._anchors.count - holders.first_anchor > MOST_ANCHORS // 2
+        if end - holders.first > (0 if is_far else (holders.count - holders.first) // 2):
+            holders.remove(end)
 
 
 @compiled

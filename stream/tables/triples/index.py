@@ -6,7 +6,7 @@ template, a page looks into the three triples below each of its pairs that was f
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from stream.tables.arrays import I64, U32, U64, distinct
 from stream.tables.design import Design
 from stream.tables.hot.tier import HeadGrowth
 from stream.tables.search.packed_pairs import pack_pair, unpacked
-from stream.tables.search.pair_collector import PairCollector
+from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.result import ProbedTriples
-from stream.tables.store.anchors import StoredAnchors
-from stream.tables.store.rocks import Store
+from stream.tables.store.anchors import FIRST_ENTRY, StoredAnchors
+from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
 from stream.tables.triples.entries import Entries, rows_of_entries
 from stream.tables.triples.keys import A_PAIR, DESIGN, PAIRS, pairs_above, prefix_of_triple
@@ -42,26 +42,25 @@ class TripleIndex:
         pairs: Design,
         anchors: StoredAnchors,
         options: SearchOptions,
-        *,
-        memory: int,
-        generation: int,
+        sizes: TierSizes,
     ) -> None:
         """`pairs` is the design of the tables of pairs."""
         self._pairs, self._options = pairs, options._replace(flip_bits=0, flips=0)
-        self._entries = Entries(anchors)
-        self._opened = no_pairs()
+        self._entries, self._anchors = Entries(anchors), anchors.log
+        # The pairs of anchors that came before `_opened_from`, and of the others.
+        self._opened_before, self._opened = no_pairs(), no_pairs()
+        self._opened_from = anchors.log.first
         holders, triples, _ = self._entries.holders.columns()
         for first in range(0, len(holders), OPENED_AT_ONCE):
             some = slice(first, first + OPENED_AT_ONCE)
             self._open(anchors.log.take(holders[some]), triples[some].astype(np.uint64))
         dead = holders[anchors.dead.test(holders)]
         self._entries.dead.add(self._entries.holders.entries_of(dead)[0])
-        sizes = TierSizes(memory, generation, GROWTH)
         self.tiers: Final = Tiers(store, DESIGN, self._entries, options.distance, sizes)
 
     @property
     def entries(self) -> int:
-        """Number of entries of anchors in triples, with those of dead anchors."""
+        """Number of entries of anchors in triples, with those of dead anchors, from the first one on."""
         return self._entries.log.count - self._entries.log.first
 
     def _open(self, rows: U64, triples: U64) -> None:
@@ -81,8 +80,18 @@ class TripleIndex:
             masks = np.array([skipped[row] for row in some], np.uint64)
             self._entries.holders.add(np.array(some) + first, masks)
             triples = masks >> np.uint64(PAIRS)
+            if self._entries.log.count - self._entries.dead.base > MOST_ANCHORS:
+                self._entries.dead.rebase()
             self._open(rows[some], triples)
             self.tiers.insert(rows_of_entries(rows[some], triples))
+
+    def raise_first(self, batch: Writes, first: int) -> None:
+        """Let the entries begin with those of the anchor `first` or later. The caller writes `batch`."""
+        entry = self._entries.raise_first(first)
+        batch.put(DEFAULT, FIRST_ENTRY, entry.to_bytes(8, "little"))
+        if first >= self._opened_from:  # the others are gone
+            self._opened_before, self._opened = self._opened, no_pairs()
+            self._opened_from = self._anchors.count
 
     def kill(self, anchors: I64) -> None:
         """Mark the entries of dead anchors as dead."""
@@ -93,9 +102,11 @@ class TripleIndex:
     def search(self, probing: Probing) -> ProbedTriples:
         """Add pairs to `probing`, which tables of pairs were searched for. Pairs may have dead anchors.
         Returns the triples that were looked into."""
-        if not self._opened.size:
+        sets = [each for each in (self._opened_before, self._opened) if each.size]
+        if not sets:
             return ProbedTriples.none()
-        cells = opened_among(self._opened, probing.queries.keys)
+        each_cells = [opened_among(each, probing.queries.keys) for each in sets]
+        cells = each_cells[0] if len(sets) == 1 else distinct(np.concatenate(each_cells))
         if not len(cells):
             return ProbedTriples.none()
         row = np.repeat(cells // PAIRS, A_PAIR)
@@ -107,13 +118,22 @@ class TripleIndex:
             probing.queries.fingerprints[row],
             np.zeros((len(row), 0), np.uint8),
             self._options,
-            PairCollector(probing.collector.room, self._entries.log.first),
+            PairCollector(probing.collector.room, self._entries.dead.base),
             self._limit(probing, row),
         )
         self.tiers.search(inner)
-        anchors = self._entries.holders.of_entries
-        probing.collector.add_packed(_of_anchors(inner.collector.packed(), row, anchors))
+        found = _of_anchors(inner.collector.packed(), row, self._numbers(probing))
+        probing.collector.add_packed(found)
         return ProbedTriples(row, triple, inner.queries.sizes)
+
+    def _numbers(self, probing: Probing) -> _Numbers:
+        entries, holders = self._entries, self._entries.holders
+        return _Numbers(
+            holders.of_entries,
+            entries.log.first - entries.dead.base,
+            entries.dead.base - holders.first,
+            holders.first_anchor - probing.first,
+        )
 
     def _limit(self, probing: Probing, row: I64) -> Nearest:
         """What is left of the limit on the candidates of each row, for those of its triples."""
@@ -126,15 +146,22 @@ class TripleIndex:
         return Nearest(
             nearest.most,
             nearest.within[row],
-            entries - holders.first,
+            entries - self._entries.dead.base,
             np.searchsorted(row, nearest.dies[index]),
             row,
-            np.column_stack([nearest.bounds[:, 0], youngest - holders.first]),
+            np.column_stack([nearest.bounds[:, 0], youngest - self._entries.dead.base]),
         )
 
     def maintain(self, *, wait: bool) -> None:
         """Freeze generations that are due, as `Tiers.maintain` does."""
         self.tiers.maintain(wait=wait)
+        self._entries.trim(self.tiers.reads_from)
+
+    @property
+    def reads_from(self) -> int:
+        """Anchors below this number are not read any more in the background."""
+        anchor = self._entries.holders.anchor_of(self.tiers.reads_from)
+        return self._anchors.count if anchor is None else anchor
 
     def close(self) -> None:
         """Cancel freezing and merging."""
@@ -151,12 +178,28 @@ def _words_of_triples(words: U64, row: I64, triple: I64) -> U64:
     return made
 
 
+class _Numbers(NamedTuple):
+    """How the numbers of entries in pairs become those of anchors in pairs."""
+
+    anchors: U32
+    """`Holders.of_entries`."""
+    first: int
+    """Entries below it are gone."""
+    entry: int
+    """What makes the number of an entry its index in `anchors`."""
+    anchor: int
+    """What makes a value of `anchors` the number of an anchor."""
+
+
 @compiled
-def _of_anchors(pairs: U64, row: I64, anchors: U32) -> U64:
+def _of_anchors(pairs: U64, row: I64, numbers: _Numbers) -> U64:
     """The pairs of rows and anchors, packed, by those of probed triples and entries. `row` (m,) are the rows
-    of the probed triples, and `anchors` (e,) those of the entries, as in `Holders.of_entries`."""
-    made = np.empty(len(pairs), np.uint64)
+    of the probed triples."""
+    anchors, first, to_index, to_anchor = numbers
+    made, count = np.empty(len(pairs), np.uint64), 0
     for i in range(len(pairs)):
         probed, entry, apart = unpacked(pairs[i])
-        made[i] = pack_pair(row[probed], anchors[entry], apart)
-    return made
+        if entry >= first:
+            made[count] = pack_pair(row[probed], np.int64(anchors[entry + to_index]) + to_anchor, apart)
+            count += 1
+    return made[:count]

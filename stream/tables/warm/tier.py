@@ -63,6 +63,8 @@ class WarmTier:
             raise SettingsError(f"tables_memory: cannot allocate {memory} bytes for packed anchors") from None
         self._packed.clear(anchors.log.first)
         self._packing: tuple[Packing, Future[None]] | None = None
+        self._packed_from = anchors.log.first
+        """Number of the first anchor that is being packed."""
 
     def shrink(self, memory: int) -> None:
         """Hold fewer anchors from now on. All must have been dropped, and none be waited for."""
@@ -71,6 +73,11 @@ class WarmTier:
         self.budget = min(self.budget, anchors_in(self._design, memory, self._generation))
         self._packed = Packed(self._design, self.budget, self.budget + self._step(self.budget))
         self._packed.clear(first)
+
+    @property
+    def reads_from(self) -> int:
+        """Anchors below this number are not read any more."""
+        return self._log.count if self.is_idle else self._packed_from
 
     @property
     def is_idle(self) -> bool:
@@ -124,6 +131,7 @@ class WarmTier:
             return None
         total = min(end, room) - packed.first
         end = min(end, room, packed.end + max(self.step, self.budget // LOADS))
+        self._packed_from = packed.end
         return Packing(packed, end, partial(self._slices, packed.end, end), total)
 
     def _slices(self, start: int, end: int) -> Iterator[Slice]:

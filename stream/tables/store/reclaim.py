@@ -1,0 +1,45 @@
+"""Frees the disk space of removed keys, in the background of the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from stream.failpoints import reach
+from stream.tables.store.rocks import Store
+
+
+class Reclaiming:
+    """Frees the disk space of removed keys, in a thread of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, "reclaim")
+        self._under_way: list[Future[None]] = []
+        self._closed = False
+
+    def begin(self, families: Iterable[str], bounds: tuple[bytes, bytes], failpoint: str) -> None:
+        """Start to free the space of the removed keys [bounds[0], bounds[1]) of these families. `failpoint`
+        is reached before each."""
+        self._under_way.append(self._thread.submit(self._reclaim, list(families), bounds, failpoint))
+
+    def _reclaim(self, families: list[str], bounds: tuple[bytes, bytes], failpoint: str) -> None:
+        for family in families:
+            if not self._closed:
+                reach(failpoint)
+                self._store.reclaim(family, *bounds)
+
+    def check(self, *, wait: bool) -> None:
+        """Raise what reclaiming has raised. With `wait`, waits until it is done."""
+        for ended in [each for each in self._under_way if wait or each.done()]:
+            self._under_way.remove(ended)
+            ended.result()
+
+    def give_up(self) -> None:
+        """Start no further family."""
+        self._closed = True
+
+    def close(self) -> None:
+        """Wait for the family that is being reclaimed."""
+        self._closed = True
+        self._thread.shutdown(cancel_futures=True)

@@ -1,0 +1,168 @@
+"""What is gone of pages and URLs is removed from RocksDB, step by step, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from stream.judge import removal
+from stream.judge.judge import Judge
+from stream.judge.page_log import PageLog
+from stream.judge.page_numbers import PageNumbers
+from stream.judge.references import ANCHOR, DUPLICATE, all_gone, without_gone
+from stream.judge.removal import Removal
+from stream.messages.byte_strings import StringColumn
+from stream.messages.verdict_options import VerdictOptions
+from stream.tables.store.rocks import ANCHORS, DUPLICATES, LOG, URLS, Store
+from stream.tables.tables import REMOVED_AT_ONCE
+from tests.judged_crawls import crawl, entries_of, judge_all, open_state
+from tests.oracle import OraclePage
+
+PAGES = 3000
+
+
+def reference(kind: int, number: int) -> bytes:
+    return bytes([kind]) + number.to_bytes(8, "little")
+
+
+def a(number: int) -> bytes:
+    return reference(ANCHOR, number)
+
+
+def d(number: int) -> bytes:
+    return reference(DUPLICATE, number)
+
+
+def test_each_reference_is_there_by_itself() -> None:
+    first = PageNumbers(5, 100)
+    values = [a(4), a(5), d(99), d(100), a(4) + d(99), a(4) + d(100), d(99) + a(5), a(2**40) + d(2**40)]
+    assert all_gone(values, first).tolist() == [True, False, True, False, True, False, False, False]
+    assert [without_gone(value, first) for value in values] == [
+        b"", a(5), b"", d(100), b"", d(100), a(5), a(2**40) + d(2**40),
+    ]  # fmt: skip
+    assert all_gone([], first).tolist() == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state", 1, 1 << 20) as opened:
+        yield opened
+
+
+def key_of(number: int) -> bytes:
+    return (number * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "big") + bytes(8)
+
+
+def add(store: Store, log: PageLog, count: int) -> None:
+    """Add pages, each of a URL of its own."""
+    first = log.count
+    words = np.arange(5 * count, dtype=np.uint64).reshape(-1, 5)
+    batch, added = store.batch(), log.prepare(words, StringColumn.utf8([""] * count))
+    log.advance(added)
+    log.write(batch, added)
+    batch.put_many(URLS, ((key_of(number), a(number)) for number in range(first, first + count)))
+    store.write(batch)
+
+
+def raise_first(store: Store, log: PageLog, first: int) -> None:
+    batch = store.batch()
+    log.raise_first(batch, first)
+    store.write(batch)
+
+
+def urls(store: Store) -> set[bytes]:
+    return {key for key, _ in store.scan(URLS)}
+
+
+def test_urls_whose_pages_are_gone_are_swept(store: Store) -> None:
+    log = PageLog(store, ANCHORS, 5)
+    add(store, log, PAGES)
+    sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
+    for first in (0, 700, 700, 2000, PAGES):
+        raise_first(store, log, first)
+        sweeping.advance(wait=True)
+        assert urls(store) == {key_of(number) for number in range(first, PAGES)}
+    sweeping.close()
+
+
+def test_a_window_that_moves_keeps_few_urls_too_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "LEAST_SWEPT", 64)
+    log, window = PageLog(store, ANCHORS, 5), 1000
+    sweeping, most = Removal(store, log, PageLog(store, DUPLICATES, 5)), 0
+    for turn in range(120):
+        add(store, log, 100)
+        raise_first(store, log, max(0, log.count - window))
+        sweeping.advance(wait=False)
+        if turn == 60:  # another process goes on
+            sweeping.close()
+            log = PageLog(store, ANCHORS, 5)
+            sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
+        held = urls(store)
+        assert {key_of(number) for number in range(log.first, log.count)} <= held
+        most = max(most, len(held))
+        groups = [int.from_bytes(key, "big") for key, _ in store.scan(ANCHORS)]
+        assert groups[0] >= log.first - 8 - window // REMOVED_AT_ONCE
+    assert most < 2 * window
+    sweeping.close()
+
+
+def test_nothing_is_looked_at_where_nothing_is_gone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PageLog(store, ANCHORS, 5)
+    sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
+    monkeypatch.setattr(removal, "islice", None)
+    add(store, log, PAGES)
+    sweeping.advance(wait=False)
+    sweeping.advance(wait=True)
+    sweeping.close()
+
+
+def test_a_step_is_as_long_as_pages_were_added(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, asked = PageLog(store, ANCHORS, 5), list[int]()
+    sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
+
+    def counted(urls: Iterator[tuple[bytes, bytes]], most: int) -> Iterator[tuple[bytes, bytes]]:
+        asked.append(most)
+        return islice(urls, most)
+
+    monkeypatch.setattr(removal, "islice", counted)
+    add(store, log, PAGES)
+    raise_first(store, log, 9)
+    sweeping.advance(wait=False)
+    sweeping.advance(wait=False)
+    assert asked == [2 * PAGES]
+    add(store, log, removal.LEAST_SWEPT // 2 - 1)
+    sweeping.advance(wait=False)
+    assert asked == [2 * PAGES]
+    add(store, log, 1)
+    sweeping.advance(wait=False)
+    assert asked == [2 * PAGES, removal.LEAST_SWEPT]
+    sweeping.close()
+
+
+@pytest.mark.parametrize("cut", [0.4, 1.0])
+def test_the_digest_of_a_state_does_not_see_what_is_removed(tmp_path: Path, cut: float) -> None:
+    entries = entries_of(cast("list[OraclePage]", crawl(3, 500, dense=True)), 3)
+    state, genesis = open_state(tmp_path / "a", VerdictOptions(), memory=0, generation=40)
+    judge_all(Judge(state, genesis), entries, 3)
+    before, next_ = state.digest(), state.next
+    first = PageNumbers(int(next_.anchors * cut), int(next_.duplicates * cut))
+    writes = state.store.batch()
+    state.raise_first(writes, first)
+    state.store.write(writes)
+    assert state.first == first
+    digest, stored = state.digest(), len(urls(state.store))
+    assert digest != before
+    state.maintain(wait=True)
+    state.maintain(wait=True)
+    assert state.digest() == digest
+    assert len(urls(state.store)) < stored
+    assert bool(urls(state.store)) == (cut < 1)
+    keys = [int.from_bytes(key, "big") for key, _ in state.store.scan(ANCHORS)]
+    assert keys == list(range(first.anchors - first.anchors % 8, next_.anchors - 7, 8))
+    assert not any(int.from_bytes(key, "big") < first.anchors - 256 for key, _ in state.store.scan(LOG))
+    state.close()
