@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,8 @@ from stream.judge.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.state import Prepared, State
-from stream.messages.decision import decode_decisions, encode_decisions
+from stream.judge.turns import turn_time
+from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
@@ -56,9 +57,7 @@ OPTIONS = [
 ]
 
 
-def crawl(
-    seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64
-) -> list[tuple[int, OraclePage]]:
+def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64) -> list[OraclePage]:
     """Pages with planted neighbours, re-crawled URLs, shells and rejects; (id is filled in later)."""
     rng = random.Random(seed)
     urls = max(4, n // (6 if dense else 2))
@@ -281,15 +280,25 @@ def side(page: OraclePage) -> ExplainedPage:
 
 def number_late(oracle: Oracle) -> Oracle:
     """Let an oracle number pages as such a state does."""
-    oracle.counts.update(unique=LATE, duplicate=LATE_DUPLICATE)
+    for counts in (oracle.counts, oracle.oldest):
+        counts.update(unique=LATE, duplicate=LATE_DUPLICATE)
     return oracle
 
 
-def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[object, ...]]:
+Clock = Callable[[Entry], int | None]
+"""What append times count at most when a record is the next one to judge, from the clock of its judge."""
+
+
+def judge_all(
+    judge: Judge, entries: list[Entry], seed: int, clock: Clock = lambda _: None
+) -> list[tuple[object, ...]]:
     rng, found, i = random.Random(seed), [], 0
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
-        decided = judge.decide(part)
+        cap = clock(part[0])
+        turn_if_due(judge, part[0], cap, i)
+        decided = judge.decide(part, cap=cap)
+        part = list(decided.entries)
         j = decided.verdicts.columns
         gone = {s.row: s.page for s in decided.verdicts.superseded}
         nearest = j.verdict == Verdict.UNIQUE
@@ -311,9 +320,22 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
         assert recorded == decided.record()
         assert judge.json(part, recorded) == decided.json(), "journal and decisions say every verdict"
         judge.apply(part, recorded, i)
-        judge.state.tables.maintain(wait=rng.random() < 0.3)
+        judge.state.maintain(wait=rng.random() < 0.3)
         i += len(part)
     return found
+
+
+def turn_if_due(judge: Judge, entry: Entry, cap: int | None, decided: int) -> Decisions | None:
+    """Apply the turn that is due before a record, as recorded, and return the record; None if none is due."""
+    record = judge.decide_turn(entry, cap)
+    if record is None:
+        return None
+    recorded = decode_decisions(encode_decisions(record), decided)
+    assert recorded == record
+    assert recorded.turn is not None
+    judge.apply_turn(recorded, recorded.turn, decided)
+    assert judge.decide_turn(entry, cap) is None, "one turn is enough"
+    return recorded
 
 
 def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[bytes]]:
@@ -322,19 +344,36 @@ def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[byte
     unwritten: tuple[Prepared, int] | None = None
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
+        if unwritten and turn_time(state, part[0], None) is not None:
+            state.write(*unwritten)
+            unwritten = None
+        turn_if_due(judge, part[0], None, i)
         decided = judge.decide(part)
+        part = list(decided.entries)
         found.append(decided.json())
         prepared = judge.prepare(part, decided.record(), decided.batch)
         if rng.random() < 0.3:
             state.flush()
         if unwritten:
             state.write(*unwritten)
-            state.tables.maintain(wait=rng.random() < 0.3)
+            state.maintain(wait=rng.random() < 0.3)
         state.advance(prepared)
         i += len(part)
         unwritten = prepared, i
     if unwritten:
         state.write(*unwritten)
+    return found
+
+
+def judge_at_once(judge: Judge, entries: list[Entry], decided: int) -> list[bytes]:
+    """Judge as many records at a time as there are between turns."""
+    found, i = list[bytes](), 0
+    while i < len(entries):
+        turn_if_due(judge, entries[i], None, decided)
+        batch = judge.decide(entries[i:])
+        found += batch.json()
+        judge.apply(batch.entries, batch.record(), decided)
+        i += len(batch.entries)
     return found
 
 
@@ -348,9 +387,7 @@ def check_deciding_ahead(
     try:
         found = [each for part in judge_ahead(Judge(ahead, genesis), entries, seed) for each in part]
         judge = Judge(at_once, genesis)
-        decided = judge.decide(entries)
-        judge.apply(entries, decided.record(), ahead.meta.decided)
-        assert found == decided.json()
+        assert found == judge_at_once(judge, entries, ahead.meta.decided)
         assert ahead.digest() == at_once.digest()
         return ahead.tables.stats
     finally:
@@ -377,7 +414,22 @@ def oracle_of(options: VerdictOptions, width: int = 64) -> Oracle:
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
         bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
         evidence=options.evidence, bins=192, width=width,
+        lifetime=options.lifetime and 1000 * options.lifetime,
     )  # fmt: skip
+
+
+def expected_in_turns(
+    oracle: Oracle, pages: list[OraclePage], entries: Sequence[Entry], clock: Clock = lambda _: None
+) -> list[tuple[object, ...]]:
+    """The verdicts on the pages of these records, between which turns are due."""
+    of_record: dict[int, list[OraclePage]] = {}
+    for page in pages:
+        of_record.setdefault(page.id >> INDEX_BITS, []).append(page)
+    found = []
+    for entry in entries:
+        oracle.begin(entry.time, clock(entry))
+        found += expected(oracle, of_record.get(entry.offset, []))
+    return found
 
 
 def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]]:

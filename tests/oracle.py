@@ -96,10 +96,10 @@ class Oracle:
     def __init__(
         self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
-        evidence="0.5", bins=1920, width=64,
+        evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 16, rows_between=1 << 15,
     ):  # fmt: skip
         """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
-        instead, and every page looks into all pairs and triples."""
+        instead, and every page looks into all pairs and triples. `lifetime` is in milliseconds."""
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
         self.short_distance = max(distance, short_distance)
         self.by_minima = keys == "minima" and not strict
@@ -138,6 +138,86 @@ class Oracle:
         self.crowding: dict[object, tuple[bool, bool]] = {}
         """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
         candidates than are compared."""
+
+        self.lifetime, self.most_expiring, self.rows_between = lifetime, most_expiring, rows_between
+        self.time, self.turned, self.slot = 0, -1, max(1000, (lifetime or 0) // 1024)
+        """Log time, that of the last turn, and the length of a slot."""
+        self.marks = []
+        """Log time of the first turn of each slot, with the counts after it."""
+        self.oldest = Counter()
+        """How many anchors, and duplicates, have expired, by number."""
+        self.is_behind, self.judged = False, 0
+        """Whether more have expired than the last turn took, and the rows judged since."""
+        self.stored = {"unique": {}, "duplicate": {}}
+        """Number -> each page that has not expired, with its cluster."""
+        self.hit = set()
+        """Ids of the pages that verdicts named since they were judged, or carried."""
+        self.carried = Counter()
+
+    def begin(self, appended, cap=None):
+        """Begin a journal record, before which a turn may be due."""
+        self.time = max(self.time, appended if cap is None else min(appended, cap))
+        if self.lifetime is None:
+            return
+        begins_slot = self.time // self.slot > self.turned // self.slot
+        if begins_slot or (self.is_behind and self.judged >= self.rows_between):
+            self.turn()
+            if begins_slot:
+                self.marks.append((self.time, Counter(self.counts)))
+            self.turned, self.judged = self.time, 0
+
+    def turn(self):
+        """Let what was there a lifetime ago expire; what was hit is carried, duplicates first."""
+        before = [counts for time, counts in self.marks if time <= self.time - self.lifetime]
+        target = before[-1] if before else self.oldest
+        bounds = {
+            kind: (self.oldest[kind], min(target[kind], self.oldest[kind] + self.most_expiring))
+            for kind in self.stored
+        }
+        self.is_behind = any(end < target[kind] for kind, (_, end) in bounds.items())
+        for kind in ("duplicate", "unique"):
+            first, end = bounds[kind]
+            for number in range(first, end):
+                page, cluster = self.stored[kind].pop(number)
+                if page.id in self.hit and self.is_needed(page):
+                    self.carry(kind, page, cluster)
+                else:
+                    self.expire(page)
+                self.hit.discard(page.id)
+            self.oldest[kind] = max(first, end)
+        for url, known in self.baselines.items():
+            # A superseded anchor is a baseline behind newer ones only.
+            while known and known[0][1] == known[0][0].id and known[0][1] not in self.live:
+                known = known[1:]
+            self.baselines[url] = known
+
+    def is_needed(self, page):
+        """Whether a page that was hit is a live anchor, or a duplicate that is a baseline."""
+        if page.id in self.live:
+            return True
+        known = self.baselines.get(page.url, [])
+        return any(each is page and cluster != page.id for each, cluster in known)
+
+    def carry(self, kind, page, cluster):
+        self.numbers[page.id] = self.counts[kind]
+        self.stored[kind][self.counts[kind]] = page, cluster
+        self.counts[kind] += 1
+        self.carried[kind] += 1
+        if kind == "unique":
+            self.enter(self.leave(page))  # younger than all others, in its buckets
+        elif cluster in self.live:
+            self.hit.add(cluster)
+
+    def expire(self, page):
+        anchor = self.leave(page)
+        if anchor is not None:
+            self.live.remove(page.id)
+            for bucket in anchor.entered:
+                self.load[bucket] -= 1
+        if page.url is not None:
+            known = self.baselines[page.url]
+            self.baselines[page.url] = [each for each in known if each[0] is not page]
+        del self.numbers[page.id]
 
     def word(self, page):
         return int.from_bytes(page.sketch[-24:], "little") if self.by_minima else page.fingerprint
@@ -320,6 +400,15 @@ class Oracle:
         return odd
 
     def judge(self, page):
+        self.judged += 1
+        verdict = self.verdict_on(page)
+        if verdict.verdict in ("duplicate", "recrawl"):
+            self.hit.add(verdict.other)
+            if verdict.cluster != page.id and verdict.cluster in self.live:
+                self.hit.add(verdict.cluster)
+        return verdict
+
+    def verdict_on(self, page):
         if page.status == 2:
             return OracleVerdict(page.id, "rejected")
         if page.status == 1:
@@ -394,6 +483,7 @@ class Oracle:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)
         self.numbers[page.id] = self.counts[kind]
+        self.stored[kind][self.counts[kind]] = page, cluster
         self.counts[kind] += 1
         if page.url is not None:
             self.baselines[page.url] = [(page, cluster), *before][: self.kept]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -233,7 +233,9 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
                     "similarity: --mode strict judges by distance alone; leave one of them out"
                 )
             given = (f"similarity={_less_margin(similarity, given)}", *given)
-        chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
+        chosen = [
+            f"{name}={value}" for name, value in msgspec.structs.asdict(base).items() if value is not None
+        ]
         return function(*args, options=structure(VerdictOptions, (*chosen, *given), "--option"), **kwargs)
 
     for decorate in (
@@ -308,6 +310,8 @@ def structure(kind: type[Any], pairs: tuple[str, ...], option: str) -> Any:
             hint = meant(name, kind.__struct_fields__)
             raise SettingsError(f"{option} {pair}: no such option{hint or ';'} choose from {listed}")
         values[name] = f"0{value}" if _BARE_FRACTION.fullmatch(value) else value
+        if name == "lifetime":
+            values[name] = _whole_seconds(pair, option)
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -316,6 +320,17 @@ def structure(kind: type[Any], pairs: tuple[str, ...], option: str) -> Any:
             why = _why(name, values[name], get_type_hints(kind)[name], _AT.sub("", str(error)))
             raise SettingsError(f"{option} {name}={values[name]}: {why}") from None
         raise SettingsError(f"{option}: {error}") from None
+
+
+def _whole_seconds(pair: str, option: str) -> str:
+    """Return the seconds of a duration, for an option that is a whole number of them."""
+    try:
+        seconds = cast(float, seconds_of(pair.partition("=")[2]))
+    except ValueError as error:
+        raise SettingsError(f"{option} {pair}: {error}") from None
+    if not seconds.is_integer():
+        raise SettingsError(f"{option} {pair}: not a whole number of seconds")
+    return f"{seconds:.0f}"
 
 
 def _why(name: str, value: str, kind: Any, message: str) -> str:

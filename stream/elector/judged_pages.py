@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.row import NO_DIGEST
 from stream.judge.batch import Entry, pages_of
+from stream.judge.log_time import log_times
 from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NOT_ADMITTED, Decisions
@@ -65,13 +66,13 @@ class JudgedPages:
         sizes = np.array([len(each) for each in rows], np.int64)
         pages = pages_of(entries)
         verdict = _joined([each.decisions.verdict for each in decided], np.uint8)
-        times = np.maximum.accumulate(np.array([time, *(entry.time for entry in entries)], np.int64))
+        times, time = _log_times(decided, time)
         judged = np.flatnonzero(verdict != NOT_ADMITTED)
         keep = np.flatnonzero((verdict != NOT_ADMITTED) & (verdict != Verdict.REJECTED))
         last = None
         if len(judged):
             record = int(np.searchsorted(np.cumsum(sizes), judged[-1], "right"))
-            last = int(pages[judged[-1]]), int(times[1 + record])
+            last = int(pages[judged[-1]]), int(times[record])
 
         def column(name: str, kind: Any) -> NDArray[Any]:
             return _joined([getattr(each, name) for each in rows if len(each)], kind)[keep]
@@ -88,8 +89,22 @@ class JudgedPages:
             quality=column("quality", np.float64),
             url=columns_of([each.strings for each in rows]).url.take(keep) if rows else StringColumn.none(0),
             last=last,
-            time=int(times[-1]),
+            time=time,
         )
+
+
+def _log_times(decided: Sequence[Decided], time: int) -> tuple[NDArray[np.int64], int]:
+    """Return the log time after each record, and that after all decisions, which may end with a turn. `time`
+    is the log time before them."""
+    parts = [np.zeros(0, np.int64)]
+    for each in decided:
+        if each.entries:
+            appended = [entry.time for entry in each.entries]
+            parts.append(log_times(time, appended, each.decisions.cap))
+            time = int(parts[-1][-1])
+        else:
+            time = max(time, each.decisions.time)
+    return np.concatenate(parts), time
 
 
 def _joined(columns: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:

@@ -11,6 +11,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from stream.judge.ids import allot
+from stream.judge.log_time import log_times
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import Rows, SourceRange, columns_of
 from stream.messages.row_columns import MAPS, NUMBERS, URL_DIGEST_BYTES
@@ -56,7 +57,7 @@ class Batch:
     page: NDArray[np.int64]
     """Packed page ids."""
     time: NDArray[np.int64]
-    """Log time of the row's record, the running maximum of LogAppendTime (rule 15)."""
+    """Log time of the row's record (rule 15)."""
     status: NDArray[np.uint8]
     fingerprint: NDArray[np.uint64]
     """(n, lanes), the upper one first."""
@@ -86,16 +87,22 @@ class Batch:
         return cast(list[bytes], self.url_digest[rows].view(_DIGEST).ravel().tolist())
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:
+    def of(
+        cls,
+        entries: Sequence[Entry],
+        admitted: Sequence[NDArray[np.bool_]],
+        log_time: int,
+        cap: int | None = None,
+    ) -> Self:
         """Select the rows of `entries` by the masks `admitted`, one per entry.
 
-        `log_time` is the log time before the batch.
+        `log_time` is the log time before the batch, `cap` what append times count at most.
         """
         rows = [entry.rows for entry in entries]
         keep = np.concatenate(admitted) if admitted else np.zeros(0, bool)
         place = np.flatnonzero(keep)
         sizes = np.array([len(r) for r in rows], np.int64)
-        times = np.maximum.accumulate(np.array([log_time, *(e.time for e in entries)], np.int64))[1:]
+        times = log_times(log_time, [entry.time for entry in entries], cap)
         pages = pages_of(entries)
         ranges = [each for r in rows for each in r.ranges]
         everything = len(place) == len(keep)

@@ -18,20 +18,30 @@ from stream.judge.batch import Batch, Entry, pages_of
 from stream.judge.candidates_compared import CandidateSearch, TablesSearch
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
+from stream.judge.hits import hits_of
 from stream.judge.ids import NO_PAGE
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Admission
 from stream.judge.ledger_records import misfit_ledger
-from stream.judge.misfits import refuse_misfits, refuse_other_records
+from stream.judge.log_time import binding, log_times
+from stream.judge.misfits import invalid, refuse_misfits, refuse_other_records
 from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, StateChange
+from stream.judge.turns import decide_turn, misfit_times, misfit_turn, turn_time
 from stream.judge.verdict_json_compiled import columns, write
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NAMES_NEAREST, NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions, LedgerPart
+from stream.messages.decision import (
+    NAMES_NEAREST,
+    NOT_ADMITTED,
+    OF_ANOTHER_CLUSTER,
+    Decisions,
+    LedgerPart,
+    Turn,
+)
 from stream.messages.journal import Genesis
 from stream.messages.verdict import CLUSTERED, Verdict
-from stream.tables.arrays import distinct, is_among
+from stream.tables.arrays import is_among
 
 
 class Judge:
@@ -43,16 +53,32 @@ class Judge:
         self.rule = Rule(genesis.options, genesis.scheme)
         self._candidates = candidates or TablesSearch(state.tables, state, self.rule)
 
-    def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> JudgedBatch:
+    def decide(
+        self, entries: Sequence[Entry], effort: Effort | None = None, cap: int | None = None
+    ) -> JudgedBatch:
         """Decide the next journal records, without changing the state.
 
-        With an effort, possibly only the first of them are decided: see `JudgedBatch.entries`.
+        With an effort, or before a turn, possibly only the first of them are decided: see
+        `JudgedBatch.entries`. With a lifetime, append times count at most as `cap` (rule 15), and no turn may
+        be due before the first record.
         """
-        batch, ends, admission = self._admit(entries)
-        judged = decide(batch, self.state, self.rule, ends, self._candidates, effort)
+        state, window = self.state, self.state.window
+        if window is None:
+            cap = None
+        else:
+            if turn_time(state, entries[0], cap) is not None:
+                raise ValueError(f"a turn is due before journal offset {entries[0].offset}")
+            times = log_times(state.time, [entry.time for entry in entries], cap)
+            entries = entries[: window.before_turn(times)]
+        batch, ends, admission = self._admit(entries, cap)
+        if window is not None and (until := window.rows_until(ends)) < len(entries):
+            entries = entries[:until]
+            batch, ends, admission = self._admit(entries, cap)
+        judged = decide(batch, state, self.rule, ends, self._candidates, effort)
         if len(judged) < len(batch):
             entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
-            batch, _, admission = self._admit(entries)
+            batch, _, admission = self._admit(entries, cap)
+        appended = [entry.time for entry in entries]
         return JudgedBatch(
             self.genesis,
             entries,
@@ -60,15 +86,16 @@ class Judge:
             judged,
             admission,
             self.rule,
-            max(self.state.time, *(entry.time for entry in entries)),
+            int(log_times(state.time, appended, cap)[-1]),
+            binding(state.time, appended, cap),
         )
 
-    def _admit(self, entries: Sequence[Entry]) -> tuple[Batch, NDArray[np.int64], Admission]:
+    def _admit(self, entries: Sequence[Entry], cap: int | None) -> tuple[Batch, NDArray[np.int64], Admission]:
         """Return the batch of rows to judge, the end of each record in it, and the changes to the ledger."""
         admission = Admission()
         admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
         ends: NDArray[np.int64] = np.cumsum([np.count_nonzero(each) for each in admitted])
-        return Batch.of(entries, admitted, self.state.time), ends, admission
+        return Batch.of(entries, admitted, self.state.time, cap), ends, admission
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
         """Apply decisions about exactly these records. `decided` is the next offset of the decisions topic.
@@ -86,6 +113,7 @@ class Judge:
         if batch is None:
             batch = self._decided(entries, decisions)
         rank = np.cumsum(decisions.verdict != NOT_ADMITTED) - 1
+        hits = hits_of(decisions, pages)
         return self.state.prepare(
             batch,
             StateChange(
@@ -99,8 +127,27 @@ class Judge:
                 cluster_anchor=_anchors(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
+                hit_anchors=hits.anchors,
+                hit_duplicates=hits.duplicates,
             ),
         )
+
+    def decide_turn(self, entry: Entry, cap: int | None = None) -> Decisions | None:
+        """Decide the turn that is due before a journal record, the next one, without changing the state. None
+        if none is due. No batch may be ahead of the store."""
+        return decide_turn(self.state, self.genesis, entry, cap)
+
+    def apply_turn(self, record: Decisions, turn: Turn, offset: int) -> None:
+        """Apply the record of a turn, which stands at this offset of the decisions topic.
+
+        Raises StateError if it does not follow the state.
+        """
+        state = self.state
+        if why := misfit_turn(record, turn, state, self.genesis):
+            raise StateError(
+                f"state directory {state.store.path}: the turn at decisions offset {offset} {why}"
+            )
+        state.turn(turn, record.time, offset + 1)
 
     def apply_ledger(self, record: Decisions, part: LedgerPart, offset: int) -> None:
         """Apply a ledger record with this part of the ledger, which stands at this offset of the decisions
@@ -130,7 +177,8 @@ class Judge:
             decisions.change[batch.place],
         )
         named = np.flatnonzero(is_among(verdicts.verdict, CLUSTERED))
-        nearest = np.flatnonzero(np.frombuffer(decisions.codes, np.uint8)[batch.place] & NAMES_NEAREST)
+        codes = np.frombuffer(decisions.codes, np.uint8)[batch.place]
+        nearest = np.flatnonzero(codes & NAMES_NEAREST)
         of_cluster = np.flatnonzero(is_among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
         verdicts.cluster[of_cluster] = decisions.clusters_of(pages)[batch.place[of_cluster]]
         verdicts.other[named] = np.frombuffer(decisions.other, "<i8")
@@ -139,7 +187,9 @@ class Judge:
         if not self.genesis.options.strict:
             verdicts.similarity[named] = np.frombuffer(decisions.similarity, "<u2")
         verdicts.similarity[nearest] = np.frombuffer(decisions.nearest_similarity, "<u2")
-        urls = self._urls(verdicts.other, batch)
+        verdicts.number[named] = np.frombuffer(decisions.numbers, "<i8")
+        verdicts.number[nearest] = np.frombuffer(decisions.nearest_numbers, "<i8")
+        urls = self._urls(verdicts, codes & OF_ANOTHER_CLUSTER > 0, batch)
         fields = columns(batch, verdicts, urls, self.rule, self.genesis.journal)
         return write(fields, np.arange(len(batch))).strings()
 
@@ -149,29 +199,38 @@ class Judge:
         refuse_other_records(entries, decisions, self.genesis)
         pages = pages_of(entries)
         refuse_misfits(decisions, pages, self.state, self.rule)
+        if why := misfit_times(entries, decisions, _judged_rows(entries, decisions), self.state):
+            raise invalid(decisions, why)
         return pages
 
     def _decided(self, entries: Sequence[Entry], decisions: Decisions) -> Batch:
         """Return the admitted rows of records."""
         sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
         admitted = np.frombuffer(decisions.codes, np.uint8) != NOT_ADMITTED
-        return Batch.of(entries, np.split(admitted, sizes), self.state.time)
+        return Batch.of(entries, np.split(admitted, sizes), self.state.time, decisions.cap)
 
-    def _urls(self, other: NDArray[np.int64], batch: Batch) -> StringColumn:
-        """Return the URL of the page that each row names, if there is one. Raises StateError."""
-        named = np.flatnonzero(other != NO_PAGE)
-        pages = distinct(other[named])
+    def _urls(self, verdicts: VerdictColumns, of_duplicate: NDArray[np.bool_], batch: Batch) -> StringColumn:
+        """Return the URL of the page that each row names, if there is one. `of_duplicate` says of which rows
+        that is a duplicate, not an anchor. Raises StateError."""
+        named = np.flatnonzero(verdicts.other != NO_PAGE)
+        pages, first = np.unique(verdicts.other[named], return_index=True)
         row = np.searchsorted(batch.page, pages).clip(max=len(batch) - 1)
         inside = batch.page[row] == pages
-        urls = StringColumn.joined(
-            [batch.url.take(row[inside]), self.state.urls(pages[~inside]), StringColumn.none(1)]
-        )
+        earlier = named[first[~inside]]
+        stored = self.state.urls(pages[~inside], verdicts.number[earlier], of_duplicate[earlier])
+        urls = StringColumn.joined([batch.url.take(row[inside]), stored, StringColumn.none(1)])
         place = np.full(len(pages), -1)
         place[inside] = np.arange(np.count_nonzero(inside))
         place[~inside] = np.arange(np.count_nonzero(inside), len(pages))
         of = np.full(len(batch), len(pages))
-        of[named] = place[np.searchsorted(pages, other[named])]
+        of[named] = place[np.searchsorted(pages, verdicts.other[named])]
         return urls.take(of)
+
+
+def _judged_rows(entries: Sequence[Entry], decisions: Decisions) -> NDArray[np.int64]:
+    """Return the running total of judged rows after each of n records (n,)."""
+    rows = np.append(0, np.cumsum(decisions.verdict != NOT_ADMITTED))
+    return rows.take(np.cumsum([len(entry.rows) for entry in entries]))
 
 
 def _anchors(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:

@@ -41,6 +41,8 @@ class JudgedBatch:
     rule: Rule
     log_time: int
     """Log time after the last record, in milliseconds since the epoch."""
+    cap: int | None
+    """What append times count at most for it, where that binds (rule 15)."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -81,6 +83,7 @@ class JudgedBatch:
             end=self.entries[-1].offset + 1,
             last=self.entries[-1].digest,
             time=self.log_time,
+            cap=self.cap,
             sources=list(self.admission.progress.values()),
             ledger=None,
             codes=codes.tobytes(),

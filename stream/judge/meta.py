@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from stream.judge.window import StoredWindow
 from stream.tables.store.meta_record import stored_below, stored_in
 from stream.tables.store.rocks import Store
 
@@ -20,6 +21,8 @@ class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     skipped: int
     sources: int
+    window: int = 0
+    """Marks, forwarded anchors and hits."""
     digest: int
     """Digest of their content."""
 
@@ -46,6 +49,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Offset of the newest ledger record in the decisions topic, or of its first part; 0 before any."""
     time: int = 0
     """Log time, in milliseconds since the epoch (rule 15)."""
+    window: StoredWindow | None = None
+    """None without a lifetime (rule 23)."""
     held: LoadedRecords | None = None
     """None before anything was applied."""
 

@@ -30,7 +30,7 @@ from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
 
 def refuse_other_records(entries: Sequence[Entry], decisions: Decisions, genesis: Genesis) -> None:
     """Raise StateError unless decisions are about exactly these records, and have as much of everything as
-    their codes say. A ledger record is about none."""
+    their codes say. A ledger record is about none, and neither is a turn."""
     if entries:
         about, last = (entries[0].offset, entries[-1].offset + 1), entries[-1].digest
     else:
@@ -41,7 +41,7 @@ def refuse_other_records(entries: Sequence[Entry], decisions: Decisions, genesis
         or (decisions.start, decisions.end) != about
         or decisions.last != last
         or len(decisions.codes) != sum(len(entry.rows) for entry in entries)
-        or (decisions.ledger is None) != bool(entries)
+        or decisions.has_rows != bool(entries)
     ):
         raise StateError(
             f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"

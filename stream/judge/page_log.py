@@ -34,6 +34,8 @@ GROUPS_AT_ONCE: Final = 256
 PART_BYTES: Final = 8 << 20
 """Groups read at once, and bytes of groups from which pages are taken at once. A group has the whole URLs of
 eight pages, up to 32 KiB each, whichever are wanted."""
+SEARCHED_AT_ONCE: Final = 1 << 12
+"""Pages read at once to find one by its id."""
 LEAST_KEPT: Final = 8 << 10
 """Bytes of URLs that are kept in memory however few pages they are of."""
 _PREFIX: Final = b"pages/"
@@ -93,7 +95,8 @@ class PageLog:
     Between `advance` and `write`, readers see added pages from RAM, before they are in RocksDB.
 
     The value of a group consists of the end positions of its URLs (u32 LE, from the start of the first), the
-    words of each page (u64 LE), and the URLs in UTF-8. The first word is the page id; ids are ascending.
+    words of each page (u64 LE), and the URLs in UTF-8. The first word is the page id; ids ascend, but for
+    those of pages that were carried (rule 23).
     """
 
     def __init__(self, store: Store, family: str, words: int) -> None:
@@ -203,31 +206,31 @@ class PageLog:
     def _damaged(self, group: int) -> DamagedStateError:
         return damage_error(self._store.path, f"{self._family} from {group * GROUP} on")
 
-    def numbers_of(self, pages: I64) -> I64:
-        """Return the numbers (m,) of pages with these ids, ascending; -1 for ids that no page has."""
-        first = self.numbers_from(pages)
-        inside = np.flatnonzero(first < self.count)
-        numbers: I64 = np.full(len(pages), -1)
-        same = inside[self._ids(first[inside]) == pages[inside]]
-        numbers[same] = first[same]
-        return numbers
-
-    def numbers_from(self, pages: I64) -> I64:
-        """Return the number (m,) of the first page that is not older than each of those with these ids,
-        ascending."""
-        first, end = np.full(len(pages), self.first), np.full(len(pages), self.count)
-        while (open_ := np.flatnonzero(first < end)).size:  # a binary search for all of them at once
-            middle = (first[open_] + end[open_]) // 2
-            earlier = self._ids(middle) < pages[open_]
-            first[open_[earlier]] = middle[earlier] + 1
-            end[open_[~earlier]] = middle[~earlier]
-        return first
+    def number_of(self, page: int, *, ascending: bool) -> int | None:
+        """Return the number of the page with this id; None if no page has it. `ascending` says that ids
+        ascend with numbers; otherwise pages are read one after the other, the last ones first."""
+        first, end = self.first, self.count
+        if ascending:
+            while first < end:
+                middle = (first + end) // 2
+                if self._ids(np.array([middle]))[0] < page:
+                    first = middle + 1
+                else:
+                    end = middle
+            is_there = first < self.count and self._ids(np.array([first]))[0] == page
+            return first if is_there else None
+        while end > first:
+            start = max(first, end - SEARCHED_AT_ONCE)
+            places = np.flatnonzero(self._ids(np.arange(start, end)) == page)
+            if len(places):
+                return start + int(places[-1])
+            end = start
+        return None
 
     def _ids(self, numbers: I64) -> I64:
-        """Return the ids of the pages with these ascending numbers, which may repeat."""
-        some = distinct(numbers)
-        ids: I64 = self.pages(some).words[:, 0].astype(np.int64)
-        return ids[np.searchsorted(some, numbers)]
+        """Return the ids of the pages with these ascending numbers."""
+        ids: I64 = self.pages(numbers).words[:, 0].astype(np.int64)
+        return ids
 
     def scan(self) -> Iterator[U64]:
         """Yield the words (k, words) of the pages of each group, in order. Not allowed between `advance` and

@@ -80,6 +80,9 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
             scheme, [source], rows, offsets, [None, None], uncertain=bool(judge.genesis.options.flips)
         )
         entry = Entry(number + 1, 0, b"", columns)
+        turn = judge.decide_turn(entry)
+        if turn is not None and turn.turn is not None:
+            judge.apply_turn(turn, turn.turn, 0)
         decided = judge.decide([entry])
         decided.json()
         judge.apply([entry], decided.record())

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -31,16 +31,17 @@ from stream.judge.page_numbers import PageNumbers
 from stream.judge.references import ANCHOR as _ANCHOR
 from stream.judge.references import DUPLICATE as _DUPLICATE
 from stream.judge.references import REFERENCE as _REFERENCE
-from stream.judge.references import without_gone
+from stream.judge.references import are_there, without_gone
 from stream.judge.removal import Removal
 from stream.judge.rule import Rule
+from stream.judge.window import StoredWindow, Window
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import SourceProgress
+from stream.messages.decision import NO_LONGER_LIVE, SourceProgress, Turn
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
 from stream.tables.compaction import RUN
-from stream.tables.store.anchors import with_prefix
+from stream.tables.store.anchors import DEAD, with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META
@@ -49,6 +50,7 @@ from stream.tables.tables import IndexKind, Tables
 
 _SOURCE: Final = b"source/"
 _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
+_DIGEST: Final = np.dtype(("V", len(NO_DIGEST)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,9 @@ class StateChange:
     """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
     """Row -> mask of tables whose full bucket its anchor did not enter, and of triples that it did."""
+    hit_anchors: NDArray[np.int64]
+    hit_duplicates: NDArray[np.int64]
+    """Numbers of the pages that verdicts name, which may repeat (rule 23)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +197,7 @@ class StateReader:
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
         """Raises StateError for a store of another format, before anything of it is read."""
-        stored_meta(store)
+        meta = stored_meta(store)
         self.store = store
         self._prints = words_of(scheme.width)
         words = record_words(scheme.width, scheme.sketch_bytes)
@@ -200,32 +205,57 @@ class StateReader:
         self._duplicates = PageLog(store, DUPLICATES, words + OF_ANCHOR)
         self._urls_ahead: dict[bytes, bytes] = {}
         """References that may not be in the store yet."""
+        self.window = self._window(meta)
+        """None without a lifetime."""
+
+    def _window(self, meta: Meta | None) -> Window | None:
+        if meta is None or meta.window is None:
+            return None
+        return Window(self.store, meta.window, self.first)
+
+    @property
+    def first(self) -> PageNumbers:
+        """The numbers of the first anchor and of the first duplicate: those before them have expired, or are
+        gone."""
+        return PageNumbers(self._anchors.first, self._duplicates.first)
 
     def by_page(self, page: int) -> Baseline | None:
-        """Return the anchor or duplicate with this page id, or None."""
-        pages = np.array([page])
-        if (number := self._anchors.numbers_of(pages))[0] >= 0:
-            return self.anchors(number).baseline(0)
-        if (number := self._duplicates.numbers_of(pages))[0] >= 0:
-            return self._duplicate(int(number[0]), self._duplicates.pages(number), 0)
-        return None
+        """Return the anchor or duplicate with this page id, or None. With a lifetime, this may read all
+        pages, because carried ones stand among younger ones."""
+        ascending = self.window is None
+        if (number := self._anchors.number_of(page, ascending=ascending)) is not None:
+            return self.anchors(np.array([number])).baseline(0)
+        number = self._duplicates.number_of(page, ascending=ascending)
+        if number is None:
+            return None
+        records = self._duplicates.pages(np.array([number]))
+        return self._duplicate(number, records, 0, int(self._cluster_anchors(records)[0]))
 
-    def anchor_from(self, page: int) -> int:
-        """Return the number of the first anchor that is not older than the page with this id."""
-        return int(self._anchors.numbers_from(np.array([page]))[0])
+    def anchor_of(self, page: Baseline) -> Baseline | None:
+        """Return the anchor of a page's cluster, dead or alive; None if it has expired."""
+        if page.cluster_anchor < self.first.anchors:
+            return None
+        return self.anchors(np.array([page.cluster_anchor])).baseline(0)
 
-    def urls(self, pages: NDArray[np.int64]) -> StringColumn:
-        """Return the URLs of m anchors and duplicates, given by ascending ids. Raises StateError if one is
-        neither."""
-        columns, place = [StringColumn.none(1)], np.zeros(len(pages), np.int64)
-        for log in (self._anchors, self._duplicates):
-            numbers = log.numbers_of(pages)
-            here = np.flatnonzero(numbers >= 0)
-            place[here] = sum(len(each.sizes) for each in columns) + np.arange(len(here))
-            columns.append(log.pages(numbers[here], keep_urls=True).urls(np.arange(len(here))))
-        if not place.all():
-            missing = int(pages[place == 0][0])
-            raise StateError(f"state directory {self.store.path}: has no page with the id {missing}")
+    def urls(
+        self, pages: NDArray[np.int64], numbers: NDArray[np.int64], duplicate: NDArray[np.bool_]
+    ) -> StringColumn:
+        """Return the URLs of m pages, given by ids and by their numbers, among duplicates or else among
+        anchors. Raises StateError if one of these has another id."""
+        columns, place = [StringColumn.none(0)], np.zeros(len(pages), np.int64)
+        for log, which in ((self._anchors, ~duplicate), (self._duplicates, duplicate)):
+            here = np.flatnonzero(which)
+            some, at = np.unique(numbers[here], return_inverse=True)
+            records = log.pages(some, keep_urls=True)
+            other = np.flatnonzero(records.words[at, 0].astype(np.int64) != pages[here])
+            if len(other):
+                missing, number = int(pages[here[other[0]]]), int(numbers[here[other[0]]])
+                raise StateError(
+                    f"state directory {self.store.path}: has no page with the id {missing} and the number"
+                    f" {number}"
+                )
+            place[here] = sum(len(each.sizes) for each in columns) + at
+            columns.append(records.urls(np.arange(len(some))))
         return StringColumn.joined(columns).take(place)
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
@@ -245,7 +275,12 @@ class StateReader:
     def _fingerprints(self, pages: LoggedPages) -> NDArray[np.uint64]:
         return pages.words[:, HEAD : HEAD + self._prints]
 
-    def _duplicate(self, number: int, pages: LoggedPages, place: int) -> Baseline:
+    def _cluster_anchors(self, duplicates: LoggedPages) -> NDArray[np.int64]:
+        """Return the present number of the anchor of each duplicate's cluster (m,), which may be dead."""
+        anchors = duplicates.words[:, -1].astype(np.int64)
+        return anchors if self.window is None else self.window.forwarding.present(anchors)
+
+    def _duplicate(self, number: int, pages: LoggedPages, place: int, anchor: int) -> Baseline:
         page, cluster = pages.words[place, :2].tolist()
         return Baseline(
             page=page,
@@ -253,7 +288,7 @@ class StateReader:
             fingerprint=integers(self._fingerprints(pages)[place : place + 1])[0],
             sketch=pages.words[place, HEAD + self._prints : -OF_ANCHOR],
             number=number,
-            cluster_anchor=int(pages.words[place, -1]),
+            cluster_anchor=anchor,
             url_bytes=int(pages.url_bytes[place]),
             _pages=pages,
             _place=place,
@@ -281,11 +316,12 @@ class StateReader:
         anchors = self.anchors(numbers[is_anchor])
         duplicates = distinct(numbers[~is_anchor])
         pages = self._duplicates.pages(duplicates)
+        anchors_of = self._cluster_anchors(pages).tolist()
         places = np.where(
             is_anchor, np.searchsorted(anchors.number, numbers), np.searchsorted(duplicates, numbers)
         )
         return [
-            anchors.baseline(place) if of_anchor else self._duplicate(number, pages, place)
+            anchors.baseline(place) if of_anchor else self._duplicate(number, pages, place, anchors_of[place])
             for of_anchor, number, place in zip(
                 is_anchor.tolist(), numbers.tolist(), places.tolist(), strict=True
             )
@@ -296,7 +332,41 @@ class StateReader:
         values, ahead = self.store.get(URLS, urls), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(urls):
             values = [ahead.get(url, value) for url, value in zip(urls, values, strict=True)]
-        return {url: value for url, value in zip(urls, values, strict=True) if value is not None}
+        found = {url: value for url, value in zip(urls, values, strict=True) if value is not None}
+        return found if self.window is None else self._unexpired(found, self.first)
+
+    def _unexpired(self, references: dict[bytes, bytes], first: PageNumbers) -> dict[bytes, bytes]:
+        """Leave out references to pages that have expired, and to superseded anchors if all newer baselines
+        have (rule 23)."""
+        if not references:
+            return references
+        values = b"".join(references.values())
+        fields, live = np.frombuffer(values, _REFERENCE), are_there(values, first)
+        if live.all():
+            return references
+        kept, end = dict[bytes, bytes](), 0
+        for url, value in references.items():
+            start, end = end, end + len(value) // _REFERENCE.itemsize
+            if not live[start:end].all():
+                value = self._without_superseded(fields[start:end][live[start:end]]).tobytes()
+            if value:
+                kept[url] = value
+        return kept
+
+    def _without_superseded(self, references: NDArray[Any]) -> NDArray[Any]:
+        """Leave out the superseded anchors with which references to the baselines of a URL begin."""
+        place = 0
+        for kind, number in references.tolist():
+            if kind != _ANCHOR or self.is_alive(number):
+                break
+            place += 1
+        return references[place:]
+
+    def is_alive(self, anchor: int) -> bool:
+        """Whether an anchor is alive: it was not superseded, and has not expired."""
+        if anchor < self.first.anchors:
+            return False
+        return self.store.get(DEFAULT, [DEAD + anchor.to_bytes(8, "big")])[0] is None
 
 
 class State(StateReader):
@@ -327,6 +397,7 @@ class State(StateReader):
             super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation)
             self.time = self.meta.time
+            self.window = self.window or self._window(self.meta)
             self.ledger = Ledger(
                 msgspec.msgpack.decode(value, type=SourceProgress)
                 for _, value in with_prefix(self.store, _SOURCE)
@@ -337,7 +408,7 @@ class State(StateReader):
                 self._rule.search_options(),
                 memory=memory,
                 generation=generation,
-                kind=IndexKind(self._rule.triples),
+                kind=IndexKind(self._rule.triples, windowed=options.lifetime is not None),
             )
             self._removal = Removal(store, self._anchors, self._duplicates)
             indexed, logged = (f"[{each.first}, {each.count})" for each in (self.tables, self._anchors))
@@ -357,12 +428,8 @@ class State(StateReader):
         """The numbers of the next anchor and of the next duplicate."""
         return PageNumbers(self.tables.count, self._duplicates.count)
 
-    @property
-    def first(self) -> PageNumbers:
-        """The numbers of the first anchor and of the first duplicate: those before them are gone."""
-        return PageNumbers(self.tables.first, self._duplicates.first)
-
     def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int) -> Meta:
+        lifetime = genesis.options.lifetime
         fresh = Meta(
             cluster=cluster,
             journal=genesis.journal,
@@ -372,6 +439,7 @@ class State(StateReader):
             options=genesis.options.id,
             generation=generation,
             applied=0,
+            window=None if lifetime is None else StoredWindow(lifetime=lifetime),
         )
         meta = stored_meta(self.store)
         if meta is None:
@@ -467,6 +535,9 @@ class State(StateReader):
         self._anchors.advance(prepared.anchors)
         self._duplicates.advance(prepared.duplicates)
         self._urls_ahead = prepared.urls
+        if self.window is not None:
+            self.window.note_hits(writes, change.hit_anchors, change.hit_duplicates)
+            self.window.admitted += len(batch)
 
     def write(self, prepared: Prepared, decided: int) -> None:
         """Write the advanced batch to RocksDB. Other threads may read meanwhile to decide the next batch.
@@ -486,6 +557,7 @@ class State(StateReader):
             last=change.last,
             time=change.time,
             decided=decided,
+            window=None if self.window is None else self.window.stored,
             held=self._held(),
         )
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
@@ -507,6 +579,132 @@ class State(StateReader):
         self.tables.maintain(wait=wait)
         self._removal.advance(wait=wait)
 
+    def expiring(self, time: int) -> Turn:
+        """Return the turn at a log time: which pages expire, and which of them are carried (rule 23). Changes
+        nothing. No batch may be ahead of the store."""
+        window = self._windowed()
+        first, oldest = self.first, window.oldest_after(time)
+        duplicates = window.hit_duplicates.between(first.duplicates, oldest.duplicates)
+        pages = self._duplicates.pages(duplicates)
+        kept = self._are_baselines(_DUPLICATE, duplicates, pages)
+        hit = window.hit_anchors.between(first.anchors, oldest.anchors)
+        anchors = distinct(np.append(hit, self._cluster_anchors(pages)[kept]))
+        anchors = anchors[(anchors >= first.anchors) & (anchors < oldest.anchors)]
+        anchors = anchors[self.tables.is_alive(anchors)]
+        return Turn(
+            oldest=oldest,
+            next=self.next,
+            anchors=anchors.astype("<i8").tobytes(),
+            duplicates=duplicates[kept].astype("<i8").tobytes(),
+        )
+
+    def _windowed(self) -> Window:
+        if self.window is None:
+            raise ValueError("a turn without a lifetime")
+        return self.window
+
+    def _are_baselines(self, kind: int, numbers: NDArray[np.int64], pages: LoggedPages) -> NDArray[np.bool_]:
+        """Whether each of these pages is still a baseline of its URL (m,)."""
+        urls, own = _url_digests(pages), _references_to(kind, numbers)
+        baselines = self._references(list(dict.fromkeys(urls)))
+        size = _REFERENCE.itemsize
+        return np.array(
+            [
+                any(value[at : at + size] == reference for at in range(0, len(value), size))
+                for value, reference in zip((baselines.get(url, b"") for url in urls), own, strict=True)
+            ],
+            np.bool_,
+        )
+
+    def turn(self, turn: Turn, time: int, decided: int) -> None:
+        """Apply a turn at a log time in one atomic write. `decided` is the next offset of the decisions
+        topic. No batch may be ahead of the store."""
+        window, writes = self._windowed(), self.store.batch()
+        oldest = PageNumbers(*turn.oldest)
+        carried_anchors, carried_duplicates = (
+            np.frombuffer(each, "<i8").astype(np.int64) for each in (turn.anchors, turn.duplicates)
+        )
+        anchors = self._anchors.pages(carried_anchors, keep_urls=True)
+        duplicates = self._duplicates.pages(carried_duplicates, keep_urls=True)
+        joined = self._carried_with(duplicates, carried_anchors, oldest)
+        hit = joined[(joined != NO_LONGER_LIVE) & (joined < self.next.anchors)]
+        urls = self._carried_references(carried_anchors, anchors, carried_duplicates, duplicates, oldest)
+        self._insert_again(writes, anchors)
+        records = duplicates.words.copy()
+        records[:, -1] = joined.astype(np.uint64)
+        for log, pages, words in (
+            (self._anchors, anchors, anchors.words), (self._duplicates, duplicates, records),
+        ):  # fmt: skip
+            added = log.prepare(words, pages.urls(np.arange(len(words))))
+            log.advance(added)
+            log.write(writes, added)
+        self.raise_first(writes, oldest)
+        writes.put_many(URLS, _in_order(urls))
+        self._urls_ahead = {}
+        window.note_hits(writes, hit, np.zeros(0, np.int64))
+        window.turn(writes, time, oldest, self.next, carried_anchors)
+        self.time = time
+        meta = msgspec.structs.replace(
+            self.meta, time=time, decided=decided, window=window.stored, held=self._held()
+        )
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+        self.maintain()
+
+    def _carried_with(
+        self, duplicates: LoggedPages, carried: NDArray[np.int64], oldest: PageNumbers
+    ) -> NDArray[np.int64]:
+        """Return the number, after the turn, of the anchor of the cluster of each carried duplicate (m,);
+        NO_LONGER_LIVE if that was superseded or expires. `carried` are the carried anchors."""
+        anchors = self._cluster_anchors(duplicates)
+        live = self.tables.is_alive(anchors) & (anchors >= oldest.anchors)
+        place = np.searchsorted(carried, anchors)
+        again = (np.append(carried, NO_LONGER_LIVE)[place] == anchors) & (anchors != NO_LONGER_LIVE)
+        return np.where(again, self.next.anchors + place, np.where(live, anchors, NO_LONGER_LIVE))
+
+    def _insert_again(self, writes: Writes, anchors: LoggedPages) -> None:
+        """Insert carried anchors into the tables, into the buckets in which they stood."""
+        end = HEAD + self._prints
+        prints, sketches = (
+            np.ascontiguousarray(each) for each in (self._fingerprints(anchors), anchors.words[:, end:])
+        )
+        skipped = {row: mask for row, mask in enumerate(anchors.words[:, 1].tolist()) if mask}
+        words = self._rule.table_words(prints, sketches)
+        self.tables.insert(writes, first_words(prints), skipped, words)
+
+    def _carried_references(
+        self,
+        carried_anchors: NDArray[np.int64],
+        anchors: LoggedPages,
+        carried_duplicates: NDArray[np.int64],
+        duplicates: LoggedPages,
+        oldest: PageNumbers,
+    ) -> dict[bytes, bytes]:
+        """Return digest of a URL -> references to its baselines after a turn, for the URLs of carried
+        pages."""
+        renamed, urls = dict[bytes, bytes](), list[bytes]()
+        for kind, numbers, pages, next_ in (
+            (_ANCHOR, carried_anchors, anchors, self.next.anchors),
+            (_DUPLICATE, carried_duplicates, duplicates, self.next.duplicates),
+        ):
+            again = np.arange(next_, next_ + len(numbers))
+            renamed |= zip(_references_to(kind, numbers), _references_to(kind, again), strict=True)
+            urls += _url_digests(pages)
+        urls = [url for url in dict.fromkeys(urls) if url != NO_DIGEST]
+        size = _REFERENCE.itemsize
+        found = {
+            url: b"".join(
+                renamed.get(value[at : at + size], value[at : at + size]) for at in range(0, len(value), size)
+            )
+            for url, value in self._references(urls).items()
+        }
+        return self._unexpired(found, oldest)
+
+    def is_alive(self, anchor: int) -> bool:
+        """Whether an anchor is alive: it was not superseded, and has not expired."""
+        return bool(self.tables.is_alive(np.array([anchor]))[0])
+
     def note_ledger(self, ledger: int, decided: int) -> None:
         """Store that a ledger record was applied. `ledger` is its offset in the decisions topic, or that of
         its first part, and `decided` the next offset there. No batch may be ahead of the store."""
@@ -522,7 +720,8 @@ class State(StateReader):
             dead=stats.dead_anchors,
             skipped=stats.skipping_anchors,
             sources=len(self.ledger.progress),
-            digest=union(stats.digest, self.ledger.digest),
+            window=0 if self.window is None else self.window.count,
+            digest=union(stats.digest, self.ledger.digest, 0 if self.window is None else self.window.digest),
         )
 
     def flush(self) -> None:
@@ -536,8 +735,7 @@ class State(StateReader):
         starts[ANCHORS] = self._anchors.start
         starts[LOG] = self.tables.start
         starts[DUPLICATES] = self._duplicates.start
-        first = PageNumbers(self._anchors.first, self._duplicates.first)
-        urls = partial(without_gone, first=first) if any(first) else None
+        urls = partial(without_gone, first=self.first) if any(self.first) else None
         return self.store.digest(starts, leave_out=RUN, urls=urls)
 
     def close(self) -> None:
@@ -551,6 +749,19 @@ class State(StateReader):
                 self.store.close()
             raise
         self.store.close()
+
+
+def _url_digests(pages: LoggedPages) -> list[bytes]:
+    """The digest of each page's URL (m,)."""
+    words = np.ascontiguousarray(pages.words[:, URL_DIGEST]).astype("<u8")
+    return cast(list[bytes], words.view(_DIGEST).ravel().tolist())
+
+
+def _references_to(kind: int, numbers: NDArray[np.int64]) -> list[bytes]:
+    """References to anchors or duplicates (m,)."""
+    references = np.zeros(len(numbers), _REFERENCE)
+    references["kind"], references["number"] = kind, numbers
+    return cast(list[bytes], references.view(_BYTES).tolist())
 
 
 def _in_order(urls: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -48,12 +48,12 @@ def candidates_of(
     page: ExplainedPage,
     records: StateReader,
     rule: Rule,
-    end: int | None = None,
+    before: int | None = None,
     superseded: int | None = None,
 ) -> Candidates | None:
-    """Return the candidates of a page among the anchors with numbers below `end`, without the one that the
-    page supersedes. None if too little is known of the page: its sketch; or, of a page without text, which
-    bits are uncertain and whether it is short, where that counts."""
+    """Return the candidates of a page among the anchors whose pages are older than the one with the id
+    `before`, without the one that the page supersedes. None if too little is known of the page: its sketch;
+    or, of a page without text, which bits are uncertain and whether it is short, where that counts."""
     options = rule.options
     if page.sketch is None and not options.strict:
         return None
@@ -63,7 +63,7 @@ def candidates_of(
     words = rule.table_words(prints, _sketches(page))
     anchors = StoredAnchors(records.store, words.shape[1])
     numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, words.shape[1] + 1), np.uint64)]
-    for first, some in anchors.log.slices(anchors.log.first, anchors.log.count if end is None else end):
+    for first, some in anchors.log.slices(records.first.anchors, anchors.log.count):
         near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
         shared = _shared_tables(some[near, :-1], words[0], page.uncertain, rule)
         if (skipped := anchors.skipped.masks(first, first + len(some))) is not None:
@@ -74,6 +74,9 @@ def candidates_of(
         numbers.append(first + kept)
         rows.append(some[kept])
     anchor, others = np.concatenate(numbers), np.concatenate(rows)
+    if before is not None:
+        older = records.anchors(anchor).page < before
+        anchor, others = anchor[older], others[older]
     distance = np.bitwise_count(others[:, -1] ^ first_words(prints))
     if prints.shape[1] > 1:  # of which the log has the first word only
         distance = distances(records.anchors(anchor).fingerprint, prints)

@@ -32,8 +32,7 @@ from stream.judge.state import Baseline, StateReader
 from stream.judge.stored_candidates import Candidates, Match, best_match, candidates_of
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from stream.tables.store.anchors import DEAD
-from stream.tables.store.rocks import DEFAULT, Store, state_directory, tables_of, unflushed_error
+from stream.tables.store.rocks import Store, state_directory, tables_of, unflushed_error
 
 
 class _Verdict(NamedTuple):
@@ -133,8 +132,7 @@ class StoredPages:
         """Return the verdict that a page has, or would get."""
         rule = Rule(self._options, self._scheme)
         if stored is not None and page.stored_id is not None:
-            end = self._records.anchor_from(page.stored_id)
-            candidates = candidates_of(page, self._records, rule, end)
+            candidates = candidates_of(page, self._records, rule, page.stored_id)
             return _Verdict(stored.verdict, stored.duplicate_of, candidates=candidates)
         if page.status == Status.INSUFFICIENT:
             return _Verdict("insufficient")
@@ -144,7 +142,7 @@ class StoredPages:
             if verdict_on(earlier, page, rule) == "recrawl":
                 estimated = explain(earlier, page, self._scheme, self._options).estimated_similarity
                 verdict = _Verdict("recrawl", baseline.url, None if self._options.strict else estimated)
-                is_orphan = age == 0 and self._is_dead(baseline.cluster_anchor)
+                is_orphan = age == 0 and not self._records.is_alive(baseline.cluster_anchor)
                 return self._judged_again(page, verdict, rule) if is_orphan else verdict
         superseded = baselines[0].anchor if baselines else None
         candidates = candidates_of(page, self._records, rule, superseded=superseded)
@@ -181,29 +179,26 @@ class StoredPages:
         """Return how the page that counts stands among candidates."""
         if anchor is None or anchor.stored_id is None or candidates is None:
             return None
-        number = self._records.anchor_from(anchor.stored_id)
+        stored = self._records.by_page(anchor.stored_id)
+        number = None if stored is None else stored.anchor
         return Candidacy(
             candidates=len(candidates.anchor),
-            place=candidates.place_of(number),
+            place=None if number is None else candidates.place_of(number),
             compared=min(len(candidates.anchor), Rule(self._options, self._scheme).compared),
         )
 
     def _stored(self, side: ExplainedPage) -> StoredPage | None:
         if side.stored_id is None or (stored := self._records.by_page(side.stored_id)) is None:
             return None
-        head = stored if stored.anchor is not None else self._records.by_page(stored.cluster)
-        is_dead = head is not None and head.anchor is not None and self._is_dead(head.anchor)
+        head = stored if stored.anchor is not None else self._records.anchor_of(stored)
         return StoredPage(
             id=show(self._journal, stored.page),
             verdict="duplicate" if stored.anchor is None else "unique",
             cluster=show(self._journal, stored.cluster),
             duplicate_of=head.url if head is not None and stored.anchor is None else None,
-            superseded=is_dead,
+            superseded=not self._records.is_alive(stored.cluster_anchor),
             full_buckets=Rule(self._options, self._scheme).full_buckets(stored.skipped),
         )
-
-    def _is_dead(self, anchor: int) -> bool:
-        return self._store.get(DEFAULT, [DEAD + anchor.to_bytes(8, "big")])[0] is not None
 
     def _side(self, name: str, stored: Baseline) -> ExplainedPage:
         return ExplainedPage(

@@ -55,6 +55,9 @@ class Follower:
             if (part := decisions.ledger) is not None:
                 await in_thread(self.judge.apply_ledger, decisions, part, record.offset)
                 continue
+            if (turn := decisions.turn) is not None:
+                await in_thread(self.judge.apply_turn, decisions, turn, record.offset)
+                continue
             entries = await self.journal.read_up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 

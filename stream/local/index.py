@@ -25,6 +25,7 @@ from stream.errors import (
     RecordError,
     RecordVersionError,
     SchemeMismatchError,
+    SettingsError,
     StateBusyError,
     StateError,
 )
@@ -373,7 +374,12 @@ class Index:
 
 
 def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | None) -> tuple[Genesis, bool]:
-    """Read the genesis record of the index, or make one, and return whether the index is new."""
+    """Read the genesis record of the index, or make one, and return whether the index is new. Raises
+    SettingsError for a lifetime: nothing expires in an index, which has no log time."""
+    if options is not None and options.lifetime is not None:
+        raise SettingsError(
+            f"lifetime={options.lifetime}s: only pages of a topic expire; an index and a scan keep all pages"
+        )
     path = directory / _GENESIS
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()

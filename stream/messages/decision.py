@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -54,6 +54,21 @@ class LedgerPart(msgspec.Struct, frozen=True, array_like=True):
     """Number of all sources."""
 
 
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn does between two journal records: which pages expire, and which of them are carried
+    (rule 23)."""
+
+    oldest: tuple[int, int]
+    """Numbers of the first anchor and of the first duplicate that have not expired."""
+    next: tuple[int, int]
+    """Numbers of the next anchor and of the next duplicate before the turn: those that carried pages get
+    from there on."""
+    anchors: bytes
+    """Numbers of the expiring anchors that are carried, ascending, int64 little-endian."""
+    duplicates: bytes
+    """Numbers of the expiring duplicates that are carried, ascending, int64 little-endian."""
+
+
 class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
     """An anchor that no longer matches, because the page of its URL changed."""
 
@@ -64,8 +79,8 @@ class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_field="kind"):
-    """The decisions about the N rows in journal records `start` up to `end`; or a ledger record, which has no
-    rows and the progress of all sources."""
+    """The decisions about the N rows in journal records `start` up to `end`. Two kinds of records have no
+    rows: a ledger record has the progress of all sources, a turn says which pages expire."""
 
     version: int = VERSION
     journal: str
@@ -77,11 +92,17 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     last: bytes
     """Digest of the journal record at `end - 1`."""
     time: int
-    """Log time after that record, in milliseconds since the epoch."""
+    """Log time after that record, or of a turn that of the record before which it stands, in milliseconds
+    since the epoch."""
+    cap: int | None = None
+    """What append times count at most for log time, in milliseconds since the epoch (rule 15); None where no
+    append time of these records is above it, or of a turn that of the record before which it stands."""
     sources: list[SourceProgress]
     """Progress of the source partitions that advanced; in a ledger record, of its part of all."""
     ledger: LedgerPart | None
     """None if this is no ledger record."""
+    turn: Turn | None = None
+    """None if this is no turn."""
     codes: bytes
     """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | JUDGED_AGAIN |
     NAMES_NEAREST, or NOT_ADMITTED."""
@@ -108,6 +129,11 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     skipped: list[tuple[int, int]]
     """(row, mask) for rows whose anchor stayed out of full buckets: bits of the tables that it did not enter,
     and above these of the triples that it did (rule 16)."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether these are decisions about journal records: neither a ledger record nor a turn."""
+        return self.ledger is None and self.turn is None
 
     @property
     def begins_ledger(self) -> bool:
@@ -167,18 +193,26 @@ def ledger_record(
         time=time,
         sources=sources,
         ledger=part,
-        codes=b"",
-        other=b"",
-        numbers=b"",
-        distance=b"",
-        similarity=b"",
-        clusters=b"",
-        anchors=b"",
-        nearest=b"",
-        nearest_numbers=b"",
-        nearest_similarity=b"",
-        superseded=[],
-        skipped=[],
+        **_NO_ROWS,
+    )
+
+
+def turn_record(
+    journal: str, options: str, applied: int, last: bytes, time: int, cap: int | None, turn: Turn
+) -> Decisions:
+    """Return the record of a turn before journal offset `applied`, at a log time."""
+    return Decisions(
+        journal=journal,
+        options=options,
+        start=applied,
+        end=applied,
+        last=last,
+        time=time,
+        cap=cap,
+        sources=[],
+        ledger=None,
+        turn=turn,
+        **_NO_ROWS,
     )
 
 
@@ -205,23 +239,51 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
 
 
 def _misshapen(decisions: Decisions) -> str | None:
-    """Return why a record is neither decisions about journal records nor a ledger record, or None."""
-    part, count = decisions.ledger, len(decisions.sources)
-    if part is None:
+    """Return why a record is not of one of the three kinds, or None."""
+    for name in ("time", "cap"):
+        if not 0 <= (getattr(decisions, name) or 0) < _LATEST:
+            return f"a {name} of {getattr(decisions, name)}"
+    part, turn, count = decisions.ledger, decisions.turn, len(decisions.sources)
+    if decisions.has_rows:
         return None if decisions.start < decisions.end else "decides no journal record"
+    what = "a turn" if part is None else "a ledger record"
     if decisions.start != decisions.end or any(getattr(decisions, name) for name in _OF_ROWS):
-        return "a ledger record that decides rows"
+        return f"{what} that decides rows"
+    if part is None:
+        return None if turn is None else _misshapen_turn(turn, count)
+    if turn is not None:
+        return "a ledger record that is a turn as well"
     if not 0 <= part.first <= part.first + count <= part.total or (part.total and not count):
         return f"a ledger record of {count} sources from {part.first} on, of {part.total}"
     return None
 
 
+def _misshapen_turn(turn: Turn, sources: int) -> str | None:
+    if sources:
+        return "a turn that moves sources"
+    for name, oldest, next_ in zip(("anchors", "duplicates"), turn.oldest, turn.next, strict=True):
+        carried = getattr(turn, name)
+        if len(carried) % 8:
+            return f"the length of {name} is not a multiple of 8 bytes"
+        numbers = np.frombuffer(carried, "<i8")
+        if not 0 <= oldest <= next_ or (len(numbers) and not 0 <= numbers[0] <= numbers[-1] < oldest):
+            return f"a turn that carries {name} which do not expire"
+        if (numbers[1:] <= numbers[:-1]).any():
+            return f"a turn that carries {name} out of order"
+    return None
+
+
+_LATEST: Final = 253_402_300_800_000
+"""Milliseconds since the epoch at the end of the year 9999."""
 _SIZES: Final = (
     ("other", 8), ("numbers", 8), ("similarity", 2), ("clusters", 8), ("anchors", 8),
     ("nearest", 8), ("nearest_numbers", 8), ("nearest_similarity", 2),
 )  # fmt: skip
 """Bytes per entry."""
 _OF_ROWS: Final = ("codes", *(name for name, _ in _SIZES), "distance", "superseded", "skipped")
-"""Fields about rows, which are empty in a ledger record."""
+"""Fields about rows, which are empty in records without."""
+_NO_ROWS: Final[dict[str, Any]] = {
+    name: [] if name in ("superseded", "skipped") else b"" for name in _OF_ROWS
+}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Decisions)

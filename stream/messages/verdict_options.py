@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 import xxhash
@@ -12,6 +12,10 @@ from stream.fingerprint.scheme import TABLE_MINIMA
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+LEAST_LIFETIME: Final = 600
+"""Seconds. Log time may be ten minutes ahead of a judge's clock (rule 15)."""
+MOST_LIFETIME: Final = 100 * 365 * 86_400
+"""Seconds."""
 
 
 class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,6 +59,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     baselines: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     """Number of a URL's last different pages that its next page is compared with: one that is like any of
     them is a recrawl (rule 20)."""
+    lifetime: int | None = None
+    """Seconds of log time after which pages expire that no verdict named meanwhile (rule 23); None keeps all
+    pages. At least ten minutes."""
 
     def __post_init__(self) -> None:
         """Check the options against each other. Raises ValueError that names the option at fault."""
@@ -74,6 +81,8 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                     f"mode=strict finds every pair up to blocks - choose = {self.blocks - self.choose}, "
                     f"so {option}={getattr(self, option)} needs other blocks"
                 )
+        if self.lifetime is not None and not LEAST_LIFETIME <= self.lifetime <= MOST_LIFETIME:
+            raise ValueError(f"lifetime={self.lifetime}s: must be from 10 minutes to 100 years")
 
     @property
     def strict(self) -> bool:

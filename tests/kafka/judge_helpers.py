@@ -111,7 +111,7 @@ async def append(settings: Settings, *records: bytes, topic: str | None = None, 
 
 async def decisions(settings: Settings) -> list[Decisions]:
     """Return all decisions about journal records so far."""
-    return [each for each in (await decision_records(settings)).values() if each.ledger is None]
+    return [each for each in (await decision_records(settings)).values() if each.has_rows]
 
 
 async def ledgers(settings: Settings) -> dict[int, Decisions]:

@@ -137,10 +137,14 @@ def test_families_count_for_themselves(store: Store) -> None:
 
 def test_a_page_is_found_by_its_id(store: Store) -> None:
     log = fill(store, [COUNT])
-    assert log.numbers_of(3 * np.arange(COUNT)).tolist() == list(range(COUNT))
-    assert log.numbers_of(np.array([1, 3, 3 * COUNT])).tolist() == [-1, 1, -1]
-    assert log.numbers_of(np.zeros(0, np.int64)).tolist() == []
-    assert PageLog(store, DUPLICATES, WORDS).numbers_of(np.zeros(1, np.int64)).tolist() == [-1]
+    for ascending in (True, False):
+
+        def number_of(page: int, ascending: bool = ascending) -> int | None:
+            return log.number_of(page, ascending=ascending)
+
+        assert [number_of(3 * number) for number in range(COUNT)] == list(range(COUNT))
+        assert [number_of(page) for page in (1, 3, 3 * COUNT)] == [None, 1, None]
+        assert PageLog(store, DUPLICATES, WORDS).number_of(0, ascending=ascending) is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
-from msgspec import structs
+from msgspec import convert, structs
 
 from stream.cli import cli
 from stream.errors import RecordError, RecordVersionError, StateError
@@ -33,9 +33,11 @@ from stream.messages.decision import (
     Decisions,
     LedgerPart,
     SourceProgress,
+    Turn,
     decode_decisions,
     encode_decisions,
     ledger_record,
+    turn_record,
 )
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.row_columns import COLUMNS
@@ -613,12 +615,57 @@ def test_a_ledger_record_is_laid_out_as_documented() -> None:
     assert not any(record[name] for name in about_rows)
 
 
+TURN = {
+    "oldest": [3, 1],
+    "next": [9, 4],
+    "anchors": np.array([0, 2], "<i8").tobytes(),
+    "duplicates": bytes(8),
+}
+
+
+def test_a_turn_is_laid_out_as_documented() -> None:
+    turn = convert(TURN, Turn)
+    record = plain(turn_record(JOURNAL, "0" * 16, 9, bytes(16), 7, 6, turn))
+    assert list(record) == list(documented("decisions.md", "decisions"))
+    assert (record["start"], record["end"], record["time"], record["cap"]) == (9, 9, 7, 6)
+    described = (SCHEMAS / "decisions.md").read_text("utf-8").split("## Turns")[1]
+    assert list(record["turn"]) == re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    assert record["turn"] == TURN
+    about_rows = list(record)[list(record).index("codes") :]
+    assert not any(record[name] for name in ("sources", *about_rows))
+    assert decode_decisions(msgspec.msgpack.encode(record), 5).turn == turn
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"oldest": [2, 1]}, "a turn that carries anchors which do not expire"),
+        ({"oldest": [3, 5]}, "a turn that carries duplicates which do not expire"),
+        ({"anchors": bytes(16)}, "a turn that carries anchors out of order"),
+        ({"duplicates": bytes(9)}, "the length of duplicates is not a multiple of 8 bytes"),
+        (
+            {"duplicates": np.array([-1], "<i8").tobytes()},
+            "a turn that carries duplicates which do not expire",
+        ),
+        ({"next": [9]}, "Expected `array` of length 2"),
+    ],
+)
+def test_a_turn_that_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
+    record = plain(turn_record(JOURNAL, "0" * 16, 9, bytes(16), 7, None, convert(TURN, Turn)))
+    with pytest.raises(RecordError, match=f"decisions offset 5: {said}"):
+        decode_decisions(msgspec.msgpack.encode(record | {"turn": TURN | fields}), 5)
+    for change in ({"end": 10}, {"codes": b"\x01"}):
+        with pytest.raises(RecordError, match="decisions offset 5: a turn that decides rows"):
+            decode_decisions(msgspec.msgpack.encode(record | change), 5)
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"end": 10}, "a ledger record that decides rows"),
         ({"codes": b"\x01"}, "a ledger record that decides rows"),
         ({"skipped": [[0, 1]]}, "a ledger record that decides rows"),
+        ({"turn": TURN}, "a ledger record that is a turn as well"),
         ({"ledger": None}, "decides no journal record"),
         ({"ledger": [-1, 3]}, "a ledger record of 2 sources from -1 on, of 3"),
         ({"ledger": [2, 3]}, "a ledger record of 2 sources from 2 on, of 3"),

@@ -25,7 +25,7 @@ def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
     others = {
         "mode": "strict", "distance": 3, "short_distance": 1, "similarity": "0.9", "margin": "0.01",
         "evidence": "0.6", "keys": "fingerprint", "blocks": 6, "choose": 3, "flip_bits": 2, "flips": 1,
-        "bucket_cap": 9, "compared": 0, "baselines": 3,
+        "bucket_cap": 9, "compared": 0, "baselines": 3, "lifetime": 600,
     }  # fmt: skip
     given: dict[str, object] = {"keys": "fingerprint", "distance": 2}
     assert others.keys() == set(VerdictOptions.__struct_fields__)
@@ -45,3 +45,14 @@ def test_evidence_is_a_similarity(evidence: str) -> None:
 def test_evidence_that_is_none_is_refused(evidence: str) -> None:
     with pytest.raises(ValidationError, match="evidence"):
         convert({"evidence": evidence}, VerdictOptions)
+
+
+@pytest.mark.parametrize("lifetime", [600, 90 * 86_400, 100 * 365 * 86_400])
+def test_a_lifetime_is_in_seconds(lifetime: int) -> None:
+    assert convert({"lifetime": lifetime}, VerdictOptions).lifetime == lifetime
+
+
+@pytest.mark.parametrize("lifetime", [0, 599, -600, 100 * 365 * 86_400 + 1, 600.5, "90d"])
+def test_a_lifetime_that_cannot_be_is_refused(lifetime: object) -> None:
+    with pytest.raises(ValidationError, match="lifetime"):
+        convert({"lifetime": lifetime}, VerdictOptions)

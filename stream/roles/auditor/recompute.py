@@ -17,13 +17,17 @@ from numpy.typing import NDArray
 
 from stream.checkpoints.manifest import Manifest
 from stream.errors import SettingsError, StaleError, StateError, TrimmedLogError
+from stream.judge.batch import Entry
+from stream.judge.judge import Judge
 from stream.judge.ledger_records import misfit_ledger
+from stream.judge.log_time import binding, log_times
+from stream.judge.turns import misfit_turn
 from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.restored_state import FittingCheckpoints, trimmed_logs
 from stream.kafka.verdict_values import VerdictReader
-from stream.messages.decision import Decisions, decode_decisions
+from stream.messages.decision import Decisions, Turn, decode_decisions
 from stream.messages.journal import Genesis
 from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.scratch import ScratchDirectory
@@ -64,7 +68,7 @@ async def recompute(
     differences: list[str] = []
     with ScratchDirectory("audit") as directory:
         async with _open(settings, genesis, Path(directory) / "state", report_checkpoint) as follower:
-            decisions = follower.decisions
+            decisions, turns = follower.decisions, _Turns(follower.judge)
             _, end = await decisions.bounds()
             while decisions.position < end:
                 for record in await decisions.poll():
@@ -73,16 +77,56 @@ async def recompute(
                         if why := misfit_ledger(logged, part, follower.state, genesis):
                             differences.append(f"decisions offset {record.offset}: the ledger record {why}")
                         continue
+                    if (turn := logged.turn) is not None:
+                        differences += turns.apply(logged, turn, record.offset)
+                        continue
                     entries = await follower.journal.read_up_to(logged.end)
-                    again = follower.judge.decide(entries).record()
+                    differences += turns.came_before(entries[0])
+                    verdicts = follower.judge.json(entries, logged)  # refuses what does not fit
+                    again = follower.judge.decide(entries, cap=logged.cap).record()
                     if again != logged:
                         differences.append(
                             f"decisions offset {record.offset}: {', '.join(_unequal(again, logged))}"
                         )
-                    differences += _differing(follower.judge.json(entries, logged), published)
+                    differences += _differing(verdicts, published)
                     follower.judge.apply(entries, logged, record.offset + 1)
                     progress(names.journal, logged.end)
     return differences
+
+
+class _Turns:
+    """Recomputes turns. Their log time follows from the journal record that comes next."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._before: list[tuple[int, Decisions, int]] = []
+        """Log time before each turn since the last journal record, the turn, and its offset."""
+
+    def apply(self, record: Decisions, turn: Turn, offset: int) -> list[str]:
+        """Decide a turn again, and apply it as recorded. Returns differences. Raises StateError if it does
+        not follow the state."""
+        state = self._judge.state
+        if why := misfit_turn(record, turn, state, self._judge.genesis):
+            raise StateError(f"the turn at decisions offset {offset} {why}")
+        again = state.expiring(record.time)
+        names = [name for name in turn.__struct_fields__ if getattr(again, name) != getattr(turn, name)]
+        self._before.append((state.time, record, offset))
+        self._judge.apply_turn(record, turn, offset)
+        return [f"decisions offset {offset}: the turn has other {', '.join(names)}"] if names else []
+
+    def came_before(self, entry: Entry) -> list[str]:
+        """Return which turns have another log time than this journal record, before which they stand."""
+        differences = []
+        for time, record, offset in self._before:
+            appended = [entry.time]
+            of_entry = int(log_times(time, appended, record.cap)[0]), binding(time, appended, record.cap)
+            if of_entry != (record.time, record.cap):
+                differences.append(
+                    f"decisions offset {offset}: the turn has log time {record.time} and cap {record.cap},"
+                    f" but the journal record at {entry.offset} was appended at {entry.time}"
+                )
+        self._before.clear()
+        return differences
 
 
 @asynccontextmanager

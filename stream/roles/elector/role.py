@@ -137,7 +137,7 @@ class ElectorRole:
                 )
             applied = decided.end
             entries = []
-            if decided.ledger is None:
+            if decided.has_rows:
                 entries = await journal.read_up_to(decided.end, self.watch.health.turn)
             batch.append(Decided(entries, decided, record.offset + 1))
             rows += len(decided.codes)

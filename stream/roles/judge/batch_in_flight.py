@@ -38,19 +38,21 @@ class BatchInFlight:
     """Set by `publish`."""
 
     def __init__(
-        self, entries: list[Entry], judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
+        self, entries: list[Entry], judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch, cap: int
     ) -> None:
-        self.entries = entries
+        """`cap` is what append times count at most, for a journal with a lifetime (rule 15)."""
+        self.entries, self._cap = entries, cap
         self._judge, self._publisher, self._watch = judge, publisher, watch
         self._watched = ExitStack()
         self._watched.enter_context(watch.batch(entries))
 
     async def decide(self) -> list[Entry]:
-        """Decide records within the bounds. Returns the others, which are removed from the batch."""
+        """Decide records within the bounds, and before the next turn. Returns the others, which are removed
+        from the batch."""
         effort = Effort(MOST, self._watch.health.turn, BATCH_BYTES)
         # In a thread, because spam may take seconds, during which the event loop must run.
         with self._watch.stage("decide"):
-            self.decided = await in_thread(self._judge.decide, self.entries, effort)
+            self.decided = await in_thread(self._judge.decide, self.entries, effort, self._cap)
         count = len(self.decided.entries)
         rest = self.entries[count:]
         del self.entries[count:]

@@ -37,6 +37,7 @@ from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
+from stream.roles.judge.turns import Turns
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 
@@ -79,6 +80,7 @@ class JudgeRole:
         """Judge records as they arrive. While one batch is being published, the next one is decided."""
         journal, state, size = follower.journal, follower.state, BatchRows(self.settings.judge_rows)
         ledger = LedgerRecords(self.settings.checkpoint_interval, follower.judge, publisher, self.watch)
+        turns = Turns(follower.judge, publisher, self.watch)
         async with TransactionInFlight() as transaction:
             while not self._stop.is_set():
                 self.watch.health.turn()
@@ -87,8 +89,14 @@ class JudgeRole:
                 await election.attend()
                 if journal.waiting_share(size.limit) < AHEAD:
                     await transaction.finish()
-                if entries := await journal.next_rows(size.limit):
-                    async with BatchInFlight(entries, follower.judge, publisher, self.watch) as batch:
+                entries = await journal.next_rows(size.limit)
+                if entries and turns.is_due(entries[0]):
+                    journal.give_back(entries)
+                    await transaction.finish()
+                    await turns.publish(entries[0])
+                elif entries:
+                    cap = turns.cap(entries[0])
+                    async with BatchInFlight(entries, follower.judge, publisher, self.watch, cap) as batch:
                         began = time.perf_counter()
                         journal.give_back(await batch.decide())
                         await batch.prepare()

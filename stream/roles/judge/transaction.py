@@ -1,5 +1,5 @@
 """Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record. Between
-batches, it publishes ledger records."""
+batches, it publishes ledger records and turns."""
 
 from __future__ import annotations
 
@@ -89,9 +89,18 @@ class VerdictPublisher(ClientOwner):
 
         On an error the caller must end, as for `publish`.
         """
-        delivered = await self._commit(partial(self._send_ledger, records), "judge.ledger_sent")
+        delivered = await self._commit(partial(self._send_decisions, records), "judge.ledger_sent")
         reach("judge.ledger_committed")
         return [int(each.offset) for each in delivered]
+
+    async def publish_turn(self, record: Decisions) -> int:
+        """Publish a turn. Returns its offset in the decisions topic.
+
+        On an error the caller must end, as for `publish`.
+        """
+        delivered = await self._commit(partial(self._send_decisions, [record]), "turn.sent")
+        reach("turn.committed")
+        return int(delivered[0].offset)
 
     async def _commit(
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
@@ -115,7 +124,7 @@ class VerdictPublisher(ClientOwner):
             raise
         return delivered
 
-    async def _send_ledger(self, records: Sequence[Decisions]) -> list[asyncio.Future[Any]]:
+    async def _send_decisions(self, records: Sequence[Decisions]) -> list[asyncio.Future[Any]]:
         topic, producer = self._names.decisions, self._producer
         values = map(encode_decisions, records)
         return [retrieved(await producer.send(topic, value, partition=0)) for value in values]
