@@ -37,9 +37,16 @@ class Configuration:
     """Whether journal and decisions are trimmed."""
 
 
+_EXPIRING: Final = ("--option", "lifetime=10m"), {"lifetime": 600_000}
+"""With a lifetime, which the epochs of a long run outlast."""
+
 OPTIONS: Final = (
-    Options("minima"),
-    Options("strict", ("--mode", "strict"), {"strict": True, "distance": 3}),
+    Options("minima", *_EXPIRING),
+    Options(
+        "strict",
+        ("--mode", "strict", *_EXPIRING[0]),
+        {"strict": True, "distance": 3, **_EXPIRING[1]},
+    ),
     Options(
         "fingerprint",
         tuple(

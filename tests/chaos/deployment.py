@@ -76,12 +76,12 @@ class Crawler:
 class Deployment:
     """Roles in processes of their own, which all are ended with the context."""
 
-    def __init__(self, settings: Settings, logs: Path) -> None:
-        self.settings, self.logs = settings, logs
+    def __init__(self, settings: Settings, logs: Path, options: VerdictOptions | None = None) -> None:
+        self.settings, self.logs, self._options = settings, logs, options or VerdictOptions()
         self.running: dict[str, asyncio.subprocess.Process] = {}
 
     async def __aenter__(self) -> Deployment:
-        await topics.create(self.settings, Scheme(), VerdictOptions(), lambda _: None)
+        await topics.create(self.settings, Scheme(), self._options, lambda _: None)
         return self
 
     async def __aexit__(self, *exception: object) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness
@@ -18,11 +19,13 @@ from tests.waiting import until
 pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
 JUDGE_POINTS = (
-    "judge.sent", "judge.committed", "judge.ledger_sent", "judge.ledger_committed", "flush", "freeze.build",
-    "freeze.ingest", "freeze.meta",
+    "judge.sent", "judge.committed", "judge.ledger_sent", "judge.ledger_committed", "turn.decided",
+    "turn.sent", "turn.committed", "turn.applied", "flush", "freeze.build", "freeze.ingest", "freeze.meta",
 )  # fmt: skip
 WORKER_POINTS = ("worker.before_append", "worker.append")
 TIMES = 3
+LIFETIME = VerdictOptions(lifetime=3600)
+"""Longer than the test, so that turns come and no page expires."""
 
 
 async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
@@ -70,7 +73,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
                 # On a busy machine SIGTERM may come before the worker handles it.
                 assert await deployment.stop(name) in (0, -signal.SIGTERM), deployment.log(name)[-2000:]
 
-    async with Deployment(chaos, tmp_path) as deployment:
+    async with Deployment(chaos, tmp_path, LIFETIME) as deployment:
         crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1))
         await asyncio.gather(judges(deployment), workers(deployment))
         done.set()

@@ -80,8 +80,10 @@ class Account:
             self.findings.note("different", f"{place}: a verdict, but the journal admits no such page")
         return self.findings
 
-    def take_journal(self, value: bytes, offset: int) -> None:
-        """Take a record of the journal."""
+    def take_journal(self, value: bytes, offset: int, appended: int = 0) -> None:
+        """Take a record of the journal, with the time when it was appended, in milliseconds since the
+        epoch."""
+        self._oracle.begin(appended)
         for place, page, url in self._journal.admit_rows(value, offset):
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None

@@ -94,7 +94,8 @@ class Checker:
         assert value is not None
         assert offset is not None
         if message.topic() == self._journal:
-            self.account.take_journal(value, offset)
+            _, appended = message.timestamp()
+            self.account.take_journal(value, offset, appended)
         else:
             self._moved = time.monotonic()
             self.account.take_verdict(value)

@@ -15,8 +15,9 @@ from tests.chaos.schedule import PlannedFault
 FAILPOINTS: Final = {
     "judge": (
         "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
-        "judge.ledger_applied", "flush", "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked",
-        "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
+        "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "flush",
+        "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
+        "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
