@@ -238,8 +238,8 @@ class JudgeMetrics(CheckpointMetrics):
         self.stage_seconds = self._histogram(
             "neardup_judge_stage_seconds",
             "Time per stage: decide, prepare (state changes), encode (records to publish), publish (one "
-            "transaction), apply, ledger (a record of all sources); concurrent with them flush and "
-            "checkpoint.",
+            "transaction), apply, ledger (a record of all sources), turn (pages expire); concurrent with "
+            "them flush and checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )
