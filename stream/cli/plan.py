@@ -10,7 +10,11 @@ from stream.cli.options import DURATION
 
 
 @click.command("plan")
-@click.option("--pages", required=True, help="Number of pages to remember, e.g. 8e9.")
+@click.option("--pages", help="Number of pages to remember, e.g. 8e9.")
+@click.option(
+    "--lifetime", type=DURATION, help="In place of --pages: how long they are remembered, e.g. 90d."
+)
+@click.option("--pages-a-day", help="Pages judged a day, with --lifetime, e.g. 1e8.")
 @click.option("-k", "--distance", type=int, default=3, show_default=True, help="Largest Hamming distance.")
 @click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, e.g. 64GiB.")
 @click.option("--width", type=int, default=64, show_default=True, help="Bits per fingerprint: 32, 64 or 128.")
@@ -20,21 +24,21 @@ from stream.cli.options import DURATION
 @click.option(
     "--days",
     type=click.FloatRange(min=0, min_open=True),
-    default=365,
-    show_default=True,
-    help="Days in which the pages come, for what brokers hold.",
+    help="Days in which the pages come, for what brokers hold.  [default: 365, or the lifetime]",
 )
 @click.option(
     "--keep", type=DURATION, default="7d", show_default=True, help="What `neardup trim` keeps of the logs."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    pages: str,
+    pages: str | None,
+    lifetime: float | None,
+    pages_a_day: str | None,
     distance: int,
     memory: str,
     width: int,
     tables_memory: str,
-    days: float,
+    days: float | None,
     keep: float,
     as_json: bool,
 ) -> None:
@@ -51,14 +55,25 @@ def command(
     from rich.markup import escape
     from rich.table import Table
 
-    from stream.offline.judge_planner import plan_judge
-    from stream.offline.log_planner import plan_logs
+    from stream.offline.judge_planner import pages_in_window, plan_judge
+    from stream.offline.log_planner import DAY, plan_logs
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
     from stream.tables.search.pair_collector import MOST_ANCHORS
 
-    plans = plan(parse_pages(pages), distance, parse_memory(memory), width)
+    if lifetime is None or pages_a_day is None:
+        if pages is None or lifetime is not None or pages_a_day is not None:
+            raise click.UsageError("name either --pages, or both --lifetime and --pages-a-day")
+        remembered = judged = parse_pages(pages)
+        days = days or 365
+    else:
+        if pages is not None or days is not None:
+            raise click.UsageError("--lifetime and --pages-a-day say how many --pages come in which --days")
+        days = lifetime / DAY
+        judged = round(parse_pages(pages_a_day) * days)
+        remembered = pages_in_window(judged)
+    plans = plan(remembered, distance, parse_memory(memory), width)
     judge = plan_judge(plans.pages, parse_memory(tables_memory))
-    logs = plan_logs(plans.pages, judge.judges * judge.disk, days, keep)
+    logs = plan_logs(judged, judge.judges * judge.disk, days, keep)
     if as_json:
         both = msgspec.to_builtins(plans) | {
             "judge": msgspec.to_builtins(judge),
@@ -120,5 +135,5 @@ def command(
     console.print(
         f"  - Brokers hold {size(logs.brokers)} of journal and decisions, on {logs.replicas} replicas; with"
         f" neardup trim, at most {size(logs.trimmed)}, if the pages come in {days:g} days and"
-        f" {keep / 86_400:g} days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
+        f" {keep / DAY:g} days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
     )

@@ -49,6 +49,10 @@ GROUP_SECONDS, RUN_SECONDS = 4e-6, 0.08e-6
 """To read a group from the page cache; to ask the filters of a run."""
 START_SECONDS, FILTER_SECONDS = 0.5e-6, 0.3e-6
 """To pack an anchor at a start, and to put it into a filter."""
+NEW, CARRIED = 0.7, 0.2
+"""Of the pages that are judged in a lifetime, those that become anchors, and anchors that are carried."""
+UNREMOVED: Final = 1 / 64
+"""Expired anchors on disk, to those that are live."""
 _COARSE: Final = 1.5
 """False positives measured to those of the best division, since filters that exist can only be halved."""
 _BLOOM: Final = log(2) ** 2
@@ -74,6 +78,12 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     page_cache: float
     """Bytes of tables in RocksDB."""
     start_seconds: float
+
+
+def pages_in_window(judged: int) -> int:
+    """Compute how many anchors a judge with a lifetime has, of which so many pages are judged in one: those
+    that are new, those that were carried, and what is not removed yet."""
+    return round(judged * (NEW + CARRIED) * (1 + UNREMOVED))
 
 
 def plan_judge(pages: int, tables_memory: int) -> JudgePlan:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stream.offline.judge_planner import plan_judge
+from stream.offline.judge_planner import pages_in_window, plan_judge
 from stream.offline.log_planner import plan_logs
 from stream.tables.search.pair_collector import MOST_ANCHORS
 from tests.commands import neardup
@@ -65,6 +65,31 @@ def test_the_command_says_what_a_judge_takes() -> None:
     assert "In the default mode: 100,000,000 anchors and NEARDUP_TABLES_MEMORY=8GiB" in shown
     judge = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)["judge"]
     assert judge["judges"] == 2
+
+
+def test_a_lifetime_says_how_many_pages_are_remembered() -> None:
+    shown = neardup("plan", "--lifetime", "90d", "--pages-a-day", "1e6", "--json")
+    planned = json.loads(shown.stdout)
+    judged = 90 * 10**6
+    assert planned["judge"]["anchors"] == pages_in_window(judged)
+    assert 0.7 * judged < pages_in_window(judged) < judged
+    assert planned["logs"]["trimmed"] == pytest.approx(planned["logs"]["brokers"] * 8 / 90)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "name either --pages, or both --lifetime and --pages-a-day"),
+        (("--lifetime", "90d"), "name either --pages, or both --lifetime and --pages-a-day"),
+        (("--pages", "1e6", "--pages-a-day", "1e6"), "name either --pages"),
+        (("--lifetime", "90d", "--pages-a-day", "1e6", "--days", "3"), "in which --days"),
+        (("--lifetime", "soon", "--pages-a-day", "1e6"), "'soon' is not a duration"),
+    ],
+)
+def test_pages_and_a_lifetime_are_named_in_one_way(given: tuple[str, ...], said: str) -> None:
+    wrong = neardup("plan", *given)
+    assert wrong.exit_code == 2
+    assert said in wrong.stderr
 
 
 def test_trimmed_logs_hold_what_is_kept_and_a_day() -> None:
