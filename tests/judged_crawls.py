@@ -246,6 +246,16 @@ def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> lis
     return found
 
 
+def timed(entries: list[Entry], seed: int) -> list[Entry]:
+    """The records, appended over some lifetimes, with outages and clocks that are late now and then."""
+    rng, time, found = random.Random(seed), 10**12, []
+    for entry in entries:
+        time += rng.choice([0, 1, 300, 900, 5_000, 60_000])
+        time += rng.choice([0] * 60 + [200_000, 700_000])
+        found.append(dataclasses.replace(entry, time=time - rng.choice([0, 0, 0, 5_000])))
+    return found
+
+
 def open_state(
     path: Path,
     options: VerdictOptions,

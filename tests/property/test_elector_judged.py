@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -15,23 +14,22 @@ from stream.judge.judge import Judge
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions
 from tests.elected import KAFKA, tell_all
-from tests.judged_crawls import NAMES, crawl, entries_of, open_state, redelivered
-from tests.oracle import OraclePage
+from tests.judged_crawls import NAMES, crawl, entries_of, open_state, redelivered, timed, turn_if_due
 from tests.property.best_oracle import Judged, kept, show, url_of
 
 
-@pytest.mark.parametrize("baselines", [1, 3])
+@pytest.mark.parametrize(("baselines", "lifetime"), [(1, None), (3, None), (2, 600)])
 @pytest.mark.parametrize("elect", ["first", "longest"])
 def test_kept_pages_of_a_judged_crawl_are_those_of_its_verdicts(
-    tmp_path: Path, elect: str, baselines: int
+    tmp_path: Path, elect: str, baselines: int, lifetime: int | None
 ) -> None:
-    """Recrawls, changes, superseded anchors, orphans that are judged again, rejects, re-deliveries."""
+    """Recrawls, changes, superseded anchors, orphans that are judged again, rejects, re-deliveries, and pages
+    that expire for the judge."""
     rng = random.Random(baselines)
-    pages = cast("list[OraclePage]", crawl(baselines, 1200, dense=True))
-    entries = redelivered(entries_of(pages, 1), pages, 1)
-    state, genesis = open_state(
-        tmp_path / "judge", VerdictOptions(baselines=baselines), memory=1 << 20, generation=64
-    )
+    pages = crawl(baselines, 1200, dense=True)
+    entries = timed(redelivered(entries_of(pages, 1), pages, 1), 1)
+    options = VerdictOptions(baselines=baselines, lifetime=lifetime)
+    state, genesis = open_state(tmp_path / "judge", options, memory=1 << 20, generation=64)
     judge, judged, at = Judge(state, genesis), list[Judged](), 0
     elector = Elector(State.open(tmp_path / "elector", genesis, KAFKA, elect, cache=8 << 20), genesis)
     last: dict[str, object] = {}
@@ -39,11 +37,19 @@ def test_kept_pages_of_a_judged_crawl_are_those_of_its_verdicts(
     try:
         while at < len(entries):
             part = entries[at : at + rng.choice((1, 3, 8))]
-            at += len(part)
+            turn = turn_if_due(judge, part[0], None, at)
+            if turn is not None:
+                elector.apply([Decided([], turn, at)])
+                assert elector.state.meta.time == state.time
             decided = judge.decide(part)
+            part = list(decided.entries)
+            at += len(part)
             record = decode_decisions(encode_decisions(decided.record()), at)
             judge.apply(part, record, at)
             elector.apply([Decided(part, record, at)])
+            assert elector.state.meta.time == state.time
+            if len(decided.batch):
+                assert elector.state.meta.page_time == decided.batch.time[-1]
             columns = decided.verdicts.columns
             for page, verdict, cluster in zip(
                 decided.batch.page.tolist(),
@@ -58,6 +64,7 @@ def test_kept_pages_of_a_judged_crawl_are_those_of_its_verdicts(
                 continue
             last |= {each.cluster: each.best.url if each.best else None for each in tell_all(elector)}
             check(elect, judged, last, genesis.journal[:8])
+        assert (sum(state.first) > 0) == (lifetime is not None)
     finally:
         state.close()
         elector.state.close()

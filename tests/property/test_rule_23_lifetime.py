@@ -13,7 +13,6 @@ from msgspec import structs
 
 from stream.errors import StateError
 from stream.judge import window
-from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.log_time import AHEAD_MS
 from stream.judge.state import State
@@ -32,6 +31,7 @@ from tests.judged_crawls import (
     oracle_of,
     redelivered,
     search_few_rows,
+    timed,
     turn_if_due,
 )
 from tests.oracle import Oracle, OraclePage
@@ -59,16 +59,6 @@ SHAPES: dict[str, Callable[[int], list[OraclePage]]] = {
     "mirrors": lambda seed: mirrors(seed, 500),
     "flips": lambda seed: flips(seed, 500, 3),
 }
-
-
-def timed(entries: list[Entry], seed: int) -> list[Entry]:
-    """The records, appended over some lifetimes, with outages and clocks that are late now and then."""
-    rng, time, found = random.Random(seed), 10**12, []
-    for entry in entries:
-        time += rng.choice([0, 1, 300, 900, 5_000, 60_000])
-        time += rng.choice([0] * 60 + [200_000, 700_000])
-        found.append(dataclasses.replace(entry, time=time - rng.choice([0, 0, 0, 5_000])))
-    return found
 
 
 def bound_turns(monkeypatch: pytest.MonkeyPatch, oracle: Oracle, most: int, rows: int) -> None:
