@@ -28,7 +28,7 @@ from stream.tables import tables
 from stream.tables.tables import TablesStats
 from tests.first_numbers import LATE, LATE_DUPLICATE, begin_late
 from tests.genesis import genesis_of
-from tests.oracle import Oracle, OraclePage
+from tests.oracle import WITHOUT_A_KEY, Oracle, OraclePage
 from tests.url_digests import digest_of_url
 
 SCHEME = Scheme(sketch_bins=192)
@@ -206,7 +206,7 @@ def entries_of(
         rows = [
             Row(
                 p.status,
-                p.url or "http://host/without-a-key",
+                p.url or WITHOUT_A_KEY,
                 None,
                 digest_of_url(p.url),
                 p.fingerprint % 2**64,

@@ -17,6 +17,8 @@ from fractions import Fraction
 from itertools import combinations
 from math import exp, sqrt
 
+WITHOUT_A_KEY = "http://host/without-a-key"
+"""Stands for the URLs of pages without a URL key."""
 MINIMA = [64 * word + 19 * place for word in range(3) for place in range(3)]
 """Lowest bit of each of the first nine minima, of 19 bits, in the last 24 bytes of a sketch."""
 
@@ -97,6 +99,7 @@ class Oracle:
         self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
         evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 16, rows_between=1 << 15,
+        most_url_bytes=32 << 20,
     ):  # fmt: skip
         """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
         instead, and every page looks into all pairs and triples. `lifetime` is in milliseconds."""
@@ -140,6 +143,7 @@ class Oracle:
         candidates than are compared."""
 
         self.lifetime, self.most_expiring, self.rows_between = lifetime, most_expiring, rows_between
+        self.most_url_bytes = most_url_bytes
         self.time, self.turned, self.slot = 0, -1, max(1000, (lifetime or 0) // 1024)
         """Log time, that of the last turn, and the length of a slot."""
         self.marks = []
@@ -174,17 +178,24 @@ class Oracle:
             kind: (self.oldest[kind], min(target[kind], self.oldest[kind] + self.most_expiring))
             for kind in self.stored
         }
-        self.is_behind = any(end < target[kind] for kind, (_, end) in bounds.items())
         for kind in ("duplicate", "unique"):
-            first, end = bounds[kind]
-            for number in range(first, end):
-                page, cluster = self.stored[kind].pop(number)
-                if page.id in self.hit and self.is_needed(page):
+            number, end = bounds[kind]
+            url_bytes = 0
+            while number < end:
+                page, cluster = self.stored[kind][number]
+                carried = page.id in self.hit and self.is_needed(page)
+                url_bytes += len(page.url or WITHOUT_A_KEY) if carried else 0
+                if url_bytes > self.most_url_bytes:
+                    break
+                del self.stored[kind][number]
+                if carried:
                     self.carry(kind, page, cluster)
                 else:
                     self.expire(page)
                 self.hit.discard(page.id)
-            self.oldest[kind] = max(first, end)
+                number += 1
+            self.oldest[kind] = number
+        self.is_behind = any(self.oldest[kind] < target[kind] for kind in bounds)
         for url, known in self.baselines.items():
             # A superseded anchor is a baseline behind newer ones only.
             while known and known[0][1] == known[0][0].id and known[0][1] not in self.live:

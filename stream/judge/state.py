@@ -583,19 +583,26 @@ class State(StateReader):
         """Return the turn at a log time: which pages expire, and which of them are carried (rule 23). Changes
         nothing. No batch may be ahead of the store."""
         window = self._windowed()
-        first, oldest = self.first, window.oldest_after(time)
-        duplicates = window.hit_duplicates.between(first.duplicates, oldest.duplicates)
+        first, end = self.first, window.oldest_after(time)
+        duplicates = window.hit_duplicates.between(first.duplicates, end.duplicates)
         pages = self._duplicates.pages(duplicates)
-        kept = self._are_baselines(_DUPLICATE, duplicates, pages)
-        hit = window.hit_anchors.between(first.anchors, oldest.anchors)
-        anchors = distinct(np.append(hit, self._cluster_anchors(pages)[kept]))
-        anchors = anchors[(anchors >= first.anchors) & (anchors < oldest.anchors)]
+        needed = np.flatnonzero(self._are_baselines(_DUPLICATE, duplicates, pages))
+        fitting = window.carried_at_once(pages.url_bytes[needed])
+        if fitting < len(needed):
+            end = end._replace(duplicates=int(duplicates[needed[fitting]]))
+        carried = needed[:fitting]
+        hit = window.hit_anchors.between(first.anchors, end.anchors)
+        anchors = distinct(np.append(hit, self._cluster_anchors(pages)[carried]))
+        anchors = anchors[(anchors >= first.anchors) & (anchors < end.anchors)]
         anchors = anchors[self.tables.is_alive(anchors)]
+        fitting = window.carried_at_once(self._anchors.pages(anchors).url_bytes)
+        if fitting < len(anchors):
+            end = end._replace(anchors=int(anchors[fitting]))
         return Turn(
-            oldest=oldest,
+            oldest=end,
             next=self.next,
-            anchors=anchors.astype("<i8").tobytes(),
-            duplicates=duplicates[kept].astype("<i8").tobytes(),
+            anchors=anchors[:fitting].astype("<i8").tobytes(),
+            duplicates=duplicates[carried].astype("<i8").tobytes(),
         )
 
     def _windowed(self) -> Window:

@@ -55,16 +55,21 @@ def misfit_turn(record: Decisions, turn: Turn, state: State, genesis: Genesis) -
         ("journal offset", record.start, meta.applied),
         ("last journal record", record.last.hex(), meta.last.hex()),
         ("next numbers", tuple(turn.next), tuple(state.next)),
-        ("oldest numbers", tuple(turn.oldest), tuple(window.oldest_after(record.time))),
     ):
         if value != here:
             return f"has {name} {value}, but the state has {here}"
+    most = window.oldest_after(record.time)
+    for first, oldest, end in zip(state.first, turn.oldest, most, strict=True):
+        if not first <= oldest <= end:
+            return (
+                f"has oldest numbers {turn.oldest}, which are not from {tuple(state.first)} to {tuple(most)}"
+            )
     if record.time < state.time or record.time != max(state.time, record.cap or record.time):
         return f"has log time {record.time} and cap {record.cap}, but the state has log time {state.time}"
     if not window.is_due(record.time):
         return f"is not due at log time {record.time}"
     for name, carried, first in zip(
-        ("anchor", "duplicate"), (turn.anchors, turn.duplicates), window.oldest, strict=True
+        ("anchor", "duplicate"), (turn.anchors, turn.duplicates), state.first, strict=True
     ):
         if carried and (number := int(np.frombuffer(carried, "<i8")[0])) < first:
             return f"carries {name} {number}, which had expired"

@@ -27,6 +27,9 @@ LEAST_SLOT: Final = 1000
 """Milliseconds."""
 MOST_EXPIRING: Final = 1 << 16
 """Most numbers of anchors, and as many of duplicates, that expire in a turn. It bounds how long one takes."""
+CARRIED_URL_BYTES: Final = 32 << 20
+"""Most bytes of URLs of the anchors that a turn carries, and as many of the duplicates. It bounds the memory
+that a turn takes."""
 ROWS_BETWEEN: Final = 1 << 15
 """Rows that are judged between turns as long as more pages have expired than a turn takes."""
 _MARK: Final = b"turn/mark/"
@@ -264,13 +267,18 @@ class Window:
         )
 
     def oldest_after(self, time: int) -> PageNumbers:
-        """Return the numbers of the first anchor and the first duplicate that have not expired after a turn
-        at a log time."""
+        """Return the numbers of the first anchor and the first duplicate that may be left after a turn at a
+        log time. More are if it carries URLs of very many bytes."""
         target = self.target(time)
         return PageNumbers(
             min(target.anchors, self.oldest.anchors + MOST_EXPIRING),
             min(target.duplicates, self.oldest.duplicates + MOST_EXPIRING),
         )
+
+    @staticmethod
+    def carried_at_once(url_bytes: I64) -> int:
+        """Return how many of n pages a turn may carry, the first ones, given the sizes of their URLs (n,)."""
+        return int(np.searchsorted(np.cumsum(url_bytes), CARRIED_URL_BYTES, "right"))
 
     def note_hits(self, writes: Writes, anchors: I64, duplicates: I64) -> None:
         """Note that verdicts named these pages."""

@@ -61,11 +61,14 @@ SHAPES: dict[str, Callable[[int], list[OraclePage]]] = {
 }
 
 
-def bound_turns(monkeypatch: pytest.MonkeyPatch, oracle: Oracle, most: int, rows: int) -> None:
-    """Let fewer pages expire in a turn, and turns come after fewer rows."""
+def bound_turns(
+    monkeypatch: pytest.MonkeyPatch, oracle: Oracle, most: int, rows: int, url_bytes: int
+) -> None:
+    """Let fewer pages expire in a turn, with fewer URLs, and turns come after fewer rows."""
     monkeypatch.setattr(window, "MOST_EXPIRING", most)
     monkeypatch.setattr(window, "ROWS_BETWEEN", rows)
-    oracle.most_expiring, oracle.rows_between = most, rows
+    monkeypatch.setattr(window, "CARRIED_URL_BYTES", url_bytes)
+    oracle.most_expiring, oracle.rows_between, oracle.most_url_bytes = most, rows, url_bytes
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -73,8 +76,8 @@ def bound_turns(monkeypatch: pytest.MonkeyPatch, oracle: Oracle, most: int, rows
     ("options", "bounds"),
     [
         *(pytest.param(*each.values, None, id=str(each.id)) for each in OPTIONS),
-        pytest.param(VerdictOptions(lifetime=LIFETIME), (5, 8), id="in-bites"),
-        pytest.param(VerdictOptions(lifetime=LIFETIME, baselines=3), (9, 8), id="in-bites-three-baselines"),
+        pytest.param(VerdictOptions(lifetime=LIFETIME), (5, 8, 1 << 20), id="in-bites"),
+        pytest.param(VerdictOptions(lifetime=LIFETIME, baselines=3), (40, 8, 1100), id="in-bites-of-urls"),
     ],
 )
 def test_rule_23_verdicts_equal_the_oracles(
@@ -82,7 +85,7 @@ def test_rule_23_verdicts_equal_the_oracles(
     monkeypatch: pytest.MonkeyPatch,
     options: VerdictOptions,
     shape: str,
-    bounds: tuple[int, int] | None,
+    bounds: tuple[int, int, int] | None,
 ) -> None:
     seed = len(shape) + options.baselines
     pages = SHAPES[shape](seed)
