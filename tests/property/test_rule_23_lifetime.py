@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from stream.errors import StateError
+from stream.errors import DamagedStateError, StateError
 from stream.judge import window
 from stream.judge.judge import Judge
 from stream.judge.log_time import AHEAD_MS
 from stream.judge.state import State
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions
+from stream.tables.store.rocks import DEFAULT, Store, tables_of
 from tests.judged_crawls import (
     check_deciding_ahead,
     crawl,
@@ -121,6 +123,10 @@ def check_state(state: State, oracle: Oracle) -> None:
     assert state.window is not None
     assert state.window.oldest == (oracle.oldest["unique"], oracle.oldest["duplicate"])
     assert state.next == (oracle.counts["unique"], oracle.counts["duplicate"])
+    for page in random.Random(1).sample([*oracle.numbers], 20):
+        found = state.by_page(page)
+        assert found is not None
+        assert found.number == oracle.numbers[page]
     for url, known in oracle.baselines.items():
         kept = state.baselines(digest_of_url(url))
         assert [(each.page, each.cluster, each.number) for each in kept] == [
@@ -244,3 +250,29 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
             judge.apply(entries[1:], forged)
     finally:
         state.close()
+
+
+def test_rule_23_a_state_that_lost_a_record_about_turns_is_damaged(tmp_path: Path) -> None:
+    options, pages = VerdictOptions(lifetime=LIFETIME), mirrors(5, 300)
+    state, genesis = open_state(tmp_path / "state", options, memory=0, generation=64)
+    oracle = oracle_of(options)
+    entries = timed(entries_of(pages, 5, sizes=SIZES), 5)
+    expected_in_turns(oracle, pages, entries)
+    try:
+        judge_all(Judge(state, genesis), entries, 5)
+        expired = {page.id for page in pages} - oracle.numbers.keys()
+        assert expired
+        assert not any(map(state.by_page, sorted(expired)[:20]))
+    finally:
+        state.close()
+    for prefix in (b"turn/mark/", b"turn/forward/", b"turn/hit/a/", b"turn/hit/d/"):
+        damaged = tmp_path / prefix.decode().replace("/", "-")
+        shutil.copytree(tmp_path / "state", damaged)
+        with Store(damaged, tables_of(damaged), 1 << 20) as store:
+            key = next(key for key, _ in store.scan(DEFAULT, prefix) if key.startswith(prefix))
+            writes = store.batch()
+            writes.delete(DEFAULT, key)
+            store.write(writes)
+            store.flush()
+        with pytest.raises(DamagedStateError, match="was written"):
+            open_state(damaged, options, memory=0, generation=64)
