@@ -68,6 +68,10 @@ class Mark(NamedTuple):
     """Number of the first anchor that had not expired."""
 
 
+def _digest_of_mark(mark: Mark) -> int:
+    return xxhash.xxh3_64_intdigest(np.array(mark, "<i8").tobytes())
+
+
 class Forwarding:
     """The new numbers of anchors that were carried."""
 
@@ -210,6 +214,7 @@ class Window:
             Mark(int.from_bytes(key, "big"), *np.frombuffer(value, "<i8").tolist())
             for key, value in with_prefix(store, _MARK)
         ]
+        self._marks_digest = union(*map(_digest_of_mark, self.marks))
         self.forwarding = Forwarding(store)
         self.hit_anchors = Hits(store, _HIT_ANCHORS, self.oldest.anchors)
         self.hit_duplicates = Hits(store, _HIT_DUPLICATES, self.oldest.duplicates)
@@ -232,9 +237,8 @@ class Window:
     @property
     def digest(self) -> int:
         """Digest of marks, forwarded anchors and hits."""
-        marks = [xxhash.xxh3_64_intdigest(np.array(mark, "<i8").tobytes()) for mark in self.marks]
         duplicates = -self.hit_duplicates.digest  # told from anchors of the same numbers
-        return union(*marks, self.forwarding.digest, self.hit_anchors.digest, duplicates)
+        return union(self._marks_digest, self.forwarding.digest, self.hit_anchors.digest, duplicates)
 
     def begins_slot(self, time: int) -> bool:
         """Whether a log time is in a later slot than that of the last turn."""
@@ -305,8 +309,11 @@ class Window:
             mark = Mark(time, next_.anchors, next_.duplicates, self.oldest.anchors)
             writes.put(DEFAULT, _MARK + time.to_bytes(8, "big"), np.array(mark[1:], "<i8").tobytes())
             self.marks.append(mark)
+            self._marks_digest = union(self._marks_digest, _digest_of_mark(mark))
         while len(self.marks) > 1 and self._has_expired(self.marks[1]):
-            writes.delete(DEFAULT, _MARK + self.marks.pop(0).time.to_bytes(8, "big"))
+            gone = self.marks.pop(0)
+            writes.delete(DEFAULT, _MARK + gone.time.to_bytes(8, "big"))
+            self._marks_digest = union(self._marks_digest, -_digest_of_mark(gone))
 
     def _has_expired(self, mark: Mark) -> bool:
         """Whether all pages that were there at a mark have expired."""
