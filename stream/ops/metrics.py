@@ -321,14 +321,14 @@ class TrimMetrics(Metrics):
         )
         self.held = self._gauge(
             "neardup_trim_held",
-            "1 for what holds the logs up: keep or checkpoint, as always in the end; or none, unverified, "
-            "logs, replicas, store or brokers, which are problems.",
+            "1 for what holds the logs up: keep, checkpoint or elector, as always in the end; or none, "
+            "unverified, logs, replicas, store or brokers, which are problems.",
             "reason",
         )
         self.verified = self._gauge(
             "neardup_trim_verified_timestamp_seconds",
-            "When the newest kept checkpoint that is verified was made, in seconds since the epoch; 0 "
-            "without any.",
+            "When the judge's newest kept checkpoint that is verified was made, in seconds since the epoch; "
+            "0 without any.",
         )
         self.damaged = self._gauge(
             "neardup_trim_damaged_checkpoints", "Kept checkpoints that the last trim found damaged."

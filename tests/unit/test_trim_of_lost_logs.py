@@ -32,7 +32,7 @@ async def test_a_log_that_ends_before_the_offset_holds_the_trim(
         pass
 
     async def survey(_: object) -> trim._Survey:
-        return trim._Survey([], [], [], [])
+        return trim._Survey([], [], [], [], set())
 
     async def bounds() -> dict[str, LogBounds]:
         return {"crawl.decisions": LogBounds(0, 50), "crawl.journal": LogBounds(0, 90)}

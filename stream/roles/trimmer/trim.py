@@ -1,18 +1,19 @@
 """One trim of decisions and journal, up to what kept and verified checkpoints replace (rule 13).
 
 A ledger record in `decisions` has the progress of all sources as of a journal offset. From it on, and from
-the journal record before that offset on, the logs are enough for whoever restores a checkpoint that names it
-or a later one. So both are trimmed to the ledger record of the oldest kept checkpoint that can be restored
-or, if that is younger than what is to be kept, to an earlier one.
+the journal record before that offset on, the logs are enough for whoever restores a judge's checkpoint that
+names it or a later one. So both are trimmed to the ledger record of the judge's oldest kept checkpoint that
+can be restored or, if that is younger than what is to be kept, or an elector's oldest one needs more, to an
+earlier one.
 
-Nothing is deleted unless a kept checkpoint, the newest if it is sound, was verified as a whole. Whatever is
-uncertain holds the trim.
+Nothing is deleted unless a kept checkpoint of each kind of state, the newest if it is sound, was verified as
+a whole. Whatever is uncertain holds the trim.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ import structlog
 from aiokafka.client import AIOKafkaClient
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, SettingsError, StaleError, TrimmedLogError
@@ -40,11 +42,13 @@ log = structlog.get_logger(__name__)
 KEEP: Final = "keep"
 """What follows is younger than the time to keep."""
 CHECKPOINT: Final = "checkpoint"
-"""What follows is needed by the oldest kept checkpoint."""
+"""What follows is needed by the judge's oldest kept checkpoint."""
+ELECTOR: Final = "elector"
+"""What follows is needed by the oldest kept checkpoint of an elector."""
 NONE: Final = "none"
-"""There is no checkpoint that could replace a log."""
+"""There is no checkpoint of a kind that could replace a log."""
 UNVERIFIED: Final = "unverified"
-"""None of the checkpoints is verified."""
+"""None of the checkpoints of a kind is verified."""
 LOGS: Final = "logs"
 """A checkpoint does not fit the logs: one of them may have lost records."""
 REPLICAS: Final = "replicas"
@@ -53,8 +57,8 @@ STORE: Final = "store"
 """The store of checkpoints fails."""
 BROKERS: Final = "brokers"
 """Brokers do not answer."""
-REASONS: Final = (KEEP, CHECKPOINT, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
-EXPECTED: Final = (KEEP, CHECKPOINT)
+REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
+EXPECTED: Final = (KEEP, CHECKPOINT, ELECTOR)
 """Reasons that always hold a trim sooner or later. The others are problems."""
 
 
@@ -86,7 +90,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Decisions and journal."""
     held: Hold
     verified: str | None = None
-    """The newest kept checkpoint that was verified."""
+    """The judge's newest kept checkpoint that was verified."""
     verified_time: int = 0
     """When it was made, in milliseconds since the epoch."""
     unused: list[str] = []
@@ -112,12 +116,52 @@ class _Survey(NamedTuple):
     """The kept checkpoints."""
 
     usable: list[Manifest]
-    """Those that could be restored, as far as it shows without reading their files; those first that have
-    come least far."""
+    """Those that could be restored, as far as it shows without reading their files; of each kind, those first
+    that have come least far."""
     verified: list[Manifest]
     """Of these, those that were verified."""
     unused: list[str]
     damaged: list[str]
+    unclear: set[str]
+    """Kinds with a checkpoint that is damaged, or not for this program: somebody may need what follows it."""
+
+    def usable_of(self, kind: str) -> list[Manifest]:
+        """Those of a kind that could be restored."""
+        return [each for each in self.usable if each.kind == kind]
+
+    def is_verified(self, kind: str) -> bool:
+        """Whether one of a kind was verified."""
+        return any(each.kind == kind for each in self.verified)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of those that could be restored."""
+        return sorted({each.kind for each in self.usable})
+
+
+class _Limit(NamedTuple):
+    """How far the logs may be trimmed."""
+
+    hold: Hold
+    decisions: int
+    """The first offset of decisions that stays."""
+    journal: int
+    """The first offset of the journal that stays."""
+
+
+_YOUNG: Final = Hold(KEEP, "what follows is younger than --keep")
+
+
+def _oldest(reason: str, manifest: Manifest) -> Hold:
+    return Hold(reason, f"checkpoint {manifest.name}, made {manifest.made}, is the oldest one")
+
+
+def _limits_of_electors(survey: _Survey) -> Iterator[_Limit]:
+    """What the oldest checkpoints of electors need."""
+    for kind in survey.kinds:
+        if kind != JUDGE:
+            oldest = min(survey.usable_of(kind), key=lambda each: each.decided)
+            yield _Limit(_oldest(ELECTOR, oldest), oldest.decided, max(0, oldest.applied - 1))
 
 
 class Trimmer:
@@ -160,14 +204,17 @@ class _Run:
     # The checkpoints.
 
     async def verify_newest(self) -> list[str]:
-        """Verify the newest usable checkpoint that can be verified, unless that was done. Returns what is
-        wrong with newer ones."""
-        damaged = []
+        """Verify the newest usable checkpoint of each kind that can be verified, unless that was done.
+        Returns what is wrong with newer ones."""
         try:
             survey = await self._survey(await self._bounds())
         except _HeldError:
             return []
-        for manifest in reversed(survey.usable):
+        return [error for kind in survey.kinds for error in await self._verify_newest(survey, kind)]
+
+    async def _verify_newest(self, survey: _Survey, kind: str) -> list[str]:
+        damaged = []
+        for manifest in reversed(survey.usable_of(kind)):
             if manifest in survey.verified:
                 break
             await in_thread(self._catalogue.note_attempt, manifest.name)
@@ -194,7 +241,7 @@ class _Run:
 
     async def _survey(self, bounds: Mapping[str, LogBounds]) -> _Survey:
         """Look at all kept checkpoints. Raises _HeldError if one does not fit the logs."""
-        survey = _Survey([], [], [], [])
+        survey = _Survey([], [], [], [], set())
         decisions, journal = (bounds[topic] for topic in self._topics)
         contents = await in_thread(self._catalogue.contents, self._genesis.journal)
         cluster_id = await broker_metadata.cluster_id(self._client)
@@ -203,13 +250,19 @@ class _Run:
                 manifest = await in_thread(self._catalogue.read, name)
             except DamagedCheckpointError as error:
                 survey.damaged.append(str(error))
+                survey.unclear.add(name.kind)
                 continue
             if lacking := contents.lacking(manifest):
                 survey.damaged.append(
                     f"checkpoint {name}: {lacking.name}: {name.file(lacking.digest)} is missing, or has"
                     " another size"
                 )
-            elif reason := self._reason_not_to_use(manifest, cluster_id, decisions, journal):
+                survey.unclear.add(name.kind)
+            elif reason := misfit_of_program(manifest, self._genesis, cluster_id):
+                survey.unused.append(f"checkpoint {name}: {reason}")
+                if manifest.cluster == cluster_id:  # of a mirror's logs nothing is deleted here
+                    survey.unclear.add(name.kind)
+            elif reason := _reason_not_to_use(manifest, decisions, journal):
                 survey.unused.append(f"checkpoint {name}: {reason}")
             else:
                 survey.usable.append(manifest)
@@ -217,19 +270,6 @@ class _Run:
                     survey.verified.append(manifest)
         await self._refuse_misfits(survey.usable)
         return survey
-
-    def _reason_not_to_use(
-        self, manifest: Manifest, cluster_id: str, decisions: LogBounds, journal: LogBounds
-    ) -> str | None:
-        if reason := misfit_of_program(manifest, self._genesis, cluster_id):
-            return reason
-        if not manifest.ledger:
-            return "was made before a ledger record was written"
-        if manifest.decided < decisions.start:
-            return f"needs decisions from {manifest.decided}, but they start at {decisions.start}"
-        if manifest.applied - 1 < journal.start:
-            return f"needs the journal from {manifest.applied - 1}, but it starts at {journal.start}"
-        return None
 
     async def _refuse_misfits(self, manifests: Sequence[Manifest]) -> None:
         """Raise _HeldError unless checkpoints were made from the logs as they are: one of them may have lost
@@ -246,7 +286,7 @@ class _Run:
 
     async def trim(self, until: int, *, dry_run: bool) -> Outcome:
         """Delete what was appended before `until`, in milliseconds since the epoch, and is not needed."""
-        bounds, survey = await self._bounds(), _Survey([], [], [], [])
+        bounds, survey = await self._bounds(), _Survey([], [], [], [], set())
         starts = [bounds[topic].start for topic in self._topics]
         try:
             await self._refuse_few_replicas()
@@ -261,7 +301,7 @@ class _Run:
                 await self._delete(record, starts, dry_run=dry_run)
             except StaleError as error:
                 hold = Hold(LOGS, str(error))
-        newest = survey.verified[-1] if survey.verified else None
+        newest = next((each for each in reversed(survey.verified) if each.kind == JUDGE), None)
         logs = []
         for topic, start in zip(self._topics, starts, strict=True):
             oldest = await first_since(self._client, topic, 0)
@@ -291,11 +331,16 @@ class _Run:
         self, survey: _Survey, bounds: Mapping[str, LogBounds], until: int, *, dry_run: bool
     ) -> tuple[LedgerRecord | None, Hold]:
         """The ledger record to trim to, if there is one, and why not further."""
-        if not survey.usable:
-            raise _HeldError(NONE, f"{self._catalogue} has no checkpoint that could replace a log")
-        if not survey.verified and not dry_run:
-            raise _HeldError(UNVERIFIED, f"none of the checkpoints in {self._catalogue} could be verified")
-        oldest = min(survey.usable, key=lambda each: each.ledger)
+        if JUDGE not in survey.kinds:
+            raise _HeldError(NONE, f"{self._catalogue} has no checkpoint of a judge that could replace a log")
+        if lost := sorted(survey.unclear.difference(survey.kinds)):
+            raise _HeldError(NONE, f"none of the checkpoints of {lost[0]} in {self._catalogue} can be used")
+        for kind in () if dry_run else survey.kinds:
+            if not survey.is_verified(kind):
+                raise _HeldError(
+                    UNVERIFIED, f"none of the checkpoints of {kind} in {self._catalogue} could be verified"
+                )
+        oldest = min(survey.usable_of(JUDGE), key=lambda each: each.ledger)
         start = bounds[self._topics[0]].start
         if oldest.ledger < start:
             raise _HeldError(
@@ -312,12 +357,12 @@ class _Run:
                     f"checkpoint {oldest.name}: there is no ledger record of this journal at {oldest.ledger}"
                     f" of topic {self._topics[0]}",
                 )
-            hold = Hold(CHECKPOINT, f"checkpoint {oldest.name}, made {oldest.made}, is the oldest one")
-            end = limits[0] + 1
-            while record is not None and (record.offset >= end or record.end - 1 > limits[1]):
-                hold = Hold(KEEP, "what follows is younger than --keep")
-                end = min(record.offset, end)
-                record = await last_ledger(decisions, start, end)
+            hold = _oldest(CHECKPOINT, oldest)
+            for limit in (*_limits_of_electors(survey), _Limit(_YOUNG, *limits)):
+                end = limit.decisions + 1
+                while record is not None and (record.offset >= end or record.end - 1 > limit.journal):
+                    hold, end = limit.hold, min(record.offset, end)
+                    record = await last_ledger(decisions, start, end)
             return record, hold
 
     async def _end_of(self, topic: str, bounds: Mapping[str, LogBounds], until: int) -> int:
@@ -341,6 +386,17 @@ class _Run:
                     f"topic {topic}: {partition.in_sync} of {partition.replicas} replicas are in sync, of"
                     f" which {least} are needed",
                 )
+
+
+def _reason_not_to_use(manifest: Manifest, decisions: LogBounds, journal: LogBounds) -> str | None:
+    """Why logs with these bounds do not go on from a checkpoint of this program, or None."""
+    if manifest.kind == JUDGE and not manifest.ledger:
+        return "was made before a ledger record was written"
+    if manifest.decided < decisions.start:
+        return f"needs decisions from {manifest.decided}, but they start at {decisions.start}"
+    if manifest.applied - 1 < journal.start:
+        return f"needs the journal from {manifest.applied - 1}, but it starts at {journal.start}"
+    return None
 
 
 _FAILPOINTS: Final = ("trim.decisions", "trim.journal")
