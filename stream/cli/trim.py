@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 def command(settings: Settings, every: float | None, keep: float, dry_run: bool, as_json: bool) -> None:
     """Delete the beginning of the topics decisions and journal that checkpoints of the judge's state replace.
 
-    What the oldest kept checkpoint needs stays. Before anything is deleted, the newest checkpoint is restored
-    below --state-dir, read completely and opened: that takes as much disk as the state. Without --every,
-    exits with code 1 if something but --keep and the oldest checkpoint holds the logs up.
+    What the oldest kept checkpoint of the judge or an elector needs stays. Before anything is deleted, the
+    newest one of each is restored below --state-dir, read completely and opened: that takes as much disk as
+    the state. Without --every, exits with code 1 if something but --keep and the oldest checkpoints holds the
+    logs up.
     """
     from stream.errors import SettingsError
     from stream.roles.trimmer.role import TrimRole, trim_once
