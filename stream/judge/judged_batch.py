@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import BatchVerdicts
@@ -59,19 +60,31 @@ class JudgedBatch:
             "cut_lists": int(np.count_nonzero(self.verdicts.cut)),
         }
 
+    @property
+    def judged_again(self) -> NDArray[np.bool_]:
+        """Of each page, whether it was an orphan (rule 22)."""
+        verdicts = self.verdicts.columns
+        return np.asarray((verdicts.verdict == Verdict.RECRAWL) & (verdicts.stored_as != 0))
+
+    @property
+    def orphans(self) -> dict[str, int]:
+        """Number of orphans that became anchors, and of those that joined the cluster of another one."""
+        again = self.judged_again
+        anchors = int(np.count_nonzero(again & (self.verdicts.columns.cluster == self.batch.page)))
+        return {"anchor": anchors, "member": int(np.count_nonzero(again)) - anchors}
+
     def record(self) -> Decisions:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
         codes, verdicts = np.zeros(total, np.uint8), self.verdicts.columns
         clustered = is_among(verdicts.verdict, CLUSTERED)
         apart = clustered & (verdicts.cluster != verdicts.other)
-        again = (verdicts.verdict == Verdict.RECRAWL) & (verdicts.stored_as != 0)
         nearest = (verdicts.verdict == Verdict.UNIQUE) & (verdicts.other != NO_PAGE)
         codes[self.batch.place] = (
             verdicts.verdict
             | verdicts.change << CHANGE_SHIFT
             | apart * np.uint8(OF_ANOTHER_CLUSTER)
-            | again * np.uint8(JUDGED_AGAIN)
+            | self.judged_again * np.uint8(JUDGED_AGAIN)
             | nearest * np.uint8(NAMES_NEAREST)
         )
         similarity = verdicts.similarity[clustered][: 0 if self.genesis.options.strict else None]

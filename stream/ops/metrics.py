@@ -205,6 +205,14 @@ class JudgeMetrics(CheckpointMetrics):
             "neardup_judge_superseded_anchors_total",
             "Anchors that no longer match because the page of their URL changed.",
         )
+        self.orphans = self._counter(
+            "neardup_judge_orphans_total",
+            "Recrawls whose cluster had no live anchor any more, which were judged again, by outcome: anchor "
+            "(of a cluster of its own) or member (of another one).",
+            "outcome",
+        )
+        for outcome in ("anchor", "member"):
+            self.orphans.labels(outcome)
         self.full_buckets = self._counter(
             "neardup_judge_full_buckets_total",
             "Compared pages of which at least one bucket was full: it held `bucket_cap` anchors or more.",

@@ -20,6 +20,7 @@ from stream.judge.stored_pages import StoredPages
 from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.roles.judge.watch import JudgeWatch
 from tests.judged_crawls import (
     SCHEME,
     check_deciding_ahead,
@@ -179,9 +180,14 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
     try:
         judge = Judge(state, genesis)
-        right = judge.decide(entries).record()
+        decided = judge.decide(entries)
+        right = decided.record()
         codes, own = bytearray(right.codes), pages[4].id
         assert [code & JUDGED_AGAIN > 0 for code in codes] == [False] * 4 + [True, True, False]
+        watch = JudgeWatch()
+        watch.note_batch(decided, gaps=0)
+        for outcome in ("anchor", "member"):
+            assert watch.metrics.orphans.labels(outcome)._value.get() == 1, outcome
         assert np.frombuffer(right.clusters, "<i8").tolist() == [own] * 3
         assert np.frombuffer(right.anchors, "<i8").tolist() == [2] * 3
         judge.prepare(entries, right)

@@ -136,6 +136,8 @@ class JudgeWatch:
         if fingerprinted := int((judged.columns.verdict <= Verdict.RECRAWL).sum()):
             metrics.candidates_per_page.observe(judged.candidates / fingerprinted)
         metrics.superseded.inc(len(judged.superseded))
+        for outcome, count in decided.orphans.items():
+            metrics.orphans.labels(outcome).inc(count)
         metrics.full_buckets.inc(decided.crowding["full_buckets"])
         metrics.cut_lists.inc(decided.crowding["cut_lists"])
         metrics.redelivered.inc(decided.admission.redelivered)
