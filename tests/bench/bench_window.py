@@ -43,8 +43,9 @@ def rows_of(rng: np.random.Generator, earlier: U64) -> U64:
 
 
 def _resident() -> int:
-    """RAM of this process in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    """RAM of this process in bytes, without pages of files."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssAnon:")[1].split()[0])
 
 
 def measure(folder: Path, anchors: int, window: int, memory: int) -> list[dict[str, float]]:
