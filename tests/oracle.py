@@ -484,6 +484,16 @@ class Oracle:
                     nearest = rank, anchor.page, similarity
         return best and best[1:], nearest and nearest[1:]
 
+    def forget(self, pages):
+        """Forget pages, given by their ids: anchors die, and URLs lose these baselines, each by itself."""
+        for url, known in list(self.baselines.items()):
+            self.baselines[url] = [each for each in known if each[0].id not in pages]
+        for anchor in [each for each in self.anchors if each.page.id in pages]:
+            self.leave(anchor.page)
+            self.live.remove(anchor.page.id)
+            for bucket in anchor.entered:
+                self.load[bucket] -= 1
+
     def store(self, page, cluster, before):
         """Make a page an anchor, or a member of a cluster, and its URL's newest baseline before others."""
         kind = "unique" if cluster == page.id else "duplicate"

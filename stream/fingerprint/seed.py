@@ -59,14 +59,23 @@ def feature_key(seed: bytes) -> bytes | None:
 def url_hasher(seed: bytes) -> Callable[[str], bytes]:
     """Return a function that digests URL keys: 16 bytes, equal for equal keys and for no others that anybody
     could find. Whoever does not know the seed cannot tell of which URL a digest is."""
-    keyed = hashlib.blake2b(key=seed, person=b"neardup.url", digest_size=16)
+    return _hasher(seed, b"url")
 
-    def digest_url(url_key: str) -> bytes:
+
+def host_hasher(seed: bytes) -> Callable[[str], bytes]:
+    """Return a function that digests hosts as `url_hasher` does URL keys."""
+    return _hasher(seed, b"host")
+
+
+def _hasher(seed: bytes, purpose: bytes) -> Callable[[str], bytes]:
+    keyed = hashlib.blake2b(key=seed, person=b"neardup." + purpose, digest_size=16)
+
+    def digest(text: str) -> bytes:
         hashing = keyed.copy()
-        hashing.update(url_key.encode())
+        hashing.update(text.encode())
         return hashing.digest()
 
-    return digest_url
+    return digest
 
 
 def _derive(seed: bytes, purpose: bytes, size: int) -> bytes:

@@ -18,6 +18,7 @@ from stream.judge.batch import Batch, Entry, pages_of
 from stream.judge.candidates_compared import CandidateSearch, TablesSearch
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
+from stream.judge.forgetting import misfit_forgetting
 from stream.judge.hits import hits_of
 from stream.judge.ids import NO_PAGE
 from stream.judge.judged_batch import JudgedBatch
@@ -36,6 +37,7 @@ from stream.messages.decision import (
     NOT_ADMITTED,
     OF_ANOTHER_CLUSTER,
     Decisions,
+    Forgotten,
     LedgerPart,
     Turn,
 )
@@ -161,6 +163,18 @@ class Judge:
                 f"state directory {state.store.path}: the ledger record at decisions offset {offset} {why}"
             )
         state.note_ledger(state.meta.ledger if part.first else offset, offset + 1)
+
+    def apply_forgetting(self, record: Decisions, forgotten: Forgotten, offset: int) -> None:
+        """Apply a record by which pages are forgotten, which stands at this offset of the decisions topic.
+
+        Raises StateError if it does not fit the state.
+        """
+        if why := misfit_forgetting(record, forgotten, self.state, self.genesis):
+            raise StateError(
+                f"state directory {self.state.store.path}: the forgetting at decisions offset {offset} {why}"
+            )
+        self.state.forget(forgotten, offset + 1)
+        self.state.maintain()
 
     def json(self, entries: Sequence[Entry], decisions: Decisions) -> list[bytes]:
         """Return the verdicts that were published with decisions about exactly these records, in JSON and in

@@ -46,19 +46,28 @@ def ledger_records(state: State, genesis: Genesis, limit: int) -> list[Decisions
 
 def misfit_ledger(record: Decisions, part: LedgerPart, state: State, genesis: Genesis) -> str | None:
     """Return why a ledger record is not of a state, or None."""
-    meta, ours = state.meta, state.ledger.in_order()
+    ours = state.ledger.in_order()
+    if why := misfit_place(record, state, genesis):
+        return why
+    if part.total != len(ours):
+        return f"has number of sources {part.total}, but the state has {len(ours)}"
+    same = ours[part.first : part.first + len(record.sources)]
+    for source, own in zip(record.sources, same, strict=True):
+        if source != own:
+            return f"has {source}, but the state has {own}"
+    return None
+
+
+def misfit_place(record: Decisions, state: State, genesis: Genesis) -> str | None:
+    """Return why a record without rows does not stand where a state is, or None."""
+    meta = state.meta
     for name, value, here in (
         ("journal", record.journal, genesis.journal),
         ("verdict options", record.options, genesis.options.id),
         ("journal offset", record.start, meta.applied),
         ("last journal record", record.last.hex(), meta.last.hex()),
         ("log time", record.time, state.time),
-        ("number of sources", part.total, len(ours)),
     ):
         if value != here:
             return f"has {name} {value}, but the state has {here}"
-    same = ours[part.first : part.first + len(record.sources)]
-    for source, own in zip(record.sources, same, strict=True):
-        if source != own:
-            return f"has {source}, but the state has {own}"
     return None

@@ -23,8 +23,26 @@ class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     sources: int
     window: int = 0
     """Marks, forwarded anchors and hits."""
+    forgotten: int = 0
+    """Pages to erase."""
     digest: int
     """Digest of their content."""
+
+
+class Forgetting(msgspec.Struct, frozen=True, kw_only=True):
+    """How far requests to forget pages have come in a state directory."""
+
+    requests: int = 0
+    """The next offset of the requests topic to decide."""
+    decided: int = 0
+    """The offset after that of the last decision that forgot pages, in the decisions topic; 0 before any."""
+    erased: int = 0
+    """Such an offset: what decisions before it forgot is erased from the directory."""
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of all that was forgotten."""
+        return self.erased == self.decided
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +69,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Log time, in milliseconds since the epoch (rule 15)."""
     window: StoredWindow | None = None
     """None without a lifetime (rule 23)."""
+    forgetting: Forgetting = Forgetting()
     held: LoadedRecords | None = None
     """None before anything was applied."""
 

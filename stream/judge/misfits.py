@@ -30,7 +30,7 @@ from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
 
 def refuse_other_records(entries: Sequence[Entry], decisions: Decisions, genesis: Genesis) -> None:
     """Raise StateError unless decisions are about exactly these records, and have as much of everything as
-    their codes say. A ledger record is about none, and neither is a turn."""
+    their codes say. Records without rows are about none."""
     if entries:
         about, last = (entries[0].offset, entries[-1].offset + 1), entries[-1].digest
     else:

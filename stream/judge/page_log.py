@@ -184,7 +184,15 @@ class PageLog:
         return _Part(lanes, column.sizes, column if kept else None)
 
     def _groups(self, groups: I64, now: Added) -> list[bytes]:
-        """Return the values of groups, from RAM if in `now`, else from RocksDB."""
+        """Return the values of groups. Raises DamagedStateError for a missing one."""
+        values = self._present(groups, now)
+        for group, value in zip(groups.tolist(), values, strict=True):
+            if value is None:
+                raise self._none(group * GROUP)
+        return values  # type: ignore[return-value]  # no value is None
+
+    def _present(self, groups: I64, now: Added) -> list[bytes | None]:
+        """Return the values of groups, from RAM if in `now`, else from RocksDB; None for missing ones."""
         keys = [_key(group * GROUP) for group in groups.tolist()]
         values = [now.groups.get(key) for key in keys]
         if keys and groups[-1] == now.count // GROUP:
@@ -194,11 +202,7 @@ class PageLog:
                 self._family, [key for key, value in zip(keys, values, strict=True) if value is None]
             )
         )
-        values = [next(stored) if value is None else value for value in values]
-        for group, value in zip(groups.tolist(), values, strict=True):
-            if value is None:
-                raise self._none(group * GROUP)
-        return values  # type: ignore[return-value]  # no value is None
+        return [next(stored) if value is None else value for value in values]
 
     def _none(self, number: int) -> DamagedStateError:
         return damage_error(self._store.path, f"{self._family} have no record of {number}")
@@ -271,6 +275,43 @@ class PageLog:
         first = self.count - held
         keys = [_key(number) for number in range(first, first + len(values) * GROUP, GROUP)]
         return Added(count, dict(zip(keys, values, strict=True)), last)
+
+    def blank(self, numbers: I64, words: I64) -> None:
+        """Remove the URLs and these words of the pages with these ascending numbers, in the store. Pages that
+        are gone are left out. Not allowed between `advance` and `write`."""
+        groups = numbers // GROUP
+        every = distinct(groups)
+        for start in range(0, len(every), GROUPS_AT_ONCE):
+            some, now, batch = every[start : start + GROUPS_AT_ONCE], self._now, self._store.batch()
+            last = now.last
+            for group, value in zip(some.tolist(), self._present(some, now), strict=True):
+                if value is None and (group + 1) * GROUP <= self.first:
+                    continue
+                if value is None:
+                    raise self._none(group * GROUP)
+                held = min(GROUP, now.count - group * GROUP)
+                places = numbers[groups == group] - group * GROUP
+                blanked = self._blanked(value, group, held, places, words)
+                if held == GROUP:
+                    batch.put(self._family, _key(group * GROUP), blanked)
+                else:
+                    last = blanked
+            blank = Added(now.count, {}, last)
+            self.write(batch, blank)
+            self._store.write(batch)
+            self._now = blank
+
+    def _blanked(self, value: bytes, group: int, held: int, places: I64, words: I64) -> bytes:
+        """Return the value of a group without the URLs and these words of the pages at some places."""
+        rows = self._words(value, group, held).copy()
+        rows[places[:, None], words] = 0
+        start = (_END + self._size) * held
+        edges = [0, *np.frombuffer(value, "<u4", held).tolist()]
+        urls = [value[start + edges[at] : start + edges[at + 1]] for at in range(held)]
+        for place in places.tolist():
+            urls[place] = b""
+        ends = np.cumsum([len(url) for url in urls]).astype("<u4")
+        return ends.tobytes() + rows.astype("<u8").tobytes() + b"".join(urls)
 
     def advance(self, added: Added) -> None:
         """Add pages in RAM. Previously added ones must have been written."""

@@ -24,6 +24,7 @@ from stream.fingerprint.lanes import first_words, integers, words_of
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
+from stream.judge.forgotten_pages import ForgottenPages
 from stream.judge.ledger import Ledger
 from stream.judge.meta import LoadedRecords, Meta, stored_meta
 from stream.judge.page_log import HEAD, OF_ANCHOR, URL_DIGEST, Added, LoggedPages, PageLog, record_words
@@ -36,7 +37,7 @@ from stream.judge.removal import Removal
 from stream.judge.rule import Rule
 from stream.judge.window import StoredWindow, Window
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NO_LONGER_LIVE, SourceProgress, Turn
+from stream.messages.decision import NO_LONGER_LIVE, Forgotten, SourceProgress, Turn
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
@@ -201,12 +202,15 @@ class StateReader:
         self.store = store
         self._prints = words_of(scheme.width)
         words = record_words(scheme.width, scheme.sketch_bytes)
+        self._identifying = np.r_[URL_DIGEST, HEAD + self._prints : words]
+        """The words of a page that say what it was: the digest of its URL, and its sketch."""
         self._anchors = PageLog(store, ANCHORS, words)
         self._duplicates = PageLog(store, DUPLICATES, words + OF_ANCHOR)
         self._urls_ahead: dict[bytes, bytes] = {}
         """References that may not be in the store yet."""
         self.window = self._window(meta)
         """None without a lifetime."""
+        self.forgotten: Final = ForgottenPages(store)
 
     def _window(self, meta: Meta | None) -> Window | None:
         if meta is None or meta.window is None:
@@ -224,12 +228,21 @@ class StateReader:
         pages, because carried ones stand among younger ones."""
         ascending = self.window is None
         if (number := self._anchors.number_of(page, ascending=ascending)) is not None:
-            return self.anchors(np.array([number])).baseline(0)
-        number = self._duplicates.number_of(page, ascending=ascending)
-        if number is None:
-            return None
-        records = self._duplicates.pages(np.array([number]))
-        return self._duplicate(number, records, 0, int(self._cluster_anchors(records)[0]))
+            baseline = self.anchors(np.array([number])).baseline(0)
+        else:
+            number = self._duplicates.number_of(page, ascending=ascending)
+            if number is None:
+                return None
+            records = self._duplicates.pages(np.array([number]))
+            baseline = self._duplicate(number, records, 0, int(self._cluster_anchors(records)[0]))
+        is_erased = not baseline.url_bytes and baseline.url_digest == NO_DIGEST
+        among = self.forgotten.among(np.array([baseline.number]), is_anchor=baseline.anchor is not None)
+        return None if is_erased or among[0] else baseline
+
+    @property
+    def page_logs(self) -> tuple[PageLog, PageLog]:
+        """The logs of anchors and of duplicates."""
+        return self._anchors, self._duplicates
 
     def anchor_of(self, page: Baseline) -> Baseline | None:
         """Return the anchor of a page's cluster, dead or alive; None if it has expired."""
@@ -370,8 +383,8 @@ class StateReader:
 
 
 class State(StateReader):
-    """The judge's state. The only writers are `apply`, or its three steps, and `note_ledger`; everything else
-    reads.
+    """The judge's state. The only writers are `apply`, or its three steps, `note_ledger`, and what forgets
+    pages and erases them; everything else reads.
 
     Between `advance` and `write`, a decided batch is in RAM only, where the next batch finds it. RocksDB may
     flush whatever it is given at any time, so it must not be given uncommitted decisions (rule 9).
@@ -721,6 +734,49 @@ class State(StateReader):
         self.store.write(writes)
         self.meta = meta
 
+    def forget(self, forgotten: Forgotten, decided: int) -> None:
+        """Forget pages: nothing finds them any more. `decided` is the next offset of the decisions
+        topic. No batch may be ahead of the store. Call `maintain` before the next `advance`."""
+        writes, (anchors, duplicates) = self.store.batch(), forgotten.numbers
+        self.tables.kill(writes, anchors[self.tables.is_alive(anchors)])
+        gone = {
+            reference
+            for kind, numbers in ((_ANCHOR, anchors), (_DUPLICATE, duplicates))
+            for reference in _references_to(kind, numbers)
+        }
+        self._urls_ahead = {}
+        for url, references in self.references(forgotten.url_digests).items():
+            left = [each for each in references if each not in gone]
+            if left:
+                writes.put(URLS, url, b"".join(left))
+            else:
+                writes.delete(URLS, url)
+        forgetting = msgspec.structs.replace(self.meta.forgetting, requests=forgotten.requests)
+        if gone:
+            self.forgotten.add(writes, decided, anchors, duplicates)
+            forgetting = msgspec.structs.replace(forgetting, decided=decided)
+        self._write_meta(writes, decided=decided, forgetting=forgetting)
+
+    def blank_forgotten(self) -> bool:
+        """Remove what says what forgotten pages were from the records of some of them. Returns whether there
+        were any that had it. No batch may be ahead of the store."""
+        return self.forgotten.blank(self._anchors, self._duplicates, self._identifying)
+
+    def note_erased(self, erased: int) -> None:
+        """Note that what decisions before the offset `erased` forgot is erased. No batch may be ahead of the
+        store."""
+        writes = self.store.batch()
+        self.forgotten.drop(writes, erased)
+        forgetting = msgspec.structs.replace(self.meta.forgetting, erased=erased)
+        self._write_meta(writes, forgetting=forgetting)
+
+    def _write_meta(self, writes: Writes, **fields: object) -> None:
+        """Apply writes together with the meta record, of which some fields change."""
+        meta = msgspec.structs.replace(self.meta, held=self._held(), **fields)
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+
     def _held(self) -> LoadedRecords:
         stats = self.tables.stats
         return LoadedRecords(
@@ -728,7 +784,13 @@ class State(StateReader):
             skipped=stats.skipping_anchors,
             sources=len(self.ledger.progress),
             window=0 if self.window is None else self.window.count,
-            digest=union(stats.digest, self.ledger.digest, 0 if self.window is None else self.window.digest),
+            forgotten=self.forgotten.count,
+            digest=union(
+                stats.digest,
+                self.ledger.digest,
+                self.forgotten.digest,
+                0 if self.window is None else self.window.digest,
+            ),
         )
 
     def flush(self) -> None:

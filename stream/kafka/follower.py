@@ -10,6 +10,7 @@ from stream.checkpoints.kinds import JUDGE
 from stream.errors import StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
+from stream.kafka.erasing import Erasing
 from stream.kafka.in_flight import in_thread
 from stream.kafka.opened_state import StateDirectory, open_at_position
 from stream.kafka.outage import retry_until_answered
@@ -28,6 +29,8 @@ class Follower:
         self.judge, self.journal, self.decisions = judge, journal, decisions
         self.directory = directory
         """Directory of the state."""
+        self.erasing = Erasing(judge.state)
+        """Erases what was forgotten, while `follow` is called."""
         self.on_iteration: Callable[[], None] = lambda: None
         """Called for every iteration, to report progress."""
 
@@ -44,6 +47,8 @@ class Follower:
     async def follow(self) -> None:
         """Apply new decisions. Waits briefly if there are none."""
         self.on_iteration()
+        if self.erasing.is_due:
+            await self.erasing.attend()
         for record in await self.decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
             if decisions.start < self.state.meta.applied:
@@ -57,6 +62,9 @@ class Follower:
                 continue
             if (turn := decisions.turn) is not None:
                 await in_thread(self.judge.apply_turn, decisions, turn, record.offset)
+                continue
+            if (forgotten := decisions.forgotten) is not None:
+                await in_thread(self.judge.apply_forgetting, decisions, forgotten, record.offset)
                 continue
             entries = await self.journal.read_up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
@@ -91,4 +99,8 @@ async def open_follower(
 
     opening = open_at_position(settings, genesis, StateDirectory(directory, JUDGE, open_state))
     async with opening as (state, journal, decisions):
-        yield Follower(Judge(state, genesis), journal, decisions, directory)
+        follower = Follower(Judge(state, genesis), journal, decisions, directory)
+        try:
+            yield follower
+        finally:
+            await follower.erasing.close()

@@ -30,6 +30,8 @@ NAMES_NEAREST: Final = 1 << 7
 
 NO_LONGER_LIVE: Final = -1
 """In place of the number of an anchor."""
+URL_BYTES: Final = 16
+"""Bytes of the digest of a URL."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +71,34 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the expiring duplicates that are carried, ascending, int64 little-endian."""
 
 
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages that are forgotten between two journal records, because requests name their URLs."""
+
+    requests: int
+    """The next offset of the requests topic: the pages of all requests before it are forgotten, here or
+    before."""
+    anchors: bytes
+    """Numbers of forgotten anchors, ascending, int64 little-endian. Some may be superseded."""
+    duplicates: bytes
+    """Numbers of forgotten duplicates, ascending, int64 little-endian."""
+    urls: bytes
+    """Digests of their URLs, 16 bytes each, ascending; of a page without a URL key the numbers 1 and its
+    packed id, int64 big-endian."""
+    pages: list[tuple[int, int]]
+    """(offset, pages) for the requests with which this record is done and which named any page."""
+
+    @property
+    def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of the anchors and of the duplicates."""
+        return np.frombuffer(self.anchors, "<i8"), np.frombuffer(self.duplicates, "<i8")
+
+    @property
+    def url_digests(self) -> list[bytes]:
+        """The digests of the URLs."""
+        size = URL_BYTES
+        return [self.urls[at : at + size] for at in range(0, len(self.urls), size)]
+
+
 class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
     """An anchor that no longer matches, because the page of its URL changed."""
 
@@ -80,7 +110,8 @@ class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_field="kind"):
     """The decisions about the N rows in journal records `start` up to `end`. Two kinds of records have no
-    rows: a ledger record has the progress of all sources, a turn says which pages expire."""
+    rows: a ledger record has the progress of all sources, a turn says which pages expire, a
+    forgetting names pages that are forgotten."""
 
     version: int = VERSION
     journal: str
@@ -103,6 +134,8 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     """None if this is no ledger record."""
     turn: Turn | None = None
     """None if this is no turn."""
+    forgotten: Forgotten | None = None
+    """None if this is no forgetting."""
     codes: bytes
     """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER | JUDGED_AGAIN |
     NAMES_NEAREST, or NOT_ADMITTED."""
@@ -132,8 +165,8 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
 
     @property
     def has_rows(self) -> bool:
-        """Whether these are decisions about journal records: neither a ledger record nor a turn."""
-        return self.ledger is None and self.turn is None
+        """Whether these are decisions about journal records: no ledger record, turn or forgetting."""
+        return self.ledger is None and self.turn is None and self.forgotten is None
 
     @property
     def begins_ledger(self) -> bool:
@@ -216,6 +249,24 @@ def turn_record(
     )
 
 
+def forgetting_record(
+    journal: str, options: str, applied: int, last: bytes, time: int, forgotten: Forgotten
+) -> Decisions:
+    """Return the record by which pages are forgotten before journal offset `applied`."""
+    return Decisions(
+        journal=journal,
+        options=options,
+        start=applied,
+        end=applied,
+        last=last,
+        time=time,
+        sources=[],
+        ledger=None,
+        forgotten=forgotten,
+        **_NO_ROWS,
+    )
+
+
 def encode_decisions(decisions: Decisions) -> bytes:
     """Encode a record of the decisions topic."""
     return _ENCODER.encode(decisions)
@@ -243,16 +294,20 @@ def _misshapen(decisions: Decisions) -> str | None:
     for name in ("time", "cap"):
         if not 0 <= (getattr(decisions, name) or 0) < _LATEST:
             return f"a {name} of {getattr(decisions, name)}"
-    part, turn, count = decisions.ledger, decisions.turn, len(decisions.sources)
+    part, count = decisions.ledger, len(decisions.sources)
     if decisions.has_rows:
         return None if decisions.start < decisions.end else "decides no journal record"
-    what = "a turn" if part is None else "a ledger record"
+    kinds = {"a ledger record": part, "a turn": decisions.turn, "a forgetting": decisions.forgotten}
+    what, *others = [kind for kind, content in kinds.items() if content is not None]
+    if others:
+        return f"{what} that is {others[0]} as well"
     if decisions.start != decisions.end or any(getattr(decisions, name) for name in _OF_ROWS):
         return f"{what} that decides rows"
-    if part is None:
-        return None if turn is None else _misshapen_turn(turn, count)
-    if turn is not None:
-        return "a ledger record that is a turn as well"
+    if decisions.turn is not None:
+        return _misshapen_turn(decisions.turn, count)
+    if decisions.forgotten is not None:
+        return _misshapen_forgetting(decisions.forgotten, count)
+    assert part is not None  # noqa: S101 (one of the three)
     if not 0 <= part.first <= part.first + count <= part.total or (part.total and not count):
         return f"a ledger record of {count} sources from {part.first} on, of {part.total}"
     return None
@@ -270,6 +325,23 @@ def _misshapen_turn(turn: Turn, sources: int) -> str | None:
             return f"a turn that carries {name} which do not expire"
         if (numbers[1:] <= numbers[:-1]).any():
             return f"a turn that carries {name} out of order"
+    return None
+
+
+def _misshapen_forgetting(forgotten: Forgotten, sources: int) -> str | None:
+    if sources:
+        return "a forgetting that moves sources"
+    for name, size in (("anchors", 8), ("duplicates", 8), ("urls", URL_BYTES)):
+        if len(getattr(forgotten, name)) % size:
+            return f"the length of {name} is not a multiple of {size} bytes"
+    for numbers in forgotten.numbers:
+        if (len(numbers) and numbers[0] < 0) or (numbers[1:] <= numbers[:-1]).any():
+            return "a forgetting of numbers that are not in order"
+    digests, offsets = forgotten.url_digests, [offset for offset, _ in forgotten.pages]
+    if digests != sorted(set(digests)) or bool(digests) != bool(forgotten.anchors or forgotten.duplicates):
+        return "a forgetting of URLs that are not those of its pages, in order"
+    if offsets != sorted(set(offsets)) or any(offset >= forgotten.requests for offset in offsets):
+        return "a forgetting that found pages of requests which are not decided"
     return None
 
 

@@ -31,15 +31,18 @@ from stream.judge.state import State
 from stream.messages.best import BestRecord, KeptPage, decode_best, encode_best
 from stream.messages.decision import (
     Decisions,
+    Forgotten,
     LedgerPart,
     SourceProgress,
     Turn,
     decode_decisions,
     encode_decisions,
+    forgetting_record,
     ledger_record,
     turn_record,
 )
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
+from stream.messages.requests import ForgetRequest, decode_request, encode_request
 from stream.messages.row_columns import COLUMNS
 from stream.messages.verdict import PageRef
 from stream.messages.verdict_avro import to_avro, to_json
@@ -628,12 +631,38 @@ def test_a_turn_is_laid_out_as_documented() -> None:
     record = plain(turn_record(JOURNAL, "0" * 16, 9, bytes(16), 7, 6, turn))
     assert list(record) == list(documented("decisions.md", "decisions"))
     assert (record["start"], record["end"], record["time"], record["cap"]) == (9, 9, 7, 6)
-    described = (SCHEMAS / "decisions.md").read_text("utf-8").split("## Turns")[1]
+    described = (SCHEMAS / "decisions.md").read_text("utf-8").split("\n## Turns")[1].split("\n## ")[0]
     assert list(record["turn"]) == re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
     assert record["turn"] == TURN
     about_rows = list(record)[list(record).index("codes") :]
     assert not any(record[name] for name in ("sources", *about_rows))
     assert decode_decisions(msgspec.msgpack.encode(record), 5).turn == turn
+
+
+def test_a_forgetting_is_laid_out_as_documented() -> None:
+    forgotten = Forgotten(requests=5, anchors=bytes(8), duplicates=b"", urls=bytes(16), pages=[(4, 1)])
+    record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, forgotten))
+    assert list(record) == list(documented("decisions.md", "decisions"))
+    assert (record["start"], record["end"], record["time"], record["ledger"]) == (9, 9, 7, None)
+    described = (SCHEMAS / "decisions.md").read_text("utf-8").split("\n## Forgotten pages")[1]
+    assert list(record["forgotten"]) == re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    about_rows = list(record)[list(record).index("codes") :]
+    assert not any(record[name] for name in ("sources", "turn", *about_rows))
+    assert decode_decisions(msgspec.msgpack.encode(record), 5).forgotten == forgotten
+
+
+def test_requests_to_forget_validate_and_others_are_refused() -> None:
+    valid = validator("request")
+    right = ForgetRequest(journal="ab" * 16, forget="domain", digest="cd" * 16)
+    valid.validate(json.loads(encode_request(right)))
+    assert decode_request(encode_request(right), 7) == right
+    for wrong in ({"v": 2}, {"forget": "page"}, {"digest": "CD" * 16}, {"journal": "ab"}):
+        value = json.loads(encode_request(right)) | wrong
+        assert not valid.is_valid(value)
+        with pytest.raises(RecordError, match="requests offset 7: "):
+            decode_request(json.dumps(value).encode(), 7)
+    with pytest.raises(RecordError, match="requests offset 7: "):
+        decode_request(None, 7)
 
 
 @pytest.mark.parametrize(

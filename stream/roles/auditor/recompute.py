@@ -80,6 +80,9 @@ async def recompute(
                     if (turn := logged.turn) is not None:
                         differences += turns.apply(logged, turn, record.offset)
                         continue
+                    if (forgotten := logged.forgotten) is not None:  # what requests name, not the journal
+                        follower.judge.apply_forgetting(logged, forgotten, record.offset)
+                        continue
                     entries = await follower.journal.read_up_to(logged.end)
                     differences += turns.came_before(entries[0])
                     verdicts = follower.judge.json(entries, logged)  # refuses what does not fit

@@ -464,6 +464,13 @@ class Store:
         """Free the disk space of removed keys in [start, end). Also flushes; releases the GIL."""
         self._read[family].compact_range(start, end)
 
+    def compact(self, family: str, start: bytes | None = None, end: bytes | None = None) -> None:
+        """Rewrite the files of a family that have keys in [start, end), or all, without what was removed or
+        replaced. Also flushes; releases the GIL, and may take minutes."""
+        with self._translated_errors:
+            self._read[family].compact_range(start, end)
+            self._db.write(WriteBatch(raw_mode=True), self._unlogged)  # reports a failure
+
     def flush(self) -> None:
         """Make all writes durable, atomically over all families. Releases the GIL."""
         reach("flush")

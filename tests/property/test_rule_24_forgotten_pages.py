@@ -1,0 +1,335 @@
+"""Forgotten pages: whatever is cut, they are as if expired, and nothing of them stays in a directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from stream.errors import RecordError, StateError
+from stream.fingerprint.seed import host_hasher
+from stream.judge import forgetting, forgotten_pages
+from stream.judge.forgetting import Search
+from stream.judge.judge import Judge
+from stream.judge.meta import Forgetting
+from stream.judge.state import State
+from stream.messages.decision import (
+    Decisions,
+    Forgotten,
+    decode_decisions,
+    encode_decisions,
+    forgetting_record,
+)
+from stream.messages.requests import ForgetRequest, What
+from stream.messages.verdict_options import VerdictOptions
+from stream.tables.store.rocks import URLS, Store, tables_of
+from tests.judged_crawls import (
+    crawl,
+    entries_of,
+    mirrors,
+    open_state,
+    oracle_of,
+    turn_if_due,
+)
+from tests.url_digests import digest_of_url
+
+OPTIONS = [
+    pytest.param(VerdictOptions(), id="default"),
+    pytest.param(VerdictOptions(bucket_cap=2, baselines=3), id="small-cap"),
+    pytest.param(VerdictOptions.paper(), id="strict"),
+    pytest.param(VerdictOptions(lifetime=600), id="lifetime"),
+    pytest.param(VerdictOptions(lifetime=600, baselines=3, bucket_cap=2), id="lifetime-small-cap"),
+]
+
+
+def request(judge: Judge, what: What, name: str) -> ForgetRequest:
+    digest = digest_of_url(name) if what == "url" else host_hasher(judge.genesis.seed)(name)
+    return ForgetRequest(journal=judge.genesis.journal, forget=what, digest=digest.hex())
+
+
+def forget(judge: Judge, search: Search, decided: int) -> list[Decisions]:
+    """Let a judge forget all that a search finds, and return the records as they are read."""
+    records, is_last = list[Decisions](), False
+    while not is_last:
+        record = decode_decisions(encode_decisions(search.record()), 0)
+        assert record.forgotten is not None
+        judge.apply_forgetting(record, record.forgotten, decided + len(records))
+        is_last = search.note_forgotten(record.forgotten)
+        records.append(record)
+    return records
+
+
+def erase(state: State) -> None:
+    """Erase what was forgotten, if that is not done."""
+    if state.meta.forgetting.erased < state.meta.forgetting.decided:
+        while state.blank_forgotten():
+            pass
+        state.note_erased(state.forgotten.compact())
+        assert state.meta.forgetting.is_erased
+        state.flush()
+
+
+def ids_of(state: State, forgotten: Forgotten) -> set[int]:
+    """The ids of forgotten pages, which are erased last."""
+    return {
+        page
+        for log, numbers in zip(state.page_logs, forgotten.numbers, strict=True)
+        for page in log.pages(numbers).words[:, 0].astype(np.int64).tolist()
+    }
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+@pytest.mark.parametrize("made", ["mirrors", "crawl"])
+def test_rule_24_what_is_forgotten_is_as_if_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, memory: int, made: str
+) -> None:
+    """A leader searches beside what it judges; a follower applies; both erase at times of their own, and one
+    is opened again and again. Verdicts are those of an oracle in which the pages go at once."""
+    monkeypatch.setattr(forgetting, "READ_AT_ONCE", 64)
+    monkeypatch.setattr(forgotten_pages, "BLANKED_AT_ONCE", 7)
+    pages = mirrors(3, 900) if made == "mirrors" else crawl(3, 900, dense=True)
+    entries, oracle, rng = entries_of(pages, 3, sizes=(1, 3, 12)), oracle_of(options), random.Random(7)
+    if options.lifetime:
+        entries = [
+            dataclasses.replace(entry, time=10**12 + 20_000 * place) for place, entry in enumerate(entries)
+        ]
+    of_id = {page.id: page for page in pages}
+    leader, genesis = open_state(tmp_path / "leader", options, memory=memory, generation=64)
+    follower, _ = open_state(tmp_path / "follower", options, memory=memory, generation=64)
+    position = counted = at = 0
+    search: Search | None = None
+    named = set[str]()
+    try:
+        while at < len(entries):
+            judge, other = Judge(leader, genesis), Judge(follower, genesis)
+            part = entries[at : at + (1 if options.lifetime else rng.choice([1, 2, 5]))]
+            at += len(part)
+            if options.lifetime:
+                oracle.begin(part[0].time)  # type: ignore[no-untyped-call]
+                if (turned := turn_if_due(judge, part[0], None, position)) and turned.turn:
+                    other.apply_turn(turned, turned.turn, position)
+                    position += 1
+            decided = judge.decide(part)
+            mine = [of_id[page] for page in decided.batch.page.tolist()]
+            assert [each.verdict for each in map(oracle.judge, mine)] == [
+                each.verdict for each in decided.verdict_records()
+            ]
+            position += 1
+            for each in (judge, other):
+                each.apply(part, decided.record(), position)
+            if search is None and rng.random() < 0.2:
+                named = {page.url for page in rng.sample(pages, 4) if page.url}
+                requests = [(at * 9 + i, request(judge, "url", url)) for i, url in enumerate(sorted(named))]
+                search = Search(leader, genesis, requests, at * 9 + 9)
+                search.run()
+            elif search is not None and rng.random() < 0.5:
+                for record in forget(judge, search, position):
+                    assert record.forgotten is not None
+                    oracle.forget(ids_of(leader, record.forgotten))  # type: ignore[no-untyped-call]
+                    other.apply_forgetting(record, record.forgotten, position)
+                    position += 1
+                    counted += sum(map(len, record.forgotten.numbers))
+                search = None
+                assert not any(leader.baselines(digest_of_url(url)) for url in named)
+                assert not any(oracle.baselines.get(url) for url in named)
+            for state in (leader, follower):
+                if not state.meta.forgetting.is_erased and rng.random() < 0.4:
+                    state.blank_forgotten()
+                    if rng.random() < 0.5:
+                        erase(state)
+            if search is None and rng.random() < 0.1:
+                leader.close()
+                leader, _ = open_state(tmp_path / "leader", options, memory=memory, generation=64)
+        for state in (leader, follower):
+            erase(state)
+        assert counted > 25
+        assert leader.digest() == follower.digest()
+    finally:
+        leader.close()
+        follower.close()
+
+
+def content(path: Path, *, without: str = "none") -> bytes:
+    """All bytes of a state directory: those of its files, and all keys and values, which files have
+    compressed."""
+    files = [each for each in path.rglob("*") if each.is_file() and not each.name.startswith(without)]
+    found = [each.read_bytes() for each in files]
+    with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
+        found += [part for family in store.families for pair in store.scan(family) for part in pair]
+    return b"\n".join(found)
+
+
+@pytest.mark.parametrize("what", ["url", "host", "domain"])
+def test_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: What) -> None:
+    """Files as they are, keys and values: neither URLs, of older versions too, nor digests of URLs."""
+    options = VerdictOptions()
+    pages = [
+        dataclasses.replace(page, url=page.url and f"http://h{i % 3}.example.org{page.url[11:]}-")
+        for i, page in enumerate(mirrors(5, 1500))
+    ]
+    entries = entries_of(pages, 5)
+    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
+    try:
+        judge = Judge(state, genesis)
+        for at in range(0, len(entries), 3):  # incomplete groups are written again and again
+            part = entries[at : at + 3]
+            judge.apply(part, judge.decide(part).record(), at + 3)
+            state.flush()
+        urls = {page.url for page in pages if page.url}
+        names = {"url": sorted(urls)[:20], "host": ["h1.example.org"], "domain": ["example.org"]}[what]
+        gone = {
+            url for url in urls if what == "domain" or url in names or (what == "host" and "//h1." in url)
+        }
+        bytes_of = {url: (url.encode(), digest_of_url(url)) for url in urls}
+        before = content(state.store.path)
+        assert all(each in before for url in urls for each in bytes_of[url])
+        requests = [(i, request(judge, what, name)) for i, name in enumerate(names)]
+        requests.append((99, request(judge, what, "http://nobody.example.net/")))
+        records = forget(judge, Search(state, genesis, requests, 100), 10_000)
+        assert [dict(each.forgotten.pages).keys() for each in records if each.forgotten] == [
+            set(range(len(names)))
+        ]
+        erase(state)
+        # Until the next start, RocksDB's manifest may name bounds of files that are gone, which are digests.
+        after = content(state.store.path, without="MANIFEST-")
+        for url in urls:
+            assert [each in after for each in bytes_of[url]] == [url not in gone] * 2, url
+    finally:
+        state.close()
+    state, _ = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
+    state.close()
+    after = content(tmp_path / "state")
+    assert not any(each in after for url in gone for each in bytes_of[url])
+
+
+def test_a_killed_erasure_is_done_again(tmp_path: Path) -> None:
+    """At any moment of it, what a process finds that opens a copy of the directory ends in the same state."""
+    entries = entries_of(mirrors(6, 600), 6)
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    copies, digests = list[Path](), set[str]()
+
+    def copy() -> None:
+        copies.append(tmp_path / f"copy-{len(copies)}")
+        shutil.copytree(state.store.path, copies[-1])
+
+    try:
+        judge = Judge(state, genesis)
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        requests = [(0, request(judge, "host", "host"))]
+        forget(judge, Search(state, genesis, requests, 1), 1)
+        state.flush()
+        copy()
+        assert state.blank_forgotten()
+        state.flush()
+        copy()
+        while state.blank_forgotten():
+            pass
+        state.flush()
+        copy()
+        erased = state.forgotten.compact()
+        copy()
+        state.note_erased(erased)
+        copy()
+        state.flush()
+        copy()
+        digests.add(state.digest())
+    finally:
+        state.close()
+    for path in copies:
+        again, _ = open_state(path, VerdictOptions(), memory=1 << 20, generation=64)
+        try:
+            assert again.meta.forgetting.requests == 1
+            erase(again)
+            digests.add(again.digest())
+            assert b"http://host/" not in content(path).replace(b"http://host/without-a-key", b"")
+        finally:
+            again.close()
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("limit", [1, 5, 1000])
+def test_more_pages_than_a_record_takes_are_forgotten_by_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The pages of a URL go at once, or the newest first."""
+    monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
+    entries = entries_of(mirrors(8, 600), 8)
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        judge = Judge(state, genesis)
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        search, total = Search(state, genesis, [(4, request(judge, "host", "host"))], 6), sum(state.next)
+        records = forget(judge, search, 1)
+        parts = [each.forgotten for each in records if each.forgotten]
+        assert sum(len(numbers) for each in parts for numbers in each.numbers) == total
+        assert [each.requests for each in parts] == [0] * (len(parts) - 1) + [6]
+        assert [each.pages for each in parts] == [[]] * (len(parts) - 1) + [[(4, total)]]
+        assert (len(parts) == 1) == (limit == 1000)
+        assert not np.any(state.tables.is_alive(np.arange(state.next.anchors)))
+        assert not any(True for _ in state.store.scan(URLS))
+    finally:
+        state.close()
+
+
+def test_requests_that_name_no_page_are_decided(tmp_path: Path) -> None:
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        judge = Judge(state, genesis)
+        (record,) = forget(judge, Search(state, genesis, [(3, request(judge, "url", "http://x/"))], 4), 7)
+        assert record.forgotten == Forgotten(requests=4, anchors=b"", duplicates=b"", urls=b"", pages=[])
+        assert state.meta.forgetting == Forgetting(requests=4)
+        assert state.meta.decided == 8
+    finally:
+        state.close()
+
+
+def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
+    entries = entries_of(mirrors(9, 200), 9)
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        judge = Judge(state, genesis)
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        right = Search(state, genesis, [(0, request(judge, "host", "host"))], 1).record()
+        forgotten, end = right.forgotten, state.next.anchors
+        assert forgotten is not None
+        for changed, why in (
+            ({"anchors": np.array([0, end], "<i8").tobytes()}, f"forgets anchor 0 to {end}, but the state"),
+            ({"duplicates": b""}, "forgets pages of other URLs"),
+            ({"urls": forgotten.urls[:-16]}, "forgets pages of other URLs"),
+        ):
+            wrong = structs.replace(forgotten, **changed)
+            with pytest.raises(StateError, match=f"the forgetting at decisions offset 5 {why}"):
+                judge.apply_forgetting(structs.replace(right, forgotten=wrong), wrong, 5)
+        later = structs.replace(right, start=right.start + 1, end=right.start + 1)
+        with pytest.raises(StateError, match="has journal offset"):
+            judge.apply_forgetting(later, forgotten, 5)
+        judge.apply_forgetting(right, forgotten, 5)
+    finally:
+        state.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"anchors": b"1234"}, "the length of anchors is not a multiple of 8 bytes"),
+        ({"anchors": np.array([3, 3], "<i8").tobytes()}, "numbers that are not in order"),
+        ({"anchors": np.array([-1], "<i8").tobytes()}, "numbers that are not in order"),
+        ({"urls": b""}, "URLs that are not those of its pages"),
+        ({"pages": [(5, 1)]}, "found pages of requests which are not decided"),
+    ],
+)
+def test_misshapen_records_are_refused(changed: dict[str, object], why: str) -> None:
+    forgotten = Forgotten(
+        requests=5, anchors=np.array([3], "<i8").tobytes(), duplicates=b"", urls=bytes(16), pages=[(4, 1)]
+    )
+    record = forgetting_record("ab" * 16, "cd" * 8, 9, bytes(16), 1000, forgotten)
+    assert decode_decisions(encode_decisions(record), 0) == record
+    wrong = structs.replace(record, forgotten=structs.replace(forgotten, **changed))
+    with pytest.raises(RecordError, match=f"decisions offset 7: .*{why}"):
+        decode_decisions(encode_decisions(wrong), 7)
