@@ -46,6 +46,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The next offset of the decisions topic to apply."""
     ledger: int = 0
     """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
+    erased: int = 0
+    """What decisions before this offset forgot is erased from the state."""
 
 
 _KIND: Final = re.compile(rf"{JUDGE}|{ELECTOR_KIND}")
@@ -80,6 +82,7 @@ def summary_of(directory: Path, kind: str) -> Summary | None:
         last=meta.last.hex(),
         decided=meta.decided,
         ledger=meta.ledger,
+        erased=meta.forgetting.erased if isinstance(meta, judge.Meta) else meta.erased,
     )
 
 

@@ -12,17 +12,20 @@ import numpy as np
 
 from stream.elector.judged_pages import NO_CLUSTER, Decided, JudgedPages
 from stream.elector.kept import kept_page
-from stream.elector.layout import CLUSTER, NEVER, NOBODY, Cluster, Version, split
-from stream.elector.newest import NO_KEY, Newest
-from stream.elector.state import Meta, State
+from stream.elector.layout import CLUSTER, FORGOTTEN, NEVER, NOBODY, Cluster, Version, split
+from stream.elector.newest import NO_KEY, Newest, member_keys
+from stream.elector.state import FORGOTTEN_URLS, Meta, State
 from stream.errors import RecordError
+from stream.fingerprint.seed import url_hasher
 from stream.judge.ids import NO_PAGE, parse, show
+from stream.judge.misfits import refuse_other_records
 from stream.messages.best import Because, BestRecord
 from stream.messages.journal import Genesis
 from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
 from stream.tables.store.failures import damage_error
-from stream.tables.store.rocks import CLUSTERS, DUE, MEMBERS, VERSIONS, Writes
+from stream.tables.store.rocks import CLUSTERS, DEFAULT, DUE, MEMBERS, VERSIONS, Writes
+from stream.text.url import url_key
 
 
 class Due(NamedTuple):
@@ -99,6 +102,51 @@ class Elector:
         )
         return len(pages)
 
+    def forget(self, decided: Decided) -> None:
+        """Apply a decision that forgets pages, in one atomic write. Their URLs leave their clusters, and
+        nothing that is told from now on names them. Raises StateError if it does not fit."""
+        state, record = self.state, decided.decisions
+        refuse_other_records([], record, self.genesis)
+        assert record.forgotten is not None  # noqa: S101 (the caller knows)
+        gone, writes, moves = record.forgotten.url_digests, state.store.batch(), _Moves()
+        versions = zip(gone, state.store.get(VERSIONS, gone), strict=True)
+        there = {url: value for url, value in versions if value is not None}
+        for url, key in zip(there, member_keys(state, list(there.values())), strict=True):
+            writes.delete(VERSIONS, url)
+            writes.delete(MEMBERS, key)
+            moves.removed.setdefault(CLUSTER.unpack_from(key)[0], set()).add(key[CLUSTER.size :])
+        for cluster in state.clusters_told(set(gone)):
+            moves.removed.setdefault(cluster, set())
+        meta = self._write_clusters(moves, {}, writes, frozenset(gone))
+        meta = msgspec.structs.replace(meta, urls=meta.urls - len(there), decided=decided.next)
+        if gone:
+            writes.put(DEFAULT, FORGOTTEN_URLS + CLUSTER.pack(decided.next), b"".join(gone))
+            meta = msgspec.structs.replace(meta, forgotten=decided.next)
+        state.write(writes, meta)
+
+    def naming(self, records: Sequence[TopicRecord], urls: set[bytes]) -> dict[int, bool]:
+        """Return for each cluster of records of the topic whether the last of them names one of these URLs,
+        given by digests. A page before is known by its URL."""
+        digest, rules = url_hasher(self.genesis.seed), self.genesis.scheme.url_rules
+        named = {}
+        for record, kept, where in records:
+            was = record.was
+            named[self._page_of(record.cluster, where)] = kept in urls or (
+                was is not None and digest(url_key(was.url, rules)) in urls
+            )
+        return named
+
+    def tell_again(self, clusters: Sequence[int]) -> None:
+        """Have something told of clusters whose last record names a URL that is forgotten."""
+        meta, writes = self.state.meta, self.state.store.batch()
+        due = meta.due
+        for cluster, entry, is_stored in self._entries(sorted(clusters), {}):
+            if entry is not None and is_stored and not entry.is_due:
+                entry.forget_told()
+                self._put(writes, cluster, entry, is_stored=True)
+                due += _note_due(writes, cluster, entry, was_due=False)
+        self.state.write(writes, msgspec.structs.replace(meta, due=due))
+
     def _moves(self, pages: JudgedPages, newest: Newest, writes: Writes) -> _Moves:
         """Write members that moved, and return what this means for clusters. A cluster that began in the
         batch, and has its first URL alone, is left out."""
@@ -134,9 +182,15 @@ class Elector:
             moves.left[where] = url or b""
         return moves
 
-    def _write_clusters(self, moves: _Moves, founders: Mapping[int, bytes], writes: Writes) -> Meta:
+    def _write_clusters(
+        self,
+        moves: _Moves,
+        founders: Mapping[int, bytes],
+        writes: Writes,
+        gone: frozenset[bytes] = frozenset(),
+    ) -> Meta:
         """Write the clusters that something happened to. `founders`: cluster that began in the batch ->
-        digest of its first URL."""
+        digest of its first URL. `gone`: digests of URLs that are forgotten."""
         meta = self.state.meta
         records, due = meta.clusters, meta.due
         for cluster, entry, is_stored in self._entries(moves.clusters(), founders):
@@ -148,6 +202,8 @@ class Elector:
             if not entry.was_told and not entry.kept_url:
                 entry.kept_url = moves.left.get(cluster, b"")
             self._move(cluster, entry, moves)
+            if entry.kept in gone:
+                entry.forget_told()
             records += self._put(writes, cluster, entry, is_stored=is_stored)
             due += _note_due(writes, cluster, entry, was_due)
         return msgspec.structs.replace(meta, clusters=records, due=due)
@@ -226,7 +282,7 @@ class Elector:
         if entry.best != NOBODY and (best is None or best.cluster != cluster):
             raise damage_error(self.state.store.path, f"cluster {cluster} has a member without a version")
         was = None
-        if entry.kept != NOBODY:
+        if entry.kept not in (NOBODY, FORGOTTEN):
             url = entry.kept_url
             if not url and not entry.was_told and kept is not None:
                 url = kept.first_url
@@ -245,6 +301,8 @@ class Elector:
     def _because(self, cluster: int, entry: Cluster, kept: Version | None) -> Because:
         if entry.best == entry.kept:
             return "grew"
+        if entry.kept == FORGOTTEN:
+            return "forgotten"
         if entry.kept != NOBODY and (kept is None or kept.cluster != cluster):
             return "left"
         since = self.state.keys.since_of(entry.place)

@@ -21,6 +21,8 @@ CLUSTER: Final = struct.Struct(">Q")
 """Key of a cluster, and prefix of its members' keys."""
 NOBODY: Final = bytes(16)
 """In place of the digest of a URL that is kept."""
+FORGOTTEN: Final = b"\xff" * 16
+"""In place of the digest of a URL that was told, and is forgotten."""
 NEVER: Final = -1
 """In place of numbers that were told."""
 VERSION: Final = np.dtype(
@@ -100,7 +102,7 @@ class Cluster:
     """Digest of the best member's URL, or NOBODY."""
     kept: bytes
     """Digest of the URL that was told; of the cluster's first URL if none was. NOBODY: it was told that no
-    page is left."""
+    page is left. FORGOTTEN: nothing may be said of it any more."""
     kept_page: int
     """Its version that was told."""
     as_of: int
@@ -109,6 +111,10 @@ class Cluster:
     """How many members were told; NEVER."""
     kept_url: bytes = b""
     """Its URL as it was told; empty for the first URL as long as that stays: its version has it."""
+
+    def forget_told(self) -> None:
+        """Drop what was told."""
+        self.kept, self.kept_page, self.kept_url = FORGOTTEN, NEVER, b""
 
     @property
     def was_told(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Newest:
             key=key,
             value=_encode(pages, rows, cluster, since, urls, first_urls),
             before=before,
-            key_before=_keys_before(state, there, values, old, len(rows)),
+            key_before=_keys_before(state, there, values, len(rows)),
             began=~stayed,
         )
 
@@ -135,16 +135,18 @@ def _encode(
     return values
 
 
-def _keys_before(
-    state: State, there: NDArray[np.int64], values: list[bytes], old: NDArray[Any], count: int
-) -> list[bytes]:
-    """Keys as members (count,) of the versions before, of which there are `there`."""
-    urls: list[bytes] = []
+def member_keys(state: State, values: list[bytes]) -> list[bytes]:
+    """Keys as members (n,) of versions, given by values of the family `versions`."""
+    old, urls = heads_of(values), list[bytes]()
     if state.policy.hosts:
         urls = [Version.of(value).url for value in values]
     length, fetched_at, quality = (np.ascontiguousarray(old[name]) for name in Ranked._fields[:3])
-    ranked = Ranked(length, fetched_at, quality, urls)
+    return state.keys.of(old["cluster"], old["since"], Ranked(length, fetched_at, quality, urls))
+
+
+def _keys_before(state: State, there: NDArray[np.int64], values: list[bytes], count: int) -> list[bytes]:
+    """Keys as members (count,) of the versions before, of which there are `there`."""
     keys = [NO_KEY] * count
-    for place, key in zip(there.tolist(), state.keys.of(old["cluster"], old["since"], ranked), strict=True):
+    for place, key in zip(there.tolist(), member_keys(state, values), strict=True):
         keys[place] = key
     return keys

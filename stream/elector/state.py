@@ -3,7 +3,7 @@ was told of clusters, and which of them are due. Journal and decisions are its w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from stream.elector.layout import CLUSTER, NOBODY, Cluster, Clusters, MemberKeys
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
 from stream.messages.journal import Genesis
+from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META, stored_below, stored_in
 from stream.tables.store.rocks import (
@@ -29,6 +30,8 @@ from stream.tables.store.rocks import (
     unflushed_error,
 )
 
+FORGOTTEN_URLS: Final = b"forgotten/"
+"""Prefix of records by the offset after that of a decision, u64 BE: digests of the URLs that it forgot."""
 FORMAT: Final = 1
 """Format version of an elector's state directory."""
 
@@ -69,6 +72,10 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Records of clusters: those with more than their first URL, or of which something was told."""
     due: int = 0
     """Clusters of which something is to be told."""
+    forgotten: int = 0
+    """The offset after that of the last decision that forgot pages, in the decisions topic; 0 before any."""
+    erased: int = 0
+    """Such an offset: what decisions before it forgot is erased from state and topic."""
 
 
 class Kept(NamedTuple):
@@ -177,6 +184,33 @@ class State:
         """Clusters of which something is to be told, at most `limit`, in their order, from `first` on. A scan
         passes over all that was told since RocksDB compacted the family."""
         return [CLUSTER.unpack(key)[0] for key, _ in islice(self.store.scan(DUE, CLUSTER.pack(first)), limit)]
+
+    def clusters_told(self, urls: Container[bytes]) -> list[int]:
+        """Clusters of which it was told that one of these URLs is kept, given by digests. Reads all."""
+        return [
+            CLUSTER.unpack(key)[0]
+            for key, value in self.store.scan(CLUSTERS)
+            if self.encoding.decode(value).kept in urls
+        ]
+
+    def forgotten_urls(self) -> set[bytes]:
+        """Digests of the URLs that are forgotten, but not erased yet."""
+        values = [value for _, value in with_prefix(self.store, FORGOTTEN_URLS)]
+        return {value[at : at + 16] for value in values for at in range(0, len(value), 16)}
+
+    def note_erased(self) -> None:
+        """Note that nothing is left of what was forgotten, and drop its digests."""
+        writes = self.store.batch()
+        for key, _ in list(with_prefix(self.store, FORGOTTEN_URLS)):
+            writes.delete(DEFAULT, FORGOTTEN_URLS + key)
+        self.write(writes, msgspec.structs.replace(self.meta, erased=self.meta.forgotten))
+        self.store.compact(DEFAULT)
+
+    def compact(self) -> None:
+        """Rewrite all files, without what was removed or replaced."""
+        self.store.flush()
+        for family in ELECTOR.records:
+            self.store.compact(family)
 
     def write(self, writes: Writes, meta: Meta) -> None:
         """Apply writes together with the meta record that belongs to them."""

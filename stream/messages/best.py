@@ -46,7 +46,8 @@ class BestRecord(msgspec.Struct, frozen=True, kw_only=True):
     best: KeptPage | None
     """None if no URL's newest version is in the cluster."""
     was: PageRef | None
-    """The page of the record before; of the first record the page `cluster`; None if none was kept."""
+    """The page of the record before; of the first record the page `cluster`; None if none was kept, or it was
+    forgotten."""
     because: Because
     """What is different from the record before: `grew` if the URL is the same, and the cluster has at least
     twice the members told before; else `left`, `expired` or `forgotten` if the URL told before is no member

@@ -102,6 +102,7 @@ class ElectorRole:
             if time.monotonic() >= self._next_election:
                 self._next_election = time.monotonic() + self.settings.elect_seconds
                 await self._tell(elector, topic)
+            await self._erase_if_due(elector, topic)
             await self._flush_if_due(elector.state)
             self._scrubs.refuse_damage()
             self._checkpoints.begin_if_due(elector.state, self._checkpoints.request())
@@ -136,6 +137,12 @@ class ElectorRole:
                     " built from other decisions"
                 )
             applied = decided.end
+            if decided.forgotten is not None:
+                if batch:
+                    await self._apply(elector, batch)
+                    batch, rows, size = [], 0, 0
+                await in_thread(elector.forget, Decided([], decided, record.offset + 1))
+                continue
             entries = []
             if decided.has_rows:
                 entries = await journal.read_up_to(decided.end, self.watch.health.turn)
@@ -165,6 +172,27 @@ class ElectorRole:
                 reach("elector.written")
                 self.watch.note_told(due)
                 self.watch.health.turn()
+
+    async def _erase_if_due(self, elector: Elector, topic: BestTopic) -> None:
+        """Erase what was forgotten: replace the records of the topic that name it, and rewrite the files of
+        the state. Interrupted, it begins anew."""
+        state = elector.state
+        if state.meta.erased == state.meta.forgotten or elector.is_catching_up:
+            return
+        urls, named = await in_thread(state.forgotten_urls), dict[int, bool]()
+        with self.watch.stage("erase"), self.watch.health.excuse("erasing what was forgotten"):
+            async for records, _ in topic.records_from({}):
+                named |= await in_thread(elector.naming, records, urls)
+                if self._stop.is_set():
+                    return
+            await in_thread(elector.tell_again, [cluster for cluster, names in named.items() if names])
+            await self._tell(elector, topic)
+            reach("forget.erased")
+            await in_thread(state.compact)
+            reach("forget.compacted")
+            await in_thread(state.note_erased)
+            await in_thread(state.store.flush)
+        log.info("erased", decided=state.meta.erased, urls=len(urls))
 
     async def _flush_if_due(self, state: State) -> None:
         if time.monotonic() < self._next_flush or state.writes == self._flushed:

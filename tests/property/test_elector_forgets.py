@@ -1,0 +1,127 @@
+"""An elector forgets URLs: what is kept is as if they had never been, and nothing that it has names them."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream.elector.elector import Due, Elector
+from stream.elector.judged_pages import Decided
+from stream.messages.best import BestRecord
+from stream.messages.decision import Forgotten, decode_decisions, encode_decisions, forgetting_record
+from stream.tables.store.rocks import ELECTOR, Store
+from tests.elected import decided_of, open_elector, read_back, url_digest_of
+from tests.property import best_oracle
+from tests.property.best_oracle import POLICIES, crawl
+
+
+def forgetting(before: Decided, digests: list[bytes]) -> Decided:
+    """The decision that URLs are forgotten, after another decision."""
+    forgotten = Forgotten(
+        requests=1,
+        anchors=np.arange(len(digests), dtype="<i8").tobytes(),
+        duplicates=b"",
+        urls=b"".join(sorted(digests)),
+        pages=[],
+    )
+    last = before.decisions
+    record = forgetting_record(last.journal, last.options, last.end, last.last, last.time, forgotten)
+    return Decided([], decode_decisions(encode_decisions(record), before.next), before.next + 1)
+
+
+def tell(elector: Elector) -> list[Due]:
+    found = list[Due]()
+    while due := elector.due(100):
+        found += due
+        elector.tell(due, {})
+    return found
+
+
+def erase(elector: Elector, topic: list[BestRecord], gone: set[bytes]) -> list[Due]:
+    """What the role does: records of the topic that name URLs are replaced, then files are rewritten."""
+    state = elector.state
+    assert state.forgotten_urls() == gone
+    newest = {each.cluster: each for each in topic}
+    named = {each.cluster for each in newest.values() if each.was and _names(each, gone)}
+    elector.tell_again([elector._page_of(each, "best") for each in named])
+    told = tell(elector)
+    state.compact()
+    state.note_erased()
+    state.store.flush()
+    assert state.meta.erased == state.meta.forgotten
+    return told
+
+
+_KEYS: dict[str, object] = {}
+
+
+def _names(record: BestRecord, gone: set[bytes]) -> bool:
+    return record.was is not None and url_digest_of(_KEYS[record.was.url]) in gone
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a state directory: files as they are, keys and values."""
+    found = [each.read_bytes() for each in path.iterdir() if not each.name.startswith("MANIFEST")]
+    with Store(path, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
+        found += [part for family in store.families for pair in store.scan(family) for part in pair]
+    return b"\n".join(found)
+
+
+@pytest.mark.parametrize("elect", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_is_as_if_forgotten_urls_had_never_been(tmp_path: Path, elect: str, seed: int) -> None:
+    judged, rng = crawl(seed, 400), random.Random(seed)
+    judged = [
+        each if each.key is None else dataclasses.replace(each, url=f"{each.url}~{each.key}~")
+        for each in judged
+    ]
+    _KEYS.update({each.url: each.key for each in judged})
+    batches, keys = (
+        decided_of(judged, seed),
+        sorted({each.key for each in judged if isinstance(each.key, int)}),
+    )
+    elector, topic = open_elector(tmp_path, elect), list[BestRecord]()
+    half = batches[len(batches) // 2]
+    for batch in batches[: len(batches) // 2 + 1]:
+        elector.apply([batch])
+        if rng.random() < 0.5:
+            topic += map(read_back, tell(elector))
+    gone_keys = set(rng.sample(keys, len(keys) // 3))
+    gone = {url_digest_of(key) for key in gone_keys}
+    elector.forget(forgetting(half, sorted(gone)))
+    so_far = [each for each in judged if each.page >> 16 < half.decisions.end]
+    left = [each for each in so_far if each.key not in gone_keys]
+    every, kept = best_oracle.members(so_far), best_oracle.kept(left, elect)
+    for cluster in every:
+        found = elector.state.kept(cluster)
+        want = kept.get(cluster)
+        assert (found and found.page and found.page.page) == (want and want.page), cluster
+    told = [read_back(each) for each in erase(elector, topic, gone)]
+    because = {each.because for each in told}
+    assert "forgotten" in because
+    newest = {each.cluster: each for each in [*topic, *told]}
+    named = [each.url for record in newest.values() for each in (record.best, record.was) if each is not None]
+    assert not any(_KEYS[url] in gone_keys for url in named)
+    for cluster in every:  # what the topic says, and the rule for clusters without a record
+        record, want = newest.get(best_oracle.show(cluster, elector.genesis.journal[:8])), kept.get(cluster)
+        if record is None:
+            assert want is not None
+            assert cluster == want.cluster
+        else:
+            assert (record.best is None) == (want is None)
+            assert record.best is None or want is None or _KEYS[record.best.url] == want.key
+    elector.state.close()
+    left_bytes = content(tmp_path)
+    for key in keys:
+        if key in gone_keys:
+            assert f"~{key}~".encode() not in left_bytes
+            assert url_digest_of(key) not in left_bytes
+    elector = open_elector(tmp_path, elect)
+    for batch in batches[len(batches) // 2 + 1 :]:
+        elector.apply([batch])
+        tell(elector)
+    elector.state.close()
