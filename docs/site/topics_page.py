@@ -28,6 +28,11 @@ _MEANING: Final = {
         "judge, `load`, `audit`, `query`",
         "what was decided of each page; recovery replays it",
     ),
+    "requests": (
+        "`neardup forget`",
+        "judge",
+        "keyed digests of URLs and hosts to forget",
+    ),
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
     "clusters": ("judge", "you, dashboard", "anchors that were superseded"),
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),

@@ -40,6 +40,7 @@ SECTIONS = {
         "tail": "follow the verdicts",
         "verdicts": "export the verdicts to DuckDB, Parquet or PostgreSQL",
         "query": "find the anchors that match given pages, without inserting them",
+        "forget": "forget the pages of URLs or hosts, and show what delays it",
         "best": "show the page of a cluster that is kept",
         "audit": "check that every page has exactly one verdict",
         "schema": "print the schemas of the topics: JSON Schema, Avro, AsyncAPI",

@@ -45,7 +45,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
         *(
             ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "create and check it")
-            for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
+            for name in ("pages", "journal", "decisions", "requests", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
@@ -60,7 +60,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics describe": (
         *(
             ("topic", "{ns}." + name, ("Describe", _CONFIGS), "show and check it")
-            for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
+            for name in ("pages", "journal", "decisions", "requests", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Describe", _CONFIGS), "show and check it, with `elect`"),
@@ -79,6 +79,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
         ("topic", "{ns}.journal", (_READ, _CONFIGS), "read fingerprints in order"),
         ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recover, record decisions"),
+        ("topic", "{ns}.requests", (_READ, _CONFIGS), "know what to forget"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
         ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
@@ -99,6 +100,15 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.pages", ("Describe",), "measure the workers' lag"),
         ("group", "{ns}.load", (_READ,), "load alone, note what has begun"),
         ("group", "{ns}.workers", ("Describe",), "measure the workers' lag"),
+    ),
+    "forget": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and seed"),
+        ("topic", "{ns}.requests", (_READ, _WRITE, _CONFIGS), "request, and show what was requested"),
+        ("topic", "{ns}.decisions", (_READ,), "for --status"),
+        *(
+            ("topic", "{ns}." + name, ("Describe", _CONFIGS), "for --status: what they still have")
+            for name in ("journal", "pages", "verdicts", "rejected")
+        ),
     ),
     "trim": (
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),

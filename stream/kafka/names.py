@@ -32,6 +32,11 @@ class TopicNames:
         return f"{self.namespace}.decisions"
 
     @property
+    def requests(self) -> str:
+        """Topic of requests to forget pages, 1 partition, of keyed digests."""
+        return f"{self.namespace}.requests"
+
+    @property
     def verdicts(self) -> str:
         """Output topic with one verdict per page, P partitions."""
         return f"{self.namespace}.verdicts"

@@ -10,7 +10,7 @@ from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "elector", "load", "trim", "publish", "follow"]
+Role = Literal["worker", "judge", "elector", "load", "forget", "trim", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 GENESIS_BYTES: Final = 64 << 10
@@ -19,6 +19,8 @@ JOURNAL_BYTES: Final = 1 * MIB
 """Maximum size of a journal record. A worker's batch of 512 rows and 256 KiB stays far below."""
 DECISIONS_BYTES: Final = 4 * MIB
 """Maximum size of a decision record: 65,536 rows of about 50 bytes at worst."""
+REQUESTS_BYTES: Final = 64 << 10
+"""Maximum size of a record batch of requests to forget pages."""
 VERDICTS_BYTES: Final = 1 * MIB
 """Maximum size of a record batch of verdicts, cluster changes or kept pages."""
 PAGES_BYTES: Final = 32 * MIB
@@ -101,6 +103,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "genesis": TopicPlan(names.genesis, 1, GENESIS_BYTES, _COMPACTED),
         "journal": TopicPlan(names.journal, 1, JOURNAL_BYTES, _FOR_EVER),
         "decisions": TopicPlan(names.decisions, 1, DECISIONS_BYTES, _FOR_EVER),
+        "requests": TopicPlan(names.requests, 1, REQUESTS_BYTES, _FOR_EVER, transactional=False),
         "verdicts": TopicPlan(names.verdicts, None, VERDICTS_BYTES, _ACKNOWLEDGED),
         "clusters": TopicPlan(names.clusters, 1, VERDICTS_BYTES, _COMPACTED),
         "rejected": TopicPlan(names.rejected, None, PAGES_BYTES, _ACKNOWLEDGED, transactional=False),
@@ -115,9 +118,10 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),
-        "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *route_names),
+        "judge": ("genesis", "journal", "decisions", "requests", "verdicts", "clusters", *route_names),
         "elector": ("genesis", "journal", "decisions", *best),
         "load": ("genesis", "journal"),
+        "forget": ("genesis", "requests"),
         "trim": ("genesis", "journal", "decisions"),
         "publish": ("pages",),
         "follow": ("verdicts",),

@@ -246,8 +246,8 @@ class JudgeMetrics(CheckpointMetrics):
         self.stage_seconds = self._histogram(
             "neardup_judge_stage_seconds",
             "Time per stage: decide, prepare (state changes), encode (records to publish), publish (one "
-            "transaction), apply, ledger (a record of all sources), turn (pages expire); concurrent with "
-            "them flush and checkpoint.",
+            "transaction), apply, ledger (a record of all sources), turn (pages expire), forget (pages on "
+            "request); concurrent with them flush, checkpoint and search (for pages to forget).",
             STAGE_BUCKETS,
             "stage",
         )
@@ -364,8 +364,8 @@ class ElectorMetrics(CheckpointMetrics):
         )
         self.stage_seconds = self._histogram(
             "neardup_elector_stage_seconds",
-            "Time per stage: apply (a batch of decisions), elect (all that is due), flush; concurrent with "
-            "them checkpoint.",
+            "Time per stage: apply (a batch of decisions), elect (all that is due), flush, erase (what was "
+            "forgotten); concurrent with them checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )

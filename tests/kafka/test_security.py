@@ -31,6 +31,8 @@ from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
 from stream.roles.exporter import export
+from stream.roles.forgetter.request import Name, request
+from stream.roles.forgetter.status import status
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
 from stream.roles.publisher import publish
@@ -225,6 +227,10 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
             await ElectorRole(settings).run()
         case "load":
             await load(settings, RowsSource(str(rows)))
+        case "forget":
+            genesis = await topics.wait_for_genesis(settings, timeout=10)
+            await request(settings, genesis, [Name("url", "http://example.com/")])
+            await status(settings)
         case "trim":
             await trim_once(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")}), 0)
         case "publish":

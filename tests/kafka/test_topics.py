@@ -87,11 +87,12 @@ async def test_created_topics_are_as_planned(settings: Settings, names: TopicNam
         names.genesis: 1,
         names.journal: 1,
         names.decisions: 1,
+        names.requests: 1,
         names.verdicts: 3,
         names.clusters: 1,
         names.rejected: 3,
     }
-    assert [row.problems for row in rows.values()] == [()] * 7
+    assert [row.problems for row in rows.values()] == [()] * 8
     assert rows[names.journal].retention_ms is rows[names.decisions].retention_ms is None
     assert rows[names.clusters].cleanup == rows[names.genesis].cleanup == "compact"
     for role in ("worker", "judge", "publish", "follow"):

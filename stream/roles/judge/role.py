@@ -34,6 +34,7 @@ from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.flushes import Flushes
+from stream.roles.judge.forgetting import forget_requests
 from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
@@ -81,7 +82,8 @@ class JudgeRole:
         journal, state, size = follower.journal, follower.state, BatchRows(self.settings.judge_rows)
         ledger = LedgerRecords(self.settings.checkpoint_interval, follower.judge, publisher, self.watch)
         turns = Turns(follower.judge, publisher, self.watch)
-        async with TransactionInFlight() as transaction:
+        requests = forget_requests(self.settings, follower.judge, publisher, self.watch)
+        async with requests as forgetting, TransactionInFlight() as transaction:
             while not self._stop.is_set():
                 self.watch.health.turn()
                 if election.lost.is_set():
@@ -109,6 +111,13 @@ class JudgeRole:
                 if ledger.is_due(request):
                     await transaction.finish()
                     await ledger.publish(request)
+                await forgetting.attend()
+                if forgetting.is_due:
+                    await transaction.finish()
+                    await forgetting.decide()
+                if follower.erasing.is_due:
+                    await transaction.finish()
+                    await follower.erasing.attend()
                 self._attend(state, request)
             await transaction.finish()
 

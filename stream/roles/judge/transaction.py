@@ -1,5 +1,5 @@
 """Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record. Between
-batches, it publishes ledger records and turns."""
+batches, it publishes ledger records, turns, and records by which pages are forgotten."""
 
 from __future__ import annotations
 
@@ -102,6 +102,15 @@ class VerdictPublisher(ClientOwner):
         reach("turn.committed")
         return int(delivered[0].offset)
 
+    async def publish_forgetting(self, record: Decisions, clusters: Sequence[str]) -> int:
+        """Publish a record by which pages are forgotten, and remove what the topic `clusters` says of
+        clusters. Returns the record's offset in the decisions topic.
+
+        On an error the caller must end, as for `publish`.
+        """
+        delivered = await self._commit(partial(self._send_forgetting, record, clusters), "forget.sent")
+        return int(delivered[0].offset)
+
     async def _commit(
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
     ) -> list[Any]:
@@ -128,6 +137,13 @@ class VerdictPublisher(ClientOwner):
         topic, producer = self._names.decisions, self._producer
         values = map(encode_decisions, records)
         return [retrieved(await producer.send(topic, value, partition=0)) for value in values]
+
+    async def _send_forgetting(self, record: Decisions, clusters: Sequence[str]) -> list[asyncio.Future[Any]]:
+        names, producer = self._names, self._producer
+        sends: list[tuple[str, bytes | None, bytes | None]]
+        sends = [(names.decisions, encode_decisions(record), None)]
+        sends += [(names.clusters, None, cluster.encode()) for cluster in clusters]
+        return [retrieved(await producer.send(topic, value, key, 0)) for topic, value, key in sends]
 
     async def _send(
         self, decided: JudgedBatch, decisions: Decisions, verdicts: Sequence[PartitionBatch]

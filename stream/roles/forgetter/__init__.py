@@ -1,0 +1,1 @@
+"""Requests to forget pages, and what has become of them."""

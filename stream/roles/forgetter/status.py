@@ -1,0 +1,267 @@
+"""What has become of requests to forget pages: from when it holds everywhere, and what delays it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiokafka import TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import is_kind, summary_of
+from stream.errors import DamagedCheckpointError, NeardupError, StateError
+from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka.in_flight import in_thread
+from stream.kafka.log_starts import first_since
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import TopicReader
+from stream.messages.decision import decode_decisions
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+from stream.tables.store.failures import DAMAGED, OUTDATED
+
+GENESIS_SECONDS: Final = 10.0
+PRUNED_SECONDS: Final = 86_400.0
+"""How long the files of a pruned checkpoint stay."""
+
+
+_WITH_URLS: Final = ("-clusters-changelog", "-urls-changelog")
+_DASHBOARD: Final = (
+    "has what the dashboard counted before: stop it, delete its directory in state_dir and its changelogs,"
+    " and start it again; it counts what verdicts are left"
+)
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """Something that still has what was forgotten, or may have it."""
+
+    what: str
+    why: str
+    until: str | None = None
+    """When it ends by itself at the latest, as far as that is known."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of all requests."""
+
+    requests: int
+    decided: int
+    unknown: int
+    """Decided requests that named no page that was judged."""
+    pages: int
+    """Pages that decided requests named."""
+    forgotten: str | None
+    """Since when no verdict names any page of decided requests; None if none was decided."""
+    delays: list[Delay]
+    notes: list[str]
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines to read."""
+        waiting = self.requests - self.decided
+        yield (
+            f"{self.requests:,} requests: {self.decided:,} decided, {waiting:,} waiting;"
+            f" {self.pages:,} pages, {self.unknown:,} requests named no page that was judged"
+        )
+        if self.forgotten:
+            yield f"no verdict names them since {self.forgotten}"
+        for each in self.delays:
+            until = f" (until {each.until} at the latest)" if each.until else ""
+            yield f"delayed by {each.what}: {each.why}{until}"
+        if not self.delays and self.forgotten:
+            yield "holds everywhere that this command looks"
+        for note in self.notes:
+            yield f"note: {note}"
+
+
+class _Decided(msgspec.Struct):
+    """What decisions say of requests."""
+
+    requests: int = 0
+    pages: dict[int, int] = {}
+    offset: int = -1
+    """Of the last decision that forgot pages."""
+    journal: int = 0
+    """The journal offset before which it stands."""
+    time: int = 0
+    """When it was appended, in milliseconds since the epoch."""
+
+
+async def status(settings: Settings) -> Status:
+    """Return what has become of all requests that the topic has. Raises AccessError, BrokerError and
+    TopicError."""
+    names = TopicNames(settings.namespace)
+    await acl_check.check(settings, "forget")
+    genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
+    async with broker_metadata.connect(settings) as client:
+        bounds = (await broker_metadata.log_bounds(client, [names.requests]))[
+            TopicPartition(names.requests, 0)
+        ]
+        since = await first_since(client, names.requests, 0)
+        first = await first_since(client, names.decisions, since.time) if since else None
+    offsets = list[int]()
+    async with TopicReader(settings, names.requests, bounds.start) as reader:
+        while reader.position < bounds.end:
+            offsets += [record.offset for record in await reader.poll()]
+    decided = _Decided(pages={})
+    if first is not None:
+        decided = await _read_decisions(settings, first.offset)
+    done = [each for each in offsets if each < decided.requests]
+    delays, notes = list[Delay](), list[str]()
+    if len(done) < len(offsets):
+        waiting = len(offsets) - len(done)
+        delays.append(
+            Delay("the judge", f"{waiting:,} requests wait for a judge that leads, or are searched for")
+        )
+    if decided.offset >= 0:
+        delays += await _topics(settings, names, decided, notes)
+        delays += await in_thread(_directories, settings, decided)
+        if settings.checkpoints:
+            delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
+        else:
+            notes.append("checkpoints were not looked at: the setting checkpoints names no store")
+        notes.append("state directories of other machines were not looked at")
+        notes.append(
+            f"compacted topics ({names.clusters}, {names.best()}) have tombstones; the records before them go"
+            " when Kafka next compacts"
+        )
+    return Status(
+        requests=len(offsets),
+        decided=len(done),
+        unknown=len(done) - sum(each in decided.pages for each in done),
+        pages=sum(decided.pages.values()),
+        forgotten=_text(decided.time) if decided.requests else None,
+        delays=delays,
+        notes=notes,
+    )
+
+
+async def _read_decisions(settings: Settings, start: int) -> _Decided:
+    """Read what decisions from an offset on say of requests."""
+    decided, topic = _Decided(pages={}), TopicNames(settings.namespace).decisions
+    async with TopicReader(settings, topic, start) as reader:
+        first, end = await retry_until_answered(f"topic {topic}", reader.bounds)
+        reader.seek(max(first, start))
+        while reader.position < end:
+            for each in await reader.poll():
+                record = decode_decisions(each.value, each.offset)
+                if (forgotten := record.forgotten) is None:
+                    continue
+                decided.requests, decided.time = forgotten.requests, each.timestamp
+                decided.pages |= dict(forgotten.pages)
+                if forgotten.urls:
+                    decided.offset, decided.journal = each.offset, record.start
+    return decided
+
+
+async def _topics(settings: Settings, names: TopicNames, decided: _Decided, notes: list[str]) -> list[Delay]:
+    """What topics still have from before the last decision."""
+    delays, kept = list[Delay](), [names.pages, names.verdicts, names.rejected]
+    routed = [names.route_topic(verdict) for verdict in settings.routes]
+    changelogs = [each for each in names.dashboard_changelogs if each.endswith(_WITH_URLS)]
+    async with broker_metadata.connect(settings) as client:
+        existing = list((await broker_metadata.metadata(client, kept)).topics)
+        for topic in (*routed, *changelogs):
+            try:
+                existing += (await broker_metadata.metadata(client, [topic])).topics
+            except TopicAuthorizationFailedError:
+                notes.append(f"topic {topic} was not looked at: it is not described to this principal")
+        configs = await broker_metadata.topic_configs(client, existing)
+        bounds = await broker_metadata.log_bounds(client, [*existing, names.journal])
+    consumer = clients.reader(settings, auto_offset_reset="none")
+    async with clients.open_client(settings, consumer):
+        partitions = [each for each in bounds if each.topic != names.journal]
+        later = await consumer.offsets_for_times(dict.fromkeys(partitions, decided.time))
+    for topic in existing:
+        old = [
+            each
+            for each in partitions
+            if each.topic == topic and bounds[each].start < _first_later(later[each], bounds[each].end)
+        ]
+        if old:
+            delays.append(
+                Delay(topic, _DASHBOARD)
+                if topic in changelogs
+                else _retention(topic, configs[topic], decided.time)
+            )
+    if bounds[TopicPartition(names.journal, 0)].start < decided.journal:
+        delays.append(
+            Delay(
+                names.journal,
+                f"starts before offset {decided.journal}: `neardup trim` deletes what checkpoints replace"
+                " that were made later",
+            )
+        )
+    return delays
+
+
+def _first_later(record: Any, end: int) -> int:
+    return end if record is None else int(record.offset)
+
+
+def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        return Delay(topic, "is compacted: delete its records, or publish a later version of each page")
+    kept, rolled = (int(config.get(name, "-1")) for name in ("retention.ms", "segment.ms"))
+    if kept < 0:
+        return Delay(topic, "has records from before, and retention.ms is -1: set it, or delete records")
+    return Delay(topic, f"has records from before, for retention.ms={kept}", _text(time_ + kept + rolled))
+
+
+def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
+    """What directories of this machine still have."""
+    delays, home = list[Delay](), settings.state_dir / settings.namespace
+    for path in sorted(home.glob("*")) if home.is_dir() else []:
+        if f".{DAMAGED}-" in path.name or f".{OUTDATED}-" in path.name:
+            delays.append(Delay(str(path), "was set aside: delete it"))
+        elif (path / "CURRENT").exists() and (why := _left(path, decided)):
+            delays.append(Delay(str(path), why))
+    return delays
+
+
+def _left(path: Path, decided: _Decided) -> str | None:
+    """Why a state directory may still have what was forgotten, or None."""
+    kind = path.name if is_kind(path.name) else "judge"
+    try:
+        summary = summary_of(path, kind)
+    except StateError as error:
+        return f"cannot be read: {error}"
+    if summary is None or summary.decided <= decided.offset:
+        return "has not come so far, as of its last flush"
+    if summary.erased <= decided.offset:
+        return "has not erased everything yet, as of its last flush"
+    return None
+
+
+def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
+    """What checkpoints still have."""
+    catalogue = Catalogue(url)
+    contents, old, until = catalogue.contents(genesis.journal), 0, 0.0
+    for name in contents.kept:
+        try:
+            old += catalogue.read(name).erased <= decided.offset
+        except DamagedCheckpointError:
+            old += 1
+    for name, pruned in contents.pruned.items():
+        if pruned + PRUNED_SECONDS > time.time():
+            try:
+                if catalogue.read(name).erased > decided.offset:
+                    continue
+            except NeardupError:
+                pass
+            until = max(until, pruned + PRUNED_SECONDS)
+    if old:
+        return [Delay(url, f"{old} checkpoints were made before all was erased; later ones replace them")]
+    if until:
+        return [Delay(url, "has files of checkpoints that were pruned", _text(int(until * 1000)))]
+    return []
+
+
+def _text(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,146 @@
+"""Follows the requests to forget pages, as long as a judge leads, and decides them between batches."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from stream.errors import RecordError
+from stream.failpoints import reach
+from stream.futures import retrieved
+from stream.judge.forgetting import MOST_FORGOTTEN, Search, superseded_pages
+from stream.judge.ids import show
+from stream.judge.judge import Judge
+from stream.kafka.in_flight import in_thread
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import TopicReader
+from stream.messages.requests import ForgetRequest, decode_request
+from stream.roles.judge.transaction import VerdictPublisher
+from stream.roles.judge.watch import JudgeWatch
+from stream.settings import Settings
+from stream.tables.store.scrub_child import Throttle
+
+POLL_SECONDS: Final = 1.0
+"""Time between looks for requests."""
+REQUESTS_AT_ONCE: Final = 65_536
+"""Requests decided at once, at most."""
+SHARE: Final = 0.5
+"""Fraction of time for which a search works. It competes with the judge for processors and the disk."""
+
+log = structlog.get_logger(__name__)
+
+
+class _StoppedError(Exception):
+    """The judge ends, and with it the search."""
+
+
+class ForgetRequests:
+    """The requests to forget pages: reads them, has their pages searched for, and decides them."""
+
+    def __init__(
+        self, requests: TopicReader, judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
+    ) -> None:
+        self._requests, self._judge, self._publisher, self._watch = requests, judge, publisher, watch
+        self._next_poll = 0.0
+        self._search: Search | None = None
+        self._searching: asyncio.Task[None] | None = None
+        self._stop = threading.Event()
+
+    async def attend(self) -> None:
+        """Read new requests, and begin to search for their pages."""
+        if self._search is not None or time.monotonic() < self._next_poll:
+            return
+        self._next_poll = time.monotonic() + POLL_SECONDS
+        judge, waiting = self._judge, list[tuple[int, ForgetRequest]]()
+        end = begun = self._requests.position
+        while len(waiting) < REQUESTS_AT_ONCE and (records := await self._requests.poll(0)):
+            for record in records:
+                end = record.offset + 1
+                try:
+                    request = decode_request(record.value, record.offset)
+                    if request.journal != judge.genesis.journal:
+                        raise RecordError(f"requests offset {record.offset}: is about another journal")
+                except RecordError as error:
+                    log.error("request_refused", message=str(error))
+                    continue
+                waiting.append((record.offset, request))
+        if end == begun:
+            return
+        log.info("forget_requested", requests=len(waiting), end=end)
+        reach("forget.requested")
+        self._search = Search(judge.state, judge.genesis, waiting, end)
+        self._begin(self._search)
+
+    def _begin(self, search: Search) -> None:
+        self._searching = retrieved(asyncio.create_task(asyncio.to_thread(self._run, search)))
+
+    def _run(self, search: Search) -> None:
+        throttle = Throttle(SHARE, self._stop.wait)
+
+        def turn() -> None:
+            throttle.turn()
+            if self._stop.is_set():
+                raise _StoppedError
+
+        with self._watch.stage("search"):
+            search.run(turn)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether pages that were searched for can be forgotten."""
+        return self._searching is not None and self._searching.done()
+
+    async def decide(self) -> None:
+        """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own. No transaction
+        may be in flight. Any error must end the judge."""
+        search, judge = self._search, self._judge
+        assert search is not None and self._searching is not None  # noqa: S101, PT018 (`is_due`)
+        self._searching.result()
+        if search.remaining() > MOST_FORGOTTEN:  # more than can be read while the judge waits
+            self._begin(search)
+            return
+        with self._watch.stage("forget"):
+            record = await in_thread(search.record)
+            forgotten = record.forgotten
+            assert forgotten is not None  # noqa: S101 (by `record`)
+            clusters = [
+                show(judge.genesis.journal, page)
+                for page in await in_thread(superseded_pages, judge.state, forgotten)
+            ]
+            offset = await self._publisher.publish_forgetting(record, clusters)
+            reach("forget.decided")
+            await in_thread(judge.apply_forgetting, record, forgotten, offset)
+        log.info("forgotten", offset=offset, pages=sum(map(len, forgotten.numbers)), end=forgotten.requests)
+        if search.note_forgotten(forgotten):
+            self._search = self._searching = None
+
+    async def close(self) -> None:
+        """End a running search."""
+        self._stop.set()
+        if self._searching is not None:
+            await asyncio.wait([self._searching])
+
+
+@asynccontextmanager
+async def forget_requests(
+    settings: Settings, judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
+) -> AsyncIterator[ForgetRequests]:
+    """Open the requests that are not decided. Ends a running search on exit."""
+    topic, position = TopicNames(settings.namespace).requests, judge.state.meta.forgetting.requests
+    async with TopicReader(settings, topic, position) as reader:
+        start, end = await retry_until_answered(f"topic {topic}", reader.bounds)
+        if not start <= position <= end:
+            log.error("requests_lost", topic=topic, needed=position, start=start, end=end)
+            reader.seek(start)
+        requests = ForgetRequests(reader, judge, publisher, watch)
+        try:
+            yield requests
+        finally:
+            await requests.close()

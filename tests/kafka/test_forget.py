@@ -1,0 +1,241 @@
+"""`neardup forget` on a broker: requests, decisions, what is erased, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream.errors import SettingsError
+from stream.failpoints import VARIABLE
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge import forgetting
+from stream.judge.meta import Forgetting, meta_of
+from stream.kafka import topics
+from stream.kafka.follower import open_follower
+from stream.kafka.names import TopicNames
+from stream.messages.decision import Forgotten
+from stream.messages.journal import SourceRange
+from stream.messages.verdict_options import VerdictOptions
+from stream.pages.page import Page
+from stream.roles.auditor.recompute import recompute
+from stream.roles.forgetter.request import Name, names_in, names_of, request
+from stream.roles.forgetter.status import status
+from stream.roles.judge.role import JudgeRole
+from stream.settings import Settings
+from stream.tables.store.rocks import Store, tables_of
+from tests.commands import neardup_process, run_process
+from tests.kafka.judge_helpers import (
+    CLUSTER,
+    FINGERPRINTER,
+    TOPIC_ID,
+    Part,
+    append,
+    decided,
+    decision_records,
+    delete_records,
+    record,
+    text,
+    verdicts,
+)
+from tests.kafka.worker_helpers import read_all, running
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+RULES = FINGERPRINTER.scheme.url_rules
+
+
+@pytest.fixture
+async def deployed(settings: Settings) -> Settings:
+    settings = settings.model_copy(update={"session_seconds": 1.0, "flush_seconds": 0.1})
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    return settings
+
+
+def pages(partition: int, *of_urls: tuple[str, object]) -> Part:
+    """The first pages of a partition, given by URLs and seeds of texts."""
+    rows: list[Row] = [FINGERPRINTER.page(Page(url=url, text=text(seed))) for url, seed in of_urls]
+    count = len(rows)
+    source = SourceRange(CLUSTER, "pages", TOPIC_ID, partition, 0, count, count, opening=True)
+    return Part(source, rows, list(range(count)))
+
+
+async def judge(settings: Settings, partition: int, *of_urls: tuple[str, object]) -> list[str]:
+    """Have pages judged, and return the verdicts on them and the URLs that these name, in order."""
+    await decided(settings, await append(settings, record(pages(partition, *of_urls))))
+    found = [each for each in await verdicts(settings) if each["source"]["partition"] == partition]
+    found.sort(key=lambda each: each["source"]["offset"])
+    return [f"{each['verdict']} {(each['duplicate_of'] or {}).get('url', '-')}" for each in found]
+
+
+async def ask(settings: Settings, *urls: str, hosts: tuple[str, ...] = ()) -> int:
+    """Request that URLs and hosts be forgotten."""
+    genesis = await topics.wait_for_genesis(settings, 10)
+    return await request(settings, genesis, names_of(urls, hosts, (), RULES))
+
+
+async def forgotten(settings: Settings) -> list[Forgotten]:
+    """What was decided so far."""
+    return [each.forgotten for each in (await decision_records(settings)).values() if each.forgotten]
+
+
+def state_of(settings: Settings, name: str = "judge") -> Forgetting:
+    """As of the last flush."""
+    meta = meta_of(settings.state_dir / settings.namespace / name)
+    return Forgetting() if meta is None else meta.forgetting
+
+
+async def erased(settings: Settings, requests: int, name: str = "judge") -> None:
+    """Wait until a state directory has nothing left of so many requests."""
+
+    async def done() -> bool:
+        found = state_of(settings, name)
+        return found.requests >= requests and found.is_erased
+
+    await until(done)
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a state directory that no process has open: its files as they are, keys and values."""
+    found = [each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()]
+    with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
+        found += [part for family in store.families for pair in store.scan(family) for part in pair]
+    return b"\n".join(found)
+
+
+A, B, C, D = (f"http://{name}.example.org/page" for name in "abcd")
+
+
+async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, tmp_path: Path) -> None:
+    async with running(JudgeRole(deployed)):
+        assert await judge(deployed, 0, (A, 1), (A, 2), (A, 3), (A, 4), (B, 4), (C, 5)) == [
+            "unique -", "unique -", "unique -", "unique -", f"duplicate {A}", "unique -",
+        ]  # fmt: skip
+        assert await ask(deployed, A, A, "http://nobody.example.net/") == 2
+        await erased(deployed, 2)
+        assert [each.pages for each in await forgotten(deployed)] == [[(0, 4)]]
+        # B's cluster has ended; A is new, and finds B, which was judged again.
+        assert await judge(deployed, 1, (B, 4), (A, 4), (A, 1), (C, 5)) == [
+            f"recrawl {B}", f"duplicate {B}", "unique -", f"recrawl {C}",
+        ]  # fmt: skip
+        found = await status(deployed)
+        assert (found.requests, found.decided, found.unknown, found.pages) == (2, 2, 1, 4)
+        assert found.forgotten is not None
+    clusters = await read_all(deployed, TopicNames(deployed.namespace).clusters)
+    ended = {each.key: each.value for each in clusters}
+    assert A.encode() not in b"".join(value or b"" for value in ended.values())
+    assert await recompute(deployed) == []
+    # Another holder, built from the topics.
+    genesis = await topics.wait_for_genesis(deployed, 10)
+    async with open_follower(deployed, genesis, tmp_path / "follower") as follower:
+        await follower.follow_to_end()
+        while not follower.state.meta.forgetting.is_erased:
+            await follower.follow()
+        other = follower.state.digest()
+    directory = deployed.state_dir / deployed.namespace / "judge"
+    async with open_follower(deployed, genesis, directory) as follower:
+        assert follower.state.digest() == other
+
+
+async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
+    deployed: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By several records, between which pages are judged."""
+    monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", 3)
+    gone = [(f"http://gone.example.org/{i}-", ("gone", i)) for i in range(20)]
+    kept = [(f"http://kept.example.org/{i}-", ("kept", i)) for i in range(20)]
+    async with running(JudgeRole(deployed)):
+        await judge(deployed, 0, *gone[:10], *kept[:10])
+        await judge(deployed, 1, *gone[10:], *kept[10:])
+        assert await ask(deployed, hosts=("GONE.example.org.",)) == 1
+        await erased(deployed, 1)
+        parts = await forgotten(deployed)
+        assert len(parts) == 7
+        assert parts[-1].pages == [(0, 20)]
+        assert await judge(deployed, 2, gone[0], kept[0]) == ["unique -", f"recrawl {kept[0][0]}"]
+    found = content(deployed.state_dir / deployed.namespace / "judge")
+    assert [url for url, _ in [*gone[1:], *kept] if url.encode() in found] == [url for url, _ in kept]
+    assert await recompute(deployed) == []
+
+
+async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_text(f"{A}\n\n{B}\n")
+    async with running(JudgeRole(deployed)):
+        await judge(deployed, 0, (A, 1), (B, 2), (C, 3), ("http://sub.d.example.org/", 4))
+        code, _, error = await neardup_process(
+            deployed, "forget", "--file", str(file), "--domain", "d.example.org"
+        )
+        assert (code, "requested: 3" in error) == (0, True), error
+        await erased(deployed, 3)
+    code, out, error = await neardup_process(deployed, "forget", "--status", "--json")
+    assert code == 1, error
+    told = json.loads(out)
+    assert (told["requests"], told["decided"], told["unknown"], told["pages"]) == (3, 3, 0, 3)
+    delays = {each["what"]: each for each in told["delays"]}
+    names = TopicNames(deployed.namespace)
+    assert delays.keys() == {names.verdicts, names.journal}, delays
+    assert delays[names.verdicts]["until"] is not None
+    await delete_records(deployed, names.journal, 1)
+    code, out, error = await neardup_process(deployed, "forget", "--status")
+    assert code == 1, error
+    assert names.journal not in out
+    assert f"delayed by {names.verdicts}: has records from before" in out
+    code, _, error = await neardup_process(deployed, "forget")
+    assert code == 2, error
+
+
+@pytest.mark.parametrize("place", ["requested", "sent", "decided", "erased", "compacted"])
+async def test_a_killed_judge_goes_on_with_what_was_requested(deployed: Settings, place: str) -> None:
+    async with running(JudgeRole(deployed)):
+        await judge(deployed, 0, (A, 1), (B, 1), (C, 2))
+    await ask(deployed, A)
+    code, _, error = await run_process(
+        sys.executable, "-m", "stream.cli", "judge",
+        environment=deployed.environment() | {VARIABLE: f"forget.{place}"},
+    )  # fmt: skip
+    assert code == -signal.SIGKILL, error
+    async with running(JudgeRole(deployed)):
+        await erased(deployed, 1)
+        assert [each.pages for each in await forgotten(deployed)] == [[(0, 1)]]
+        assert await judge(deployed, 1, (A, 1), (C, 2)) == ["unique -", f"recrawl {C}"]
+    assert A.encode() + b"x" not in content(deployed.state_dir / deployed.namespace / "judge")
+    assert await recompute(deployed) == []
+
+
+async def test_a_bad_record_is_refused_by_name_and_the_next_is_decided(
+    deployed: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = TopicNames(deployed.namespace).requests
+    async with running(JudgeRole(deployed)):
+        await judge(deployed, 0, (A, 1))
+        await append(deployed, b"{}", b'{"v":2,"journal":"x"}', topic=topic)
+        await ask(deployed, A)
+        await erased(deployed, 3)
+    assert [each.pages for each in await forgotten(deployed)][-1] == [(2, 1)]
+
+
+def test_what_cannot_be_named_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "urls"
+    file.write_text("http://a.example/\n\n  http://b.example/x \nnot a url\n")
+    with pytest.raises(SettingsError, match=r"--file .*urls: line 4: "):
+        names_in(file, RULES)
+    file.write_bytes(b"http://a.example/\n\xff\n")
+    with pytest.raises(SettingsError, match="line 2: is not UTF-8"):
+        names_in(file, RULES)
+    with pytest.raises(SettingsError, match=r"--file .*missing"):
+        names_in(tmp_path / "missing", RULES)
+    with pytest.raises(SettingsError, match="--host http://a/: is no host"):
+        names_of((), ("http://a/",), (), RULES)
+    with pytest.raises(SettingsError, match="URL: "):
+        names_of(("nothing",), (), (), RULES)
+    assert names_of(("HTTP://A.example:80/x#y",), ("A.Example.",), ("xn--bcher-kva.example",), RULES) == [
+        Name("url", "http://a.example/x"),
+        Name("host", "a.example"),
+        Name("domain", "xn--bcher-kva.example"),
+    ]
