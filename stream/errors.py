@@ -100,6 +100,19 @@ class RecordVersionError(RecordError):
     """A record has the layout of another version; the message names topic, offset and both versions."""
 
 
+class AnswerError(RefusedError):
+    """An answer about a sealed range of anchors names what is not in its range, or contradicts what is known;
+    the message names ranges and records."""
+
+
+class AwaitedAnswerError(NeardupError):
+    """An answer that a judge needs is missing or too old. The journal records before `offset` need it not."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset: Final = offset
+
+
 class FingerprintFileError(NeardupError):
     """A file of fingerprints is damaged, truncated, or not of the format that its name says; the message
     names the file."""

@@ -15,7 +15,7 @@ from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
-from stream.judge.state import Anchors, State, StateReader
+from stream.judge.state import Anchors, State
 from stream.tables.search.probing import ALL, Nearest
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
@@ -92,6 +92,14 @@ class Compared(NamedTuple):
         return pairs[order]
 
 
+class AnchorReader(Protocol):
+    """Where the fingerprints and sketches of anchors are."""
+
+    def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
+        """Return the records of the distinct anchors among `numbers`."""
+        ...
+
+
 class CandidateSearch(Protocol):
     """Where a judge finds the stored candidates of pages: tables of its own, or other processes as well."""
 
@@ -111,8 +119,8 @@ class CandidateSearch(Protocol):
 class TablesSearch:
     """The search of tables of this process."""
 
-    def __init__(self, tables: Tables, records: StateReader, rule: Rule, most: int | None = None) -> None:
-        """`records` has the pages of the anchors in `tables`. `most` is that of the `wanted` of searches, by
+    def __init__(self, tables: Tables, records: AnchorReader, rule: Rule, most: int | None = None) -> None:
+        """`records` has the anchors in `tables`. `most` is that of the `wanted` of searches, by
         default `rule.selected`."""
         self._tables, self._records, self._rule = tables, records, rule
         self._most = rule.selected if most is None else most
@@ -143,7 +151,7 @@ class _Search:
     """The state shared by the parts of a search."""
 
     def __init__(
-        self, tables: Tables, records: StateReader, rule: Rule, wanted: Callable[[], Nearest], most: int
+        self, tables: Tables, records: AnchorReader, rule: Rule, wanted: Callable[[], Nearest], most: int
     ) -> None:
         """`most` is that of `wanted`, which may have to wait."""
         self._tables, self._records, self._rule = tables, records, rule

@@ -1,0 +1,87 @@
+"""Answers about journal records from the tables of a segment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.judge.candidates_compared import AnchorReader, Compared, FingerprintedPages, TablesSearch
+from stream.judge.rule import Rule
+from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
+from stream.tables.search.probing import ALL
+from stream.tables.tables import Tables
+
+
+class Answerer:
+    """Answers from the tables of a segment."""
+
+    def __init__(
+        self, segment: Segment, tables: Tables, records: AnchorReader, rule: Rule, most: int | None = None
+    ) -> None:
+        """`records` has the anchors of the segment. At most `most` pairs of a page are listed,
+        by default as many as a judge selects; with more, an answer stays good while more of them die."""
+        self._segment, self._rule = segment, rule
+        self._most = max(rule.selected, most or 0)
+        # One more tells that there are more.
+        self._searched = min(self._most + 1, ALL.most)
+        self._search = TablesSearch(tables, records, rule, self._searched)
+
+    def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, decided: int) -> Answer:
+        """Return the answer about the n pages of a run of records that have a fingerprint. `ids` are their
+        packed ids (n,), ascending; `decided` is the position up to which the tables have deaths."""
+        rule = self._rule
+        wanted = ALL._replace(most=self._searched, within=rule.within(pages.status))
+        pairs, cut, counts = [], [np.zeros(0, np.int64)], [BucketCounts.none()]
+        for first, found in self._search.search(ids, pages, lambda: wanted):
+            some = slice(first, first + len(found.ends))
+            listed, more = self._listed(found, wanted.within[some])
+            cut.append(ids[some][more])
+            pairs.append(_pairs(found, ids[some], listed))
+            counts.append(_counts(found, ids[some]))
+        return Answer(
+            self._segment,
+            run,
+            decided,
+            self._most,
+            ListedPairs._make(map(np.concatenate, zip(*pairs, strict=True))),
+            np.concatenate(cut),
+            BucketCounts._make(map(np.concatenate, zip(*counts, strict=True))),
+        )
+
+    def _listed(
+        self, found: Compared, within: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pairs that are listed, and the rows of which some are not."""
+        row, anchor = found.candidates.row, found.candidates.anchor
+        near = np.flatnonzero(found.candidates.distance <= within[row])
+        sizes = np.bincount(row[near], minlength=len(within))
+        if not len(near) or sizes.max() <= self._most:
+            return near, np.zeros(0, np.int64)
+        best = near[np.lexsort((anchor[near], found.rank[near], row[near]))]
+        place = np.arange(len(best)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(best[place < self._most]), np.flatnonzero(sizes > self._most)
+
+
+def _pairs(found: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
+    candidates = found.candidates
+    return ListedPairs(
+        ids[candidates.row[listed]],
+        candidates.anchor[listed],
+        candidates.distance[listed],
+        found.rank[listed],
+        found.similarity[listed],
+        found.similar[listed],
+    )
+
+
+def _counts(found: Compared, ids: NDArray[np.int64]) -> BucketCounts:
+    sizes, triples = found.candidates.bucket_sizes, found.candidates.triples
+    if sizes is None:
+        return BucketCounts.none()
+    tables = sizes.shape[1]
+    row, table = np.nonzero(sizes)
+    rows, buckets = np.concatenate([row, triples.row]), np.concatenate([table, tables + triples.triple])
+    size = np.concatenate([sizes[row, table].astype(np.int64), triples.sizes])
+    order = np.lexsort((buckets, rows))
+    order = order[size[order] > 0]
+    return BucketCounts(ids[rows[order]], buckets[order], size[order])
