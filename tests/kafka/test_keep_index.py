@@ -141,7 +141,7 @@ async def test_kafka_connect_makes_rows_of_kept_pages(settings: Settings, tmp_pa
     await publish(settings, [], topics.records)
     text = (EXAMPLES / "connect_best.properties").read_text()
     sink = (
-        "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "io.debezium.connector.jdbc.JdbcSinkConnector",
         "org.apache.kafka.connect.file.FileStreamSinkConnector",
     )
     assert text.count(sink[0]) == 1
