@@ -15,7 +15,7 @@ from stream.elector.kept import kept_page
 from stream.elector.layout import CLUSTER, FORGOTTEN, NEVER, NOBODY, Cluster, Version, split
 from stream.elector.newest import NO_KEY, Newest, member_keys
 from stream.elector.state import FORGOTTEN_URLS, Meta, State
-from stream.errors import RecordError
+from stream.errors import PageError, RecordError
 from stream.fingerprint.seed import url_hasher
 from stream.judge.ids import NO_PAGE, parse, show
 from stream.judge.misfits import refuse_other_records
@@ -127,12 +127,19 @@ class Elector:
     def naming(self, records: Sequence[TopicRecord], urls: set[bytes]) -> dict[int, bool]:
         """Return for each cluster of records of the topic whether the last of them names one of these URLs,
         given by digests. A page before is known by its URL."""
-        digest, rules = url_hasher(self.genesis.seed), self.genesis.scheme.url_rules
+        digest_url, rules = url_hasher(self.genesis.seed), self.genesis.scheme.url_rules
         named = {}
+
+        def is_named(url: str) -> bool:
+            try:
+                return digest_url(url_key(url, rules)) in urls
+            except PageError:  # it has no key
+                return False
+
         for record, kept, where in records:
             was = record.was
             named[self._page_of(record.cluster, where)] = kept in urls or (
-                was is not None and digest(url_key(was.url, rules)) in urls
+                was is not None and is_named(was.url)
             )
         return named
 

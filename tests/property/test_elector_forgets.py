@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream.elector.elector import Due, Elector
+from stream.elector.elector import Due, Elector, TopicRecord
 from stream.elector.judged_pages import Decided
-from stream.messages.best import BestRecord
+from stream.fingerprint.seed import url_hasher
+from stream.messages.best import BestRecord, KeptPage
 from stream.messages.decision import Forgotten, decode_decisions, encode_decisions, forgetting_record
+from stream.messages.verdict import PageRef
 from stream.tables.store.rocks import ELECTOR, Store
 from tests.elected import decided_of, open_elector, read_back, url_digest_of
 from tests.property import best_oracle
@@ -57,6 +60,29 @@ def erase(elector: Elector, topic: list[BestRecord], gone: set[bytes]) -> list[D
 
 
 _KEYS: dict[str, object] = {}
+
+
+def test_the_last_record_of_a_cluster_is_searched_for_urls(tmp_path: Path) -> None:
+    """By the digest of the kept page, and by the URL of the page before, which may have no key."""
+    elector = open_elector(tmp_path, "first")
+    show = partial(best_oracle.show, journal=elector.genesis.journal[:8])
+
+    def record(cluster: int, was: str, digest: bytes = b"k" * 16) -> TopicRecord:
+        best = KeptPage("http://kept.example/", show(9), 1, None, None)
+        told = BestRecord(
+            cluster=show(cluster), best=best, was=PageRef(was, show(cluster)), because="joined", members=2,
+            as_of=show(9), decided_at="2026-01-02T03:04:05.000Z",
+        )  # fmt: skip
+        return TopicRecord(told, digest, "here")
+
+    gone, key = "http://gone.example/", url_hasher(elector.genesis.seed)
+    records = [
+        record(1, gone), record(2, "http://other.example/"), record(3, "no url"), record(4, gone),
+        record(4, "http://other.example/"), record(5, "http://other.example/", b"g" * 16),
+    ]  # fmt: skip
+    found = elector.naming(records, {key(gone), b"g" * 16})
+    assert found == {1: True, 2: False, 3: False, 4: False, 5: True}
+    elector.state.close()
 
 
 def _names(record: BestRecord, gone: set[bytes]) -> bool:
