@@ -345,8 +345,8 @@ class StateReader:
         values, ahead = self.store.get(URLS, urls), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(urls):
             values = [ahead.get(url, value) for url, value in zip(urls, values, strict=True)]
-        found = {url: value for url, value in zip(urls, values, strict=True) if value is not None}
-        return found if self.window is None else self._unexpired(found, self.first)
+        present = {url: value for url, value in zip(urls, values, strict=True) if value is not None}
+        return present if self.window is None else self._unexpired(present, self.first)
 
     def _unexpired(self, references: dict[bytes, bytes], first: PageNumbers) -> dict[bytes, bytes]:
         """Leave out references to pages that have expired, and to superseded anchors if all newer baselines
@@ -713,13 +713,13 @@ class State(StateReader):
             urls += _url_digests(pages)
         urls = [url for url in dict.fromkeys(urls) if url != NO_DIGEST]
         size = _REFERENCE.itemsize
-        found = {
+        carried = {
             url: b"".join(
                 renamed.get(value[at : at + size], value[at : at + size]) for at in range(0, len(value), size)
             )
             for url, value in self._references(urls).items()
         }
-        return self._unexpired(found, oldest)
+        return self._unexpired(carried, oldest)
 
     def is_alive(self, anchor: int) -> bool:
         """Whether an anchor is alive: it was not superseded, and has not expired."""

@@ -32,12 +32,12 @@ class Answerer:
         rule = self._rule
         wanted = ALL._replace(most=self._searched, within=rule.within(pages.status))
         pairs, cut, counts = [], [np.zeros(0, np.int64)], [BucketCounts.none()]
-        for first, found in self._search.search(ids, pages, lambda: wanted):
-            some = slice(first, first + len(found.ends))
-            listed, more = self._listed(found, wanted.within[some])
+        for first, compared in self._search.search(ids, pages, lambda: wanted):
+            some = slice(first, first + len(compared.ends))
+            listed, more = self._listed(compared, wanted.within[some])
             cut.append(ids[some][more])
-            pairs.append(_pairs(found, ids[some], listed))
-            counts.append(_counts(found, ids[some]))
+            pairs.append(_pairs(compared, ids[some], listed))
+            counts.append(_counts(compared, ids[some]))
         return Answer(
             self._segment,
             run,
@@ -49,33 +49,33 @@ class Answerer:
         )
 
     def _listed(
-        self, found: Compared, within: NDArray[np.int64]
+        self, compared: Compared, within: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pairs that are listed, and the rows of which some are not."""
-        row, anchor = found.candidates.row, found.candidates.anchor
-        near = np.flatnonzero(found.candidates.distance <= within[row])
+        row, anchor = compared.candidates.row, compared.candidates.anchor
+        near = np.flatnonzero(compared.candidates.distance <= within[row])
         sizes = np.bincount(row[near], minlength=len(within))
         if not len(near) or sizes.max() <= self._most:
             return near, np.zeros(0, np.int64)
-        best = near[np.lexsort((anchor[near], found.rank[near], row[near]))]
+        best = near[np.lexsort((anchor[near], compared.rank[near], row[near]))]
         place = np.arange(len(best)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(best[place < self._most]), np.flatnonzero(sizes > self._most)
 
 
-def _pairs(found: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
-    candidates = found.candidates
+def _pairs(compared: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
+    candidates = compared.candidates
     return ListedPairs(
         ids[candidates.row[listed]],
         candidates.anchor[listed],
         candidates.distance[listed],
-        found.rank[listed],
-        found.similarity[listed],
-        found.similar[listed],
+        compared.rank[listed],
+        compared.similarity[listed],
+        compared.similar[listed],
     )
 
 
-def _counts(found: Compared, ids: NDArray[np.int64]) -> BucketCounts:
-    sizes, triples = found.candidates.bucket_sizes, found.candidates.triples
+def _counts(compared: Compared, ids: NDArray[np.int64]) -> BucketCounts:
+    sizes, triples = compared.candidates.bucket_sizes, compared.candidates.triples
     if sizes is None:
         return BucketCounts.none()
     tables = sizes.shape[1]

@@ -122,8 +122,8 @@ class TripleIndex:
             self._limit(probing, row),
         )
         self.tiers.search(inner)
-        found = _of_anchors(inner.collector.packed(), row, self._numbers(probing))
-        probing.collector.add_packed(found)
+        pairs = _of_anchors(inner.collector.packed(), row, self._numbers(probing))
+        probing.collector.add_packed(pairs)
         return ProbedTriples(row, triple, inner.queries.sizes)
 
     def _numbers(self, probing: Probing) -> _Numbers:
