@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.row import Row
@@ -19,16 +20,18 @@ from stream.judge.meta import Forgetting, meta_of
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
+from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
 from stream.messages.journal import SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
+from stream.roles.elector.role import ElectorRole
 from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from stream.tables.store.rocks import Store, tables_of
+from stream.tables.store.rocks import ELECTOR, Store, tables_of
 from tests.commands import neardup_process, run_process
 from tests.kafka.judge_helpers import (
     CLUSTER,
@@ -161,6 +164,38 @@ async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
     found = content(deployed.state_dir / deployed.namespace / "judge")
     assert [url for url, _ in [*gone[1:], *kept] if url.encode() in found] == [url for url, _ in kept]
     assert await recompute(deployed) == []
+
+
+async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings) -> None:
+    electing = settings.model_copy(
+        update={"session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2}
+    )
+    await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    directory = electing.state_dir / electing.namespace / "elector"
+
+    async def told() -> dict[str, BestRecord]:
+        records = await read_all(electing, TopicNames(electing.namespace).best())
+        return {each.key.decode(): decode_best(each.value, "best") for each in records}
+
+    async def says(count: int) -> dict[str, BestRecord]:
+        async def there() -> bool:
+            meta = elector_meta_of(directory)
+            return meta is not None and meta.erased > 0 and len(await told()) == count
+
+        await until(there)
+        return await told()
+
+    async with running(JudgeRole(electing)), running(ElectorRole(electing)):
+        await judge(electing, 0, (A, 1), (B, 1), (C, 2), (D, 3))
+        await ask(electing, A, C)
+        of_a, of_c = (await says(2)).values()
+        assert of_a.best is not None
+        assert (of_a.best.url, of_a.was, of_a.because) == (B, None, "forgotten")
+        assert (of_c.best, of_c.was, of_c.because) == (None, None, "forgotten")
+    found = [each.read_bytes() for each in directory.iterdir() if each.is_file()]
+    with Store(directory, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
+        found += [part for family in store.families for pair in store.scan(family) for part in pair]
+    assert [url.encode() in b"\n".join(found) for url in (A, B, C, D)] == [False, True, False, True]
 
 
 async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:
