@@ -118,7 +118,7 @@ class SplitSearch:
 
     def __init__(self, directory: Path, state: State, rule: Rule, seed: int) -> None:
         self._directory, self._state, self._rule, self._rng = directory, state, rule, random.Random(seed)
-        self._lock, self._opened = Lock(), 0
+        self._lock, self._opened, self._splits = Lock(), 0, 0
         self._dead: list[NDArray[np.int64]] = []  # between two positions, from 0 on
         self._known_dead = np.zeros(0, np.int64)
         self._deaths = Deaths(rule, 0)
@@ -154,14 +154,15 @@ class SplitSearch:
             self.seen["expired"] += int(np.count_nonzero(new < tables.first))
             self._tail.extend(anchors, anchors.count)
             self._tail.kill(new)
-            if self._rng.random() < 0.2:
+            if len(self._dead) % 5 == 3:
                 self._split()
 
     def _split(self) -> None:
         self.close()
         self._segments = []
         first, end = self._state.tables.first, self._anchors.count
-        count = min(self._rng.randint(1, 5), end - first)
+        count = min((3, 5, 2, 4, 1)[self._splits % 5], end - first)
+        self._splits += 1
         cuts = [first, *sorted(self._rng.sample(range(first + 1, end + 1), count))]
         for one, other in pairwise(cuts):
             held = self._open(one)

