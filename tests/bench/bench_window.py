@@ -49,8 +49,7 @@ def _resident() -> int:
 
 
 def measure(folder: Path, anchors: int, window: int, memory: int) -> list[dict[str, float]]:
-    """By parts of the anchors: RAM and disk at the end, times of probes, inserts and raising, and of a
-    start."""
+    """By parts of the anchors: RAM and disk at the end, and times of probes, inserts and raising."""
     rng, measured = np.random.default_rng(1), list[dict[str, float]]()
     earlier = np.zeros(0, np.uint64)
     uncertain = np.zeros((PROBED, 32), np.uint8)
@@ -79,18 +78,12 @@ def measure(folder: Path, anchors: int, window: int, memory: int) -> list[dict[s
         store.flush()
         stats = tables.stats
         reads = stats.rocks_probes - before.rocks_probes
-        tables.close()
-        store.close()
-        start = time.perf_counter()
-        store = Store(folder, 10, 64 << 20)
-        tables = open_tables(store, memory)
         measured.append(
             {
                 "anchors": tables.count,
                 "left": tables.count - tables.first,
                 "ram_mb": round(_resident() / 1e6),
                 "disk_mb": round(store.disk_bytes() / 1e6, 1),
-                "start_s": round(time.perf_counter() - start, 2),
                 "runs": stats.runs,
                 "probe_us_a_row": round(1e6 * float(np.mean(probed)) / PROBED, 2),
                 "groups_read_a_row": round(reads / (len(probed) * PROBED), 2),
