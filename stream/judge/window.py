@@ -78,35 +78,37 @@ class Forwarding:
     def __init__(self, store: Store) -> None:
         self._blocks = deque[tuple[int, I64]]()
         """First new number, and the old ones, of each turn that carried anchors. Both ascend."""
-        self.count = self.digest = 0
+        self._columns: I64 = np.zeros((2, 0), np.int64)
+        """Old and new numbers of all blocks, from `_start` on; with room for more, because a turn adds few to
+        many."""
+        self._start = self.count = self.digest = 0
         for key, value in with_prefix(store, _FORWARD):
             self._add(int.from_bytes(key, "big"), np.frombuffer(value, "<i8").astype(np.int64))
-        self._replace()
 
     def _add(self, first: int, old: I64) -> None:
+        start, end, n = self._start, self._start + self.count, len(old)
+        if end + n > self._columns.shape[1]:
+            grown = np.zeros((2, 2 * (self.count + n)), np.int64)
+            grown[:, : self.count] = self._columns[:, start:end]
+            self._columns, self._start, end = grown, 0, self.count
+        self._columns[0, end : end + n] = old
+        self._columns[1, end : end + n] = np.arange(first, first + n)
         self._blocks.append((first, old))
-        self.count += len(old)
+        self.count += n
         self.digest = union(self.digest, _digest_of(first, old))
-
-    def _replace(self) -> None:
-        """Make the columns anew."""
-        empty = np.zeros(0, np.int64)
-        self._old: I64 = np.concatenate([empty, *(old for _, old in self._blocks)])
-        self._new: I64 = np.concatenate(
-            [empty, *(np.arange(first, first + len(old)) for first, old in self._blocks)]
-        )
 
     def present(self, anchors: I64) -> I64:
         """Return the present numbers (n,) of anchors, which may have been carried since."""
-        if not len(self._old):
+        if not self.count:
             return anchors
+        before, after = self._columns[:, self._start : self._start + self.count]
         anchors = anchors.copy()
         while True:
-            place = np.searchsorted(self._old, anchors).clip(max=len(self._old) - 1)
-            carried = self._old[place] == anchors
+            place = np.searchsorted(before, anchors).clip(max=len(before) - 1)
+            carried = before[place] == anchors
             if not carried.any():
                 return anchors
-            anchors[carried] = self._new[place[carried]]
+            anchors[carried] = after[place[carried]]
 
     def advance(self, writes: Writes, first: int, old: I64, least: int) -> None:
         """Add carried anchors with ascending old numbers, which get the numbers from `first` on, and drop
@@ -114,14 +116,12 @@ class Forwarding:
         if len(old):
             writes.put(DEFAULT, _FORWARD + first.to_bytes(8, "big"), old.astype("<i8").tobytes())
             self._add(first, old)
-        before = len(self._blocks)
         while self._blocks and self._blocks[0][1][-1] < least:
             dropped, numbers = self._blocks.popleft()
             writes.delete(DEFAULT, _FORWARD + dropped.to_bytes(8, "big"))
+            self._start += len(numbers)
             self.count -= len(numbers)
             self.digest = union(self.digest, -_digest_of(dropped, numbers))
-        if len(old) or len(self._blocks) < before:
-            self._replace()
 
 
 def _digest_of(first: int, old: I64) -> int:
