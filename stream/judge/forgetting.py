@@ -18,9 +18,10 @@ from stream.fingerprint.seed import host_hasher
 from stream.judge.ledger_records import misfit_place
 from stream.judge.page_log import URL_DIGEST, PageLog
 from stream.judge.state import State
-from stream.messages.decision import URL_BYTES, Decisions, Forgotten, forgetting_record
+from stream.messages.decision import Decisions, Forgotten, forgetting_record
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What
+from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.tables.arrays import I64
 from stream.text.url import host_of
 
@@ -31,7 +32,7 @@ READ_AT_ONCE: Final = 4096
 HOSTS_KEPT: Final = 1 << 16
 """Hosts whose requests are remembered during a search."""
 _OWN_DIGEST: Final = 1
-_DIGEST: Final = np.dtype(("V", URL_BYTES))
+_DIGEST: Final = np.dtype(("V", URL_DIGEST_BYTES))
 
 _Requests = Mapping[bytes, tuple[int, ...]]
 """Digest -> offsets of the requests that name it."""

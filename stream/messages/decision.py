@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
+from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.messages.verdict import Verdict
 from stream.messages.versions import refuse_other_version
 
@@ -30,8 +31,6 @@ NAMES_NEAREST: Final = 1 << 7
 
 NO_LONGER_LIVE: Final = -1
 """In place of the number of an anchor."""
-URL_BYTES: Final = 16
-"""Bytes of the digest of a URL."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -95,7 +94,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url_digests(self) -> list[bytes]:
         """The digests of the URLs."""
-        size = URL_BYTES
+        size = URL_DIGEST_BYTES
         return [self.urls[at : at + size] for at in range(0, len(self.urls), size)]
 
 
@@ -109,9 +108,9 @@ class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_field="kind"):
-    """The decisions about the N rows in journal records `start` up to `end`. Two kinds of records have no
-    rows: a ledger record has the progress of all sources, a turn says which pages expire, a
-    forgetting names pages that are forgotten."""
+    """The decisions about the N rows in journal records `start` up to `end`. Three kinds of records have no
+    rows: a ledger record has the progress of all sources, a turn says which pages expire, and a forgetting
+    names pages that are forgotten."""
 
     version: int = VERSION
     journal: str
@@ -217,42 +216,27 @@ def ledger_record(
     part: LedgerPart,
 ) -> Decisions:
     """Return a ledger record, or a part of one, as of journal offset `applied`."""
-    return Decisions(
-        journal=journal,
-        options=options,
-        start=applied,
-        end=applied,
-        last=last,
-        time=time,
-        sources=sources,
-        ledger=part,
-        **_NO_ROWS,
-    )
+    return _without_rows(journal, options, applied, last, time, sources=sources, ledger=part)
 
 
 def turn_record(
     journal: str, options: str, applied: int, last: bytes, time: int, cap: int | None, turn: Turn
 ) -> Decisions:
     """Return the record of a turn before journal offset `applied`, at a log time."""
-    return Decisions(
-        journal=journal,
-        options=options,
-        start=applied,
-        end=applied,
-        last=last,
-        time=time,
-        cap=cap,
-        sources=[],
-        ledger=None,
-        turn=turn,
-        **_NO_ROWS,
-    )
+    return _without_rows(journal, options, applied, last, time, cap=cap, turn=turn)
 
 
 def forgetting_record(
     journal: str, options: str, applied: int, last: bytes, time: int, forgotten: Forgotten
 ) -> Decisions:
     """Return the record by which pages are forgotten before journal offset `applied`."""
+    return _without_rows(journal, options, applied, last, time, forgotten=forgotten)
+
+
+def _without_rows(
+    journal: str, options: str, applied: int, last: bytes, time: int, **content: Any
+) -> Decisions:
+    """Return a record of one kind without rows; `content` are the fields that this kind has."""
     return Decisions(
         journal=journal,
         options=options,
@@ -260,10 +244,7 @@ def forgetting_record(
         end=applied,
         last=last,
         time=time,
-        sources=[],
-        ledger=None,
-        forgotten=forgotten,
-        **_NO_ROWS,
+        **_NO_ROWS | content,
     )
 
 
@@ -290,7 +271,8 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
 
 
 def _misshapen(decisions: Decisions) -> str | None:
-    """Return why a record is not of one of the three kinds, or None."""
+    """Return why a record is neither decisions about journal records nor of one kind without rows, or
+    None."""
     for name in ("time", "cap"):
         if not 0 <= (getattr(decisions, name) or 0) < _LATEST:
             return f"a {name} of {getattr(decisions, name)}"
@@ -331,7 +313,7 @@ def _misshapen_turn(turn: Turn, sources: int) -> str | None:
 def _misshapen_forgetting(forgotten: Forgotten, sources: int) -> str | None:
     if sources:
         return "a forgetting that moves sources"
-    for name, size in (("anchors", 8), ("duplicates", 8), ("urls", URL_BYTES)):
+    for name, size in (("anchors", 8), ("duplicates", 8), ("urls", URL_DIGEST_BYTES)):
         if len(getattr(forgotten, name)) % size:
             return f"the length of {name} is not a multiple of {size} bytes"
     for numbers in forgotten.numbers:
@@ -355,7 +337,10 @@ _SIZES: Final = (
 _OF_ROWS: Final = ("codes", *(name for name, _ in _SIZES), "distance", "superseded", "skipped")
 """Fields about rows, which are empty in records without."""
 _NO_ROWS: Final[dict[str, Any]] = {
-    name: [] if name in ("superseded", "skipped") else b"" for name in _OF_ROWS
+    "sources": [],
+    "ledger": None,
+    **{name: [] if name in ("superseded", "skipped") else b"" for name in _OF_ROWS},
 }
+"""What records without rows have in the fields that other kinds use."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Decisions)
