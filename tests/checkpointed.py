@@ -27,6 +27,18 @@ OTHER_CHAIN: Final = "ef" * 16
 ROWS: Final = 300
 
 
+def cut(path: Path) -> None:
+    """Spoil an object: its last byte is missing."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    """Spoil an object: a bit of it is another."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def open_store(directory: Path) -> Store:
     return Store(directory, 1, 1 << 20)
 

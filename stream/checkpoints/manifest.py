@@ -10,13 +10,13 @@ by name. An elector's are the same below `JOURNAL/elector` or `JOURNAL/elector-N
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
 from stream.checkpoints.kinds import ELECTOR_KIND, JUDGE, Summary
 from stream.errors import DamagedCheckpointError
+from stream.pages.times import to_the_second
 
 VERSION: Final = 2
 MANIFEST_BYTES: Final = 16 << 20
@@ -136,9 +136,7 @@ class Manifest(Summary, frozen=True, kw_only=True):
     @property
     def made(self) -> str:
         """When it was made, to be read."""
-        return (
-            datetime.fromtimestamp(self.time / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        )
+        return to_the_second(self.time / 1000)
 
     def difference(self, state: Summary) -> str | None:
         """Name a field in which a state differs from this manifest, with both values, or return None."""

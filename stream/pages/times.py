@@ -21,3 +21,8 @@ def rfc3339(milliseconds: int) -> str:
     moment = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(tzinfo=None)
     # strftime's %Y does not pad years below 1000 on all platforms.
     return f"{moment.isoformat()}.{milliseconds % 1000:03d}Z"
+
+
+def to_the_second(seconds: float) -> str:
+    """Format seconds since the epoch as RFC 3339 in UTC, without the fraction."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -34,7 +34,7 @@ from stream.roles.trimmer.role import trim_once
 from stream.settings import Settings
 from stream.stores import bucket as buckets
 from stream.tables.store.rocks import LOG
-from tests.checkpointed import checkpoint, digest_of, open_store, uploads_of, write
+from tests.checkpointed import checkpoint, cut, digest_of, flip, open_store, uploads_of, write
 from tests.commands import neardup
 from tests.engines.s3_gateway import ALLOWED, BUCKET, USER, Gateway
 from tests.genesis import JOURNAL
@@ -192,16 +192,6 @@ def test_a_store_that_does_not_answer_is_named(
     finally:
         gateway.resume()
     assert catalogue.kept(JOURNAL, JUDGE) == [made.name]
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("spoil", [cut, flip, Path.unlink])

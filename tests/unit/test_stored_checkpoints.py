@@ -47,7 +47,9 @@ from tests.checkpointed import (
     OTHER_CHAIN,
     ROWS,
     checkpoint,
+    cut,
     digest_of,
+    flip,
     open_store,
     uploads_of,
     write,
@@ -231,16 +233,6 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(
     assert catalogue.kept(JOURNAL, JUDGE) == [made.name]
     with pytest.raises(DamagedCheckpointError, match=f"{made.name}: its manifest has version 1; .* reads 2"):
         catalogue.read(made.name)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("spoil", [cut, flip, Path.unlink])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
 
 from stream.dashboard.answers import Changes, ClusterFigures, Clusters, Figures, Hosts, Lag, Verdicts
 from stream.messages.verdict import NearestPage, VerdictRecord
+from stream.pages.times import to_the_second
 from stream.sinks import csv_text
 from stream.sinks.csv_text import Cell, Rows
 
@@ -21,16 +21,11 @@ def text_of(header: Sequence[str], rows: Rows) -> str:
     return csv_text.text_of(chain([header], rows))
 
 
-def time(seconds: float) -> str:
-    """Return a time as RFC 3339, which spreadsheets sort as text."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def series(figures: Figures) -> str:
     """Return the verdicts over time."""
     kinds = list(figures.series.verdicts)
     columns = figures.series.verdicts.values()
-    rows = ([time(at), *pages] for at, *pages in zip(figures.series.time, *columns, strict=True))
+    rows = ([to_the_second(at), *pages] for at, *pages in zip(figures.series.time, *columns, strict=True))
     return text_of(["time", *kinds], rows)
 
 
@@ -105,10 +100,10 @@ def _lag_rows(answer: Lag) -> Iterator[Sequence[Cell]]:
     for each in (*answer.roles, *answer.partitions):
         for at, seconds, records in zip(answer.time, each.lag_seconds, each.lag_records, strict=True):
             if records is not None:
-                yield [time(at), each.role, each.partition, seconds, records]
+                yield [to_the_second(at), each.role, each.partition, seconds, records]
 
 
 def changes(answer: Changes) -> str:
     """Return restarts and rebalances."""
-    rows = ([time(each.at), each.role, each.kind, each.detail] for each in answer.changes)
+    rows = ([to_the_second(each.at), each.role, each.kind, each.detail] for each in answer.changes)
     return text_of(["time", "role", "kind", "detail"], rows)

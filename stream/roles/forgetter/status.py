@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
+from stream.pages.times import to_the_second
 from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
@@ -135,7 +135,7 @@ async def status(settings: Settings) -> Status:
         decided=len(done),
         unknown=len(done) - sum(each in decided.pages for each in done),
         pages=sum(decided.pages.values()),
-        forgotten=_text(decided.time) if decided.requests else None,
+        forgotten=to_the_second(decided.time / 1000) if decided.requests else None,
         delays=delays,
         notes=notes,
     )
@@ -210,7 +210,11 @@ def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
     kept, rolled = (int(config.get(name, "-1")) for name in ("retention.ms", "segment.ms"))
     if kept < 0:
         return Delay(topic, "has records from before, and retention.ms is -1: set it, or delete records")
-    return Delay(topic, f"has records from before, for retention.ms={kept}", _text(time_ + kept + rolled))
+    return Delay(
+        topic,
+        f"has records from before, for retention.ms={kept}",
+        to_the_second((time_ + kept + rolled) / 1000),
+    )
 
 
 def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
@@ -258,10 +262,5 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
     if old:
         return [Delay(url, f"{old} checkpoints were made before all was erased; later ones replace them")]
     if until:
-        return [Delay(url, "has files of checkpoints that were pruned", _text(int(until * 1000)))]
+        return [Delay(url, "has files of checkpoints that were pruned", to_the_second(until))]
     return []
-
-
-def _text(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
