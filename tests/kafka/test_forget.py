@@ -187,8 +187,10 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
 
     async with running(JudgeRole(electing)), running(ElectorRole(electing)):
         await judge(electing, 0, (A, 1), (B, 1), (C, 2), (D, 3))
+        clusters = {each["url"]: each["cluster"] for each in await verdicts(electing)}
         await ask(electing, A, C)
-        of_a, of_c = (await says(2)).values()
+        said = await says(2)
+        of_a, of_c = (said[clusters[url]] for url in (A, C))
         assert of_a.best is not None
         assert (of_a.best.url, of_a.was, of_a.because) == (B, None, "forgotten")
         assert (of_c.best, of_c.was, of_c.because) == (None, None, "forgotten")

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import checkpoint_of
+from stream.checkpoints.manifest import Manifest, checkpoint_of
 from stream.errors import StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
@@ -79,6 +79,14 @@ def meta(settings: Settings) -> Meta:
     return found
 
 
+def kept(settings: Settings) -> list[Manifest]:
+    """All checkpoints."""
+    catalogue = Catalogue(str(settings.checkpoints))
+    return [
+        catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)
+    ]
+
+
 async def follow(settings: Settings, directory: Path) -> tuple[Meta, str]:
     """Metadata and digest of a state that was built from the topics."""
     genesis = await topics.wait_for_genesis(settings, 10)
@@ -122,6 +130,7 @@ async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
             return 9 in {each.ledger.total for each in (await ledgers(often)).values() if each.ledger}
 
         await until(all_sources)
+        await until(lambda: kept(often))
     found = await ledgers(often)
     heads = [offset for offset, each in found.items() if each.ledger and not each.ledger.first]
     assert 2 < len(heads) < len(found)
@@ -131,10 +140,7 @@ async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
         sum(len(each.sources) for each in last[:n]) for n in range(1, len(last))
     ]
     assert meta(often).ledger == heads[-1]
-    catalogue = Catalogue(str(often.checkpoints))
-    manifests = [catalogue.read(name) for name in catalogue.kept(meta(often).journal, JUDGE)]
-    assert manifests
-    assert {each.ledger for each in manifests} <= set(heads)
+    assert {each.ledger for each in kept(often)} <= set(heads)
     assert (await follow(often, tmp_path / "fresh"))[0].ledger == heads[-1]
     assert await recompute(often) == []
 
