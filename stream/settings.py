@@ -177,6 +177,12 @@ class Settings(BaseSettings):
     checkpoints_kept: int = Field(3, ge=1)
     """Number of checkpoints that are kept of each state directory."""
 
+    segment_anchors: int = Field(0, ge=0, le=1 << 32)
+    """Number of anchors in a segment, a power of two; 16,777,216 is a good one. Judges with `checkpoints`
+    store a file of each range of so many anchors that is full, and announce it on the topic
+    `NAMESPACE.segments`, for probers. With 0 there are none. `topics create` needs it as well. A later change
+    applies to later segments."""
+
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Number of child processes that fingerprint pages; by default one per core."""
     worker_memory: Bytes = Field(128 * MIB, ge=MIB)
@@ -284,6 +290,12 @@ class Settings(BaseSettings):
         ):
             if "@" in (getattr(self, name) or ""):
                 raise ValueError(f"{name} holds a user or password (an @): use {cure}")
+        return self
+
+    @model_validator(mode="after")
+    def _segments_abut(self) -> Self:
+        if self.segment_anchors & (self.segment_anchors - 1):
+            raise ValueError(f"segment_anchors is {self.segment_anchors}, which is no power of two")
         return self
 
     @model_validator(mode="after")

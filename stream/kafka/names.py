@@ -59,6 +59,21 @@ class TopicNames:
         return f"{self.namespace}.elector{name and f'-{name}'}"
 
     @property
+    def segments(self) -> str:
+        """Topic of the sealed ranges of anchors whose files are stored, 64 partitions, compacted by the first
+        anchor."""
+        return f"{self.namespace}.segments"
+
+    @property
+    def candidates(self) -> str:
+        """Topic of what probers find among these, 64 partitions, kept for hours."""
+        return f"{self.namespace}.candidates"
+
+    def probers(self, group: str = "") -> str:
+        """Consumer group of the probers; of a further one, which holds all segments once more."""
+        return f"{self.namespace}.probers{group and f'-{group}'}"
+
+    @property
     def rejected(self) -> str:
         """Dead-letter topic: original bytes of rejected pages, with the reason in headers."""
         return f"{self.namespace}.rejected"

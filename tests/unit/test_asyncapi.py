@@ -18,6 +18,7 @@ from stream.fingerprint.row import Row, Status
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, plan
 from stream.messages.best import ELECT_HEADER, decode_best
+from stream.messages.segments import decode_segment
 from stream.messages.verdict import Verdict
 from stream.roles.worker.backlog import PagesTopic, Rejected
 from stream.roles.worker.dead_letters import _headers
@@ -75,9 +76,8 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_channels_are_the_topics_as_the_code_makes_them() -> None:
-    topics = {
-        each.name: each for each in plan(load(namespace="n", verdict_routes="duplicate", elect="longest"))
-    }
+    settings = load(namespace="n", verdict_routes="duplicate", elect="longest", segment_anchors=1 << 24)
+    topics = {each.name: each for each in plan(settings)}
     channels = {
         each["address"].format(namespace="n", verdict="duplicate"): each for each in API["channels"].values()
     }
@@ -96,11 +96,14 @@ def test_examples_are_what_their_schemas_say() -> None:
             schema = json.loads((SCHEMAS / message["payload"]["schema"]["$ref"]).read_text("utf-8"))
             Draft202012Validator(schema).validate(example["payload"])
             found += 1
-    assert found == 3
+    assert found == 4
     kept = API["components"]["messages"]["best"]
     assert API["components"]["schemas"]["bestHeaders"]["required"] == [ELECT_HEADER]
     for example in kept["examples"]:
         decode_best(json.dumps(example["payload"]).encode(), example["name"])
+    for example in API["components"]["messages"]["segment"]["examples"]:
+        value = json.dumps(example["payload"]).encode()
+        decode_segment(str(example["payload"]["first"]).encode(), value, example["name"])
 
 
 def _written(value: object) -> str:
@@ -116,7 +119,8 @@ def test_groups_and_headers_are_the_codes() -> None:
         for each in API["operations"].values()
         if "bindings" in each
     }
-    assert groups == {TopicNames("n").workers, TopicNames("n").judge}
+    names = TopicNames("n")
+    assert groups == {names.workers, names.judge, names.probers()}
     messages = API["components"]["messages"]
     verdict = API["components"]["schemas"]["verdictHeaders"]["properties"]["verdict"]["enum"]
     assert verdict == [each.name.lower() for each in Verdict]

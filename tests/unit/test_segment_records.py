@@ -1,0 +1,88 @@
+"""Announcements of segments: their schema, their partitions, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from stream.errors import RecordError, RecordVersionError
+from stream.messages.segments import SegmentRecord, decode_segment, encode_segment, partition_of
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "segment.schema.json").read_text("utf-8"))
+RECORD = SegmentRecord(
+    journal="0a" * 16,
+    scheme="1b" * 8,
+    first=64,
+    end=128,
+    oldest=70,
+    digest="2c" * 32,
+    size=9000,
+    dead="3d" * 32,
+    dead_size=80,
+    decided=7,
+    exported_at="2026-01-02T03:04:06Z",
+)
+WHERE = "segments partition 1, offset 9"
+
+
+def test_a_record_is_what_its_schema_says_and_is_decoded() -> None:
+    value = encode_segment(RECORD)
+    Draft202012Validator(SCHEMA).validate(json.loads(value))
+    assert decode_segment(RECORD.key, value, WHERE) == RECORD
+    assert (RECORD.key, RECORD.partition) == (b"64", 1)
+    assert RECORD.object == f"{RECORD.journal}/segments/{RECORD.digest}"
+    assert decode_segment(b"64", None, WHERE) == 64
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "partition"), [(0, 16, 0), (16, 32, 1), (63 * 16, 64 * 16, 63), (64 * 16, 65 * 16, 0)]
+)
+def test_segments_take_turns_on_partitions(first: int, end: int, partition: int) -> None:
+    assert partition_of(first, end) == partition
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"journal": "0A" * 16},
+        {"scheme": "1b"},
+        {"first": -64},
+        {"digest": "2c" * 31},
+        {"dead": None},
+        {"size": 1.5},
+        {"decided": -1},
+    ],
+)
+def test_other_fields_are_refused(changes: dict[str, Any]) -> None:
+    fields = msgspec.to_builtins(RECORD) | changes
+    with pytest.raises(ValidationError):
+        Draft202012Validator(SCHEMA).validate(fields)
+    with pytest.raises(RecordError, match=f"^{WHERE}: .*`\\$.{next(iter(changes))}`"):
+        decode_segment(RECORD.key, json.dumps(fields).encode(), WHERE)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"), [(b"65", {}), (b"64", {"end": 64}), (b"64", {"oldest": 63}), (b"64", {"oldest": 128})]
+)
+def test_a_range_that_contradicts_itself_is_refused(key: bytes, changes: dict[str, int]) -> None:
+    value = encode_segment(msgspec.structs.replace(RECORD, **changes))
+    with pytest.raises(RecordError, match=f"^{WHERE}: has the key {key.decode()}, and is of anchors"):
+        decode_segment(key, value, WHERE)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"-1", b"007", b" 7", b"x", b"\xff"])
+def test_a_key_that_is_no_number_is_refused(key: bytes | None) -> None:
+    for value in (None, encode_segment(RECORD)):
+        with pytest.raises(RecordError, match=f"^{WHERE}: has the key .*, which is no number$"):
+            decode_segment(key, value, WHERE)
+
+
+def test_another_version_is_refused_by_name() -> None:
+    value = json.dumps({"v": 2, "ranges": []}).encode()
+    with pytest.raises(RecordVersionError, match="has version 2, but this program reads version 1 only"):
+        decode_segment(b"0", value, WHERE)
