@@ -113,6 +113,11 @@ class AwaitedAnswerError(NeardupError):
         self.offset: Final = offset
 
 
+class SegmentFileError(RefusedError):
+    """A file of a sealed range of anchors is damaged, or of another journal, scheme or version; the message
+    names the file, and what differs."""
+
+
 class FingerprintFileError(NeardupError):
     """A file of fingerprints is damaged, truncated, or not of the format that its name says; the message
     names the file."""
