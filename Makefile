@@ -37,8 +37,16 @@ demo: broker-tools compiled ## a broker, pages with near-duplicates, and the ver
 
 .PHONY: test
 test: broker-tools browser $(INSTALLED) compiled ## all tests, on a real broker (ARGS='-k name' for some)
+ifdef ARGS
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
 	$(PYTEST) $(ARGS)
+else
+	@status=0
+	$(MAKE) boundscheck || status=1
+	$(call say,"pytest: the other tests$(comma) which start a Kafka broker of their own")
+	$(PYTEST) --ignore=tests/unit --ignore=tests/property || status=1
+	exit $$status
+endif
 
 .PHONY: compat
 compat: broker-tools compiled ## the demo on every version of Kafka that is supported (ARGS=4.3.0 for one)

@@ -269,8 +269,7 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
 WINDOW_FAILPOINTS = [
     (False, ["flush:2", "drop.run", "freeze.meta:2", "drop.run:2", "flush:3"]),
     (False, ["drop.run:25", "drop.pages:2", "freeze.ingest:95", "freeze.build:5"]),
-    (False, ["freeze.ingest:27", "freeze.reclaim", "drop.run:20", "drop.pages:2"]),
-    (False, ["freeze.meta:20", "freeze.ingest:3", "freeze.ingest:7", "drop.pages", "drop.run:11"]),
+    (False, ["freeze.meta:20", "freeze.ingest:3", "drop.pages", "freeze.reclaim", "drop.run:11"]),
     (True, ["drop.run", "flush:2", "drop.run:3", "freeze.meta:3", "freeze.ingest:9"]),
     (True, ["drop.run:3", "freeze.build:9", "freeze.meta", "drop.pages"]),
 ]
