@@ -24,6 +24,10 @@ class TopicInMemory:
     def end(self) -> int | None:
         return self._first + len(self._values)
 
+    @property
+    def leader(self) -> int | None:
+        return 1
+
     async def poll(self, seconds: float = 0.2) -> list[Any]:
         await asyncio.sleep(0)
         if self.silent:

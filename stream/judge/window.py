@@ -68,6 +68,18 @@ class Mark(NamedTuple):
     """Number of the first anchor that had not expired."""
 
 
+class Expiry(NamedTuple):
+    """How far expiry has come, as of the last turn."""
+
+    oldest: int
+    """Log time before which no page was judged, or carried, that has not expired, in milliseconds since the
+    epoch; -1 before the first turn."""
+    late_pages: int = 0
+    """Pages that have expired by log time, and are left to the next turns."""
+    late: int = 0
+    """How much longer than a lifetime the oldest of these have lived, in milliseconds."""
+
+
 def _digest_of_mark(mark: Mark) -> int:
     return xxhash.xxh3_64_intdigest(np.array(mark, "<i8").tobytes())
 
@@ -218,6 +230,8 @@ class Window:
         self.forwarding = Forwarding(store)
         self.hit_anchors = Hits(store, _HIT_ANCHORS, self.oldest.anchors)
         self.hit_duplicates = Hits(store, _HIT_DUPLICATES, self.oldest.duplicates)
+        self.expiry = self._expiry()
+        """Replaced at each turn, so that other threads may read it."""
 
     @property
     def stored(self) -> StoredWindow:
@@ -262,13 +276,25 @@ class Window:
     def target(self, time: int) -> PageNumbers:
         """Return the numbers of the first anchor and the first duplicate that were not surely there a
         lifetime before a log time: all before them have expired."""
-        marks = bisect_right(self.marks, time - self.lifetime, key=lambda mark: mark.time)
-        if not marks:
+        mark = self._target_mark(time)
+        if mark is None:
             return self.oldest
-        mark = self.marks[marks - 1]
         return PageNumbers(
             max(self.oldest.anchors, mark.anchors), max(self.oldest.duplicates, mark.duplicates)
         )
+
+    def _target_mark(self, time: int) -> Mark | None:
+        """The newest mark that is a lifetime old at a log time, or None."""
+        marks = bisect_right(self.marks, time - self.lifetime, key=lambda mark: mark.time)
+        return self.marks[marks - 1] if marks else None
+
+    def _expiry(self) -> Expiry:
+        if not self.marks:
+            return Expiry(-1)
+        oldest, target = self.marks[0].time, self.target(self.turned)
+        late = sum(target) - sum(self.oldest)
+        mark = self._target_mark(self.turned)
+        return Expiry(oldest, late, mark.time - oldest if late and mark is not None else 0)
 
     def oldest_after(self, time: int) -> PageNumbers:
         """Return the numbers of the first anchor and the first duplicate that may be left after a turn at a
@@ -302,6 +328,7 @@ class Window:
         self.hit_anchors.forget_before(writes, oldest.anchors)
         self.hit_duplicates.forget_before(writes, oldest.duplicates)
         self.turned, self.admitted = time, 0
+        self.expiry = self._expiry()
 
     def _mark(self, writes: Writes, time: int, next_: PageNumbers) -> None:
         """Mark the beginning of a slot, and drop marks that no later turn and no live duplicate needs."""

@@ -50,6 +50,10 @@ class RecordReader(Protocol):
     def seek(self, offset: int) -> None:
         """Continue at `offset`."""
 
+    @property
+    def leader(self) -> int | None:
+        """Id of the broker that leads the topic's partition; None if it is not known."""
+
     async def bounds(self) -> tuple[int, int]:
         """Return the log start and log end. Raises BrokerError if the leader does not answer."""
 
@@ -105,6 +109,12 @@ class TopicReader(ClientOwner):
         """The offset after the last committed record as of the last fetch; None before any fetch."""
         end = self._consumer.last_stable_offset(self._partition)
         return None if end is None else int(end)
+
+    @property
+    def leader(self) -> int | None:
+        """Id of the broker that leads the topic's partition; None if it is not known."""
+        leader = client_of(self._consumer).cluster.leader_for_partition(self._partition)
+        return None if leader is None or leader < 0 else int(leader)
 
     async def bounds(self) -> tuple[int, int]:
         """Return the log start and log end, which include control records.
@@ -165,6 +175,11 @@ class JournalReader:
     def remaining(self) -> int:
         """Number of records not returned yet, as of the last fetch."""
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
+
+    @property
+    def leader(self) -> int | None:
+        """Id of the broker that leads the journal; None if it is not known."""
+        return self._topic.leader
 
     def waiting_share(self, limit: int) -> float:
         """Return the rows fetched but not returned yet, as a fraction of a batch of at most `limit` rows and

@@ -169,6 +169,7 @@ class JudgeMetrics(CheckpointMetrics):
         self._add_counters()
         self._add_timers()
         self._add_gauges()
+        self._add_window()
         self._add_checkpoints()
 
     def _add_counters(self) -> None:
@@ -221,6 +222,16 @@ class JudgeMetrics(CheckpointMetrics):
             "neardup_judge_cut_lists_total",
             "Compared pages with more candidates within the distance than `compared`, so that some were left "
             "out.",
+        )
+        self.expired = self._counter(
+            "neardup_judge_expired_pages_total",
+            "Pages whose lifetime ended, by outcome: carried (a verdict named them) or gone.",
+            "outcome",
+        )
+        for outcome in ("carried", "gone"):
+            self.expired.labels(outcome)
+        self.forgotten = self._counter(
+            "neardup_judge_forgotten_pages_total", "Pages forgotten on request, all versions of a URL."
         )
         self.redelivered = self._counter(
             "neardup_judge_redelivered_rows_total", "Journal rows dropped because they were already judged."
@@ -301,6 +312,47 @@ class JudgeMetrics(CheckpointMetrics):
         self.state_free_bytes = self._gauge(
             "neardup_judge_state_free_bytes",
             "Free space of the state directory's file system, as of the last flush.",
+        )
+
+    def _add_window(self) -> None:
+        self.lifetime = self._gauge(
+            "neardup_judge_lifetime_seconds", "The deployment's lifetime; 0 if pages do not expire."
+        )
+        self.log_time = self._gauge(
+            "neardup_judge_log_timestamp_seconds",
+            "Log time, in seconds since the epoch; 0 before the first journal record. It stands still while "
+            "no page comes.",
+        )
+        self.oldest_page = self._gauge(
+            "neardup_judge_oldest_page_timestamp_seconds",
+            "Log time at which the oldest page that has not expired was judged, or carried, to a slot; 0 "
+            "without a lifetime.",
+        )
+        self.late_pages = self._gauge(
+            "neardup_judge_late_expiry_pages",
+            "Pages that have expired by log time and are still there, as after an outage. Each turn removes "
+            "some.",
+        )
+        self.late = self._gauge(
+            "neardup_judge_late_expiry_seconds",
+            "How much longer than a lifetime the oldest of these have lived, in log time; 0 without any.",
+        )
+        self.ahead = self._gauge(
+            "neardup_judge_append_time_ahead_seconds",
+            "How far the append times of the journal records judged last are ahead of the leading judge's "
+            "clock, by the broker that leads the journal; 0 up to ten minutes.",
+            "broker",
+        )
+        self.requests_waiting = self._gauge(
+            "neardup_judge_forget_requests_waiting", "Requests to forget that the leader has not decided yet."
+        )
+        self.request_age = self._gauge(
+            "neardup_judge_forget_waiting_seconds", "Age of the oldest of these; 0 without any."
+        )
+        self.erasing = self._gauge(
+            "neardup_judge_erase_waiting_seconds",
+            "For how long this judge has known that its directory has something forgotten to erase; 0 if it "
+            "has nothing.",
         )
 
 
@@ -402,6 +454,11 @@ class ElectorMetrics(CheckpointMetrics):
         self.damaged_files = self._gauge(
             "neardup_elector_damaged_files",
             "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
+        )
+        self.erasing = self._gauge(
+            "neardup_elector_erase_waiting_seconds",
+            "For how long this elector has known that its directory, or its topic, has something forgotten "
+            "to erase; 0 if there is nothing.",
         )
         self._add_checkpoints()
 

@@ -46,7 +46,7 @@ from tests.kafka.judge_helpers import (
     text,
     verdicts,
 )
-from tests.kafka.worker_helpers import read_all, running
+from tests.kafka.worker_helpers import read_all, running, scrape
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -115,7 +115,7 @@ A, B, C, D = (f"http://{name}.example.org/page" for name in "abcd")
 
 
 async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, tmp_path: Path) -> None:
-    async with running(JudgeRole(deployed)):
+    async with running(JudgeRole(deployed)) as judging:
         assert await judge(deployed, 0, (A, 1), (A, 2), (A, 3), (A, 4), (B, 4), (C, 5)) == [
             "unique -", "unique -", "unique -", "unique -", f"duplicate {A}", "unique -",
         ]  # fmt: skip
@@ -129,6 +129,12 @@ async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, 
         found = await status(deployed)
         assert (found.requests, found.decided, found.unknown, found.pages) == (2, 2, 1, 4)
         assert found.forgotten is not None
+        told = await scrape(judging)
+        assert told["neardup_judge_forgotten_pages_total"] == 4
+        assert (
+            told["neardup_judge_forget_requests_waiting"] == told["neardup_judge_forget_waiting_seconds"] == 0
+        )
+        assert told["neardup_judge_erase_waiting_seconds"] == 0
     clusters = await read_all(deployed, TopicNames(deployed.namespace).clusters)
     ended = {each.key: each.value for each in clusters}
     assert A.encode() not in b"".join(value or b"" for value in ended.values())

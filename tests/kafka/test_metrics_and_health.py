@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
-from aiohttp import ClientSession
-from prometheus_client.parser import text_string_to_metric_families
 
 from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page
-from tests.kafka.worker_helpers import create, publish, running
+from tests.kafka.worker_helpers import create, get, publish, running, scrape
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
-
-
-async def get(role: WorkerRole | JudgeRole, path: str) -> tuple[int, Any]:
-    assert role.ops_url
-    async with ClientSession() as client, client.get(role.ops_url + path) as answer:
-        return answer.status, await (answer.text() if path == "/metrics" else answer.json())
-
-
-async def scrape(role: WorkerRole | JudgeRole) -> dict[str, float]:
-    """Series -> value, as Prometheus reads them; labels without the names of histograms' bounds."""
-    _, text = await get(role, "/metrics")
-    found: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for each in family.samples:
-            labels = ",".join(f"{name}={value}" for name, value in sorted(each.labels.items()))
-            found[f"{each.name}{{{labels}}}" if labels else each.name] = each.value
-    return found
 
 
 async def ready(role: WorkerRole | JudgeRole) -> bool:

@@ -29,6 +29,7 @@ from stream.messages.journal import SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
+from stream.roles.judge import append_times
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.commands import neardup_process, run_process
@@ -47,8 +48,8 @@ from tests.kafka.judge_helpers import (
     text,
     verdicts,
 )
-from tests.kafka.worker_helpers import running
-from tests.waiting import until
+from tests.kafka.worker_helpers import running, scrape
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -123,10 +124,15 @@ def state_of(settings: Settings) -> Path:
     return settings.state_dir / settings.namespace / "judge"
 
 
-async def test_what_is_named_is_carried_and_the_rest_is_new_again(deployed: Settings, tmp_path: Path) -> None:
+async def test_what_is_named_is_carried_and_the_rest_is_new_again(
+    deployed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_times, "AHEAD_MS", -3_600_000)  # all clocks are ahead then
     records = journal()
-    async with running(JudgeRole(deployed)):
+    async with running(JudgeRole(deployed)) as judge:
         await judge_until_carried(deployed, records, 2)
+        before, after = await turns(deployed), await scrape(judge)
+        check_metrics(after, before)
         found = await verdicts(deployed)
         again = _record(len(found), [("http://c/cold", COLD)])
         await decided(deployed, await append(deployed, again))
@@ -140,6 +146,21 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(deployed: Sett
     assert (last["url"], last["verdict"]) == ("http://c/cold", "unique"), "it expired"
     assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, state_of(deployed))
     assert await recompute(deployed) == []
+
+
+def check_metrics(told: dict[str, float], turns: dict[int, Turn]) -> None:
+    """What a judge tells of its window is what its turns say."""
+    carried = sum(len(each.anchors) + len(each.duplicates) for each in turns.values()) // 8
+    assert told["neardup_judge_lifetime_seconds"] == LIFETIME
+    assert told["neardup_judge_expired_pages_total{outcome=carried}"] == carried
+    assert carried + told["neardup_judge_expired_pages_total{outcome=gone}"] == sum(
+        list(turns.values())[-1].oldest
+    )
+    oldest = told["neardup_judge_oldest_page_timestamp_seconds"]
+    assert LIFETIME <= told["neardup_judge_log_timestamp_seconds"] - oldest < 2 * HANG_SECONDS
+    assert told["neardup_judge_late_expiry_pages"] == told["neardup_judge_late_expiry_seconds"] == 0
+    (ahead,) = (name for name in told if name.startswith("neardup_judge_append_time_ahead_seconds"))
+    assert re.fullmatch(r".*{broker=\d+}", ahead)
 
 
 @pytest.mark.parametrize(

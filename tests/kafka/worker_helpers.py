@@ -13,9 +13,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aiohttp import ClientSession
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
+from prometheus_client.parser import text_string_to_metric_families
 
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -63,6 +65,24 @@ async def running(role: Role) -> AsyncIterator[Role]:
                 await asyncio.wait([task])
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+
+
+async def get(role: Role, path: str) -> tuple[int, Any]:
+    """Status and content of what a role answers over HTTP."""
+    assert role.ops_url
+    async with ClientSession() as client, client.get(role.ops_url + path) as answer:
+        return answer.status, await (answer.text() if path == "/metrics" else answer.json())
+
+
+async def scrape(role: Role) -> dict[str, float]:
+    """Series -> value, as Prometheus reads them; labels without the names of histograms' bounds."""
+    _, text = await get(role, "/metrics")
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(each.labels.items()))
+            found[f"{each.name}{{{labels}}}" if labels else each.name] = each.value
+    return found
 
 
 def working(settings: Settings) -> AbstractAsyncContextManager[WorkerRole]:

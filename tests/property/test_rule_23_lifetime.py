@@ -118,11 +118,24 @@ def test_rule_23_verdicts_equal_the_oracles(
     assert oracle.carried.total() > 10, "and some are carried"
 
 
+def check_expiry(expiry: window.Expiry, oracle: Oracle) -> None:
+    """What is told of expiry is what the oracle has after the last turn."""
+    kinds = ("unique", "duplicate")
+    passed = [
+        time for time, counts in oracle.marks if all(counts[kind] <= oracle.oldest[kind] for kind in kinds)
+    ]
+    due = [each for each in oracle.marks if each[0] <= oracle.turned - oracle.lifetime]
+    late = sum(max(0, due[-1][1][kind] - oracle.oldest[kind]) for kind in kinds) if due else 0
+    assert expiry == (passed[-1], late, due[-1][0] - passed[-1] if late else 0)
+    assert (late > 0) == oracle.is_behind
+
+
 def check_state(state: State, oracle: Oracle) -> None:
     """What has not expired is what the oracle keeps, by the same numbers."""
     assert state.window is not None
     assert state.window.oldest == (oracle.oldest["unique"], oracle.oldest["duplicate"])
     assert state.next == (oracle.counts["unique"], oracle.counts["duplicate"])
+    check_expiry(state.window.expiry, oracle)
     for page in random.Random(1).sample([*oracle.numbers], 20):
         found = state.by_page(page)
         assert found is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +18,13 @@ from docs.site.metrics_page import ROLES, page
 from stream.dashboard.deployment import system
 from stream.errors import PortTakenError
 from stream.fingerprint.row import Row, Status
+from stream.judge.log_time import AHEAD_MS
+from stream.ops.elapsed import Elapsed
 from stream.ops.health import LIVE_SECONDS, Health
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics
 from stream.ops.server import ops_server
+from stream.roles.judge.append_times import AppendTimes
+from stream.roles.judge.watch import JudgeWatch
 from stream.roles.worker.backlog import JournalBatch
 from stream.roles.worker.watch import WorkerWatch
 from stream.settings import load
@@ -47,6 +53,62 @@ def test_a_worker_counts_pages_whose_quality_is_no_number() -> None:
     rows = [Row(Status.READY, "http://a/", None, quality=each) for each in (None, 0.5, nan, nan)]
     watch.note_append(JournalBatch(rows=rows))
     assert watch.metrics.quality_ignored._value.get() == 2
+
+
+def test_append_times_that_are_ahead_name_the_broker_until_they_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_700_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: now * 1_000_000)
+    metrics = JudgeMetrics()
+    append_times = AppendTimes(metrics.ahead)
+
+    def told(broker: int | None, *ahead: int) -> dict[str, float]:
+        decided: Any = SimpleNamespace(
+            entries=[SimpleNamespace(time=now + each) for each in ahead], log_time=now
+        )
+        append_times.note(decided, lambda: broker)
+        return {
+            sample.labels["broker"]: sample.value for sample in next(iter(metrics.ahead.collect())).samples
+        }
+
+    assert told(1, -5, AHEAD_MS) == {"1": 0}
+    assert told(2, -5, AHEAD_MS + 1, 0) == {"2": (AHEAD_MS + 1) / 1000}
+    assert told(None, 10**9) == {"unknown": 10**6}
+    assert told(1, 0) == {"1": 0}
+
+
+def test_requests_to_forget_wait_from_their_append_on() -> None:
+    watch = JudgeWatch()
+    metrics = watch.metrics
+
+    def told() -> list[float]:
+        return [
+            next(iter(gauge.collect())).samples[0].value
+            for gauge in (metrics.requests_waiting, metrics.request_age)
+        ]
+
+    assert told() == [0, 0]
+    watch.note_requests(3, int(1000 * (time.time() - 50)))
+    waiting, age = told()
+    assert (waiting, 50 <= age < 650) == (3, True)
+    watch.note_requests(0, 0)
+    assert told() == [0, 0]
+
+
+def test_what_lasts_is_counted_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, holds = 100.0, False
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    elapsed = Elapsed(lambda: holds)
+    assert elapsed() == 0
+    holds = True
+    assert elapsed() == 0
+    now += 7
+    assert elapsed() == 7
+    holds = False
+    assert elapsed() == 0
+    now, holds = now + 1, True
+    assert elapsed() == 0
 
 
 async def test_a_loop_that_hangs_is_not_alive() -> None:

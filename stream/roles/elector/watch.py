@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from stream.elector.elector import Due
 from stream.elector.state import State
 from stream.kafka.reader import JournalReader, RecordReader
+from stream.ops.elapsed import Elapsed
 from stream.ops.health import Health
 from stream.ops.metrics import ElectorMetrics
 
@@ -39,6 +40,7 @@ class ElectorWatch:
         metrics.clusters.set_function(lambda: state.meta.clusters)
         metrics.due.set_function(lambda: state.meta.due)
         metrics.journal_position.set_function(lambda: state.meta.applied)
+        metrics.erasing.set_function(Elapsed(lambda: state.meta.erased != state.meta.forgotten))
         self.note_flush(state)
         try:
             yield
@@ -46,7 +48,7 @@ class ElectorWatch:
             checks.clear()
             for gauge in (
                 metrics.lag_records, metrics.lag_seconds, metrics.urls, metrics.clusters, metrics.due,
-                metrics.journal_position,
+                metrics.journal_position, metrics.erasing,
             ):  # fmt: skip
                 gauge.set_function(lambda: 0)
 

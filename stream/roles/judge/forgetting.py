@@ -58,7 +58,7 @@ class ForgetRequests:
         if self._search is not None or time.monotonic() < self._next_poll:
             return
         self._next_poll = time.monotonic() + POLL_SECONDS
-        judge, waiting = self._judge, list[tuple[int, ForgetRequest]]()
+        judge, waiting, oldest = self._judge, list[tuple[int, ForgetRequest]](), 0
         end = begun = self._requests.position
         while len(waiting) < REQUESTS_AT_ONCE and (records := await self._requests.poll(0)):
             for record in records:
@@ -70,10 +70,12 @@ class ForgetRequests:
                 except RecordError as error:
                     log.error("request_refused", message=str(error))
                     continue
+                oldest = oldest or record.timestamp
                 waiting.append((record.offset, request))
         if end == begun:
             return
         log.info("forget_requested", requests=len(waiting), end=end)
+        self._watch.note_requests(len(waiting), oldest)
         reach("forget.requested")
         self._search = Search(judge.state, judge.genesis, waiting, end)
         self._begin(self._search)
@@ -117,9 +119,12 @@ class ForgetRequests:
             offset = await self._publisher.publish_forgetting(record, clusters)
             reach("forget.decided")
             await in_thread(judge.apply_forgetting, record, forgotten, offset)
-        log.info("forgotten", offset=offset, pages=sum(map(len, forgotten.numbers)), end=forgotten.requests)
+        pages = sum(map(len, forgotten.numbers))
+        log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
+        self._watch.note_forgotten(pages)
         if search.note_forgotten(forgotten):
             self._search = self._searching = None
+            self._watch.note_requests(0, 0)
 
     async def close(self) -> None:
         """End a running search."""

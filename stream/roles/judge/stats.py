@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Final
 
 import structlog
 
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
-from stream.pages.times import rfc3339
-
-WARN_SECONDS: Final = 60.0
-"""Time between warnings about a clock that is ahead."""
 
 log = structlog.get_logger()
 
@@ -29,21 +23,12 @@ class JudgeStats:
     redelivered: int = 0
     gaps: dict[SourceKey, SourceGap] = field(default_factory=dict)
     """Sources that currently wait for missing pages, each with its first gap."""
-    _warn_again: float = 0.0
 
     def add(self, decided: JudgedBatch, ledger: Ledger) -> int:
         """Count a batch whose transaction is committed, and log gaps. Returns how many gaps are new."""
         self.transactions += 1
         self.redelivered += decided.admission.redelivered
         self.verdicts.update(decided.counts)
-        if decided.cap is not None and time.monotonic() >= self._warn_again:
-            self._warn_again = time.monotonic() + WARN_SECONDS
-            log.warning(
-                "append_time_ahead",
-                appended=rfc3339(max(entry.time for entry in decided.entries)),
-                counted_as=rfc3339(decided.cap),
-                message="a broker's clock is ahead of this one by more than ten minutes",
-            )
         new = 0
         for gap in decided.admission.gaps:
             if self.gaps.get(gap.source, gap).expected != gap.expected:

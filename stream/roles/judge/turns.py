@@ -54,11 +54,13 @@ class Turns:
             await in_thread(judge.apply_turn, record, record.turn, offset)
             reach("turn.applied")
         turn = record.turn
-        if (expired := sum(turn.oldest) - sum(before)) or record.cap is not None:
+        expired, carried = sum(turn.oldest) - sum(before), (len(turn.anchors) + len(turn.duplicates)) // 8
+        self._watch.note_turn(expired, carried)
+        if expired or record.cap is not None:
             log.info(
                 "turn",
                 offset=offset,
                 expired=expired,
-                carried=(len(turn.anchors) + len(turn.duplicates)) // 8,
+                carried=carried,
                 behind=judge.state.window is not None and judge.state.window.is_behind,
             )

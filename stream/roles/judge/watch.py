@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -18,8 +18,10 @@ from stream.kafka.election import Election
 from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.verdict import Verdict
+from stream.ops.elapsed import Elapsed
 from stream.ops.health import Health
 from stream.ops.metrics import JudgeMetrics
+from stream.roles.judge.append_times import AppendTimes
 from stream.tables.tables import TablesStats
 
 T = TypeVar("T")
@@ -34,6 +36,8 @@ class JudgeWatch:
         self._probed = TablesStats()
         self._election: Election | None = None
         self._answers = 0
+        self._append_times = AppendTimes(self.metrics.ahead)
+        self._broker: Callable[[], int | None] = lambda: None
 
     @asynccontextmanager
     async def opened(self, opening: AbstractAsyncContextManager[Follower]) -> AsyncIterator[Follower]:
@@ -61,16 +65,25 @@ class JudgeWatch:
         metrics.anchors.labels("rocksdb").set_function(lambda: state.tables.stats.cold_anchors)
         metrics.dead_anchors.set_function(lambda: state.tables.stats.dead_anchors)
         metrics.generations.set_function(lambda: state.tables.stats.generations)
+        metrics.log_time.set_function(lambda: state.time / 1000)
+        metrics.erasing.set_function(Elapsed(lambda: not state.meta.forgetting.is_erased))
+        if (window := state.window) is not None:
+            metrics.lifetime.set(window.lifetime / 1000)
+            metrics.oldest_page.set_function(lambda: max(0, window.expiry.oldest) / 1000)
+            metrics.late_pages.set_function(lambda: window.expiry.late_pages)
+            metrics.late.set_function(lambda: window.expiry.late / 1000)
         self._probed = state.tables.stats
         self.note_flush(state)
 
     def _unwatch(self) -> None:
         """Release the references to a state before it is closed."""
         metrics = self.metrics
-        live = (metrics.journal_position, metrics.replay_remaining, metrics.dead_anchors, metrics.generations)
-        for gauge in (*live, *(metrics.anchors.labels(tier) for tier in ("ram", "rocksdb"))):
-            gauge.set_function(lambda: 0)
-        for gauge in (metrics.lag_records, metrics.lag_seconds):
+        for gauge in (
+            metrics.journal_position, metrics.replay_remaining, metrics.dead_anchors, metrics.generations,
+            metrics.lag_records, metrics.lag_seconds, metrics.log_time, metrics.erasing, metrics.oldest_page,
+            metrics.late_pages, metrics.late, metrics.requests_waiting, metrics.request_age,
+            *(metrics.anchors.labels(tier) for tier in ("ram", "rocksdb")),
+        ):  # fmt: skip
             gauge.set_function(lambda: 0)
         metrics.leading.set(0)
 
@@ -102,6 +115,7 @@ class JudgeWatch:
         self.metrics.replay_remaining.set_function(lambda: 0)  # later decisions are its own
         self.metrics.lag_records.set_function(lambda: sum(map(len, self._at_hand)) + journal.remaining)
         self.metrics.lag_seconds.set_function(lambda: self._lag(journal))
+        self._broker = lambda: journal.leader
 
     def _lag(self, journal: JournalReader) -> float:
         since = self._at_hand[0][0].time if self._at_hand else journal.waiting_since
@@ -142,8 +156,27 @@ class JudgeWatch:
         metrics.cut_lists.inc(decided.crowding["cut_lists"])
         metrics.redelivered.inc(decided.admission.redelivered)
         metrics.source_gaps.set(gaps)
+        self._append_times.note(decided, self._broker)
         self._age(decided)
         self._count_assignments()
+
+    def note_turn(self, expired: int, carried: int) -> None:
+        """Count pages that expired in a turn whose transaction is committed, and those of them that were
+        carried."""
+        self.metrics.expired.labels("carried").inc(carried)
+        self.metrics.expired.labels("gone").inc(expired - carried)
+
+    def note_requests(self, waiting: int, oldest: int) -> None:
+        """Report how many requests to forget wait to be decided, and the append time of the oldest of them in
+        milliseconds since the epoch, which is arbitrary without any."""
+        self.metrics.requests_waiting.set_function(lambda: waiting)
+        self.metrics.request_age.set_function(
+            lambda: max(0.0, time.time() - oldest / 1000) if waiting else 0.0
+        )
+
+    def note_forgotten(self, pages: int) -> None:
+        """Count pages that were forgotten."""
+        self.metrics.forgotten.inc(pages)
 
     def _age(self, decided: JudgedBatch) -> None:
         """Observe the age of the oldest page of each range with admitted rows."""
