@@ -82,7 +82,7 @@ def summary_of(directory: Path, kind: str) -> Summary | None:
         last=meta.last.hex(),
         decided=meta.decided,
         ledger=meta.ledger,
-        erased=meta.forgetting.erased if isinstance(meta, judge.Meta) else meta.erased,
+        erased=meta.erased,
     )
 
 

@@ -1,10 +1,11 @@
 """The manifest of a checkpoint: whose state it is, how far it has come, and its files.
 
 Everything of a journal is below its UUID. A judge's manifest is
-`JOURNAL/checkpoints/APPLIED-LEDGER-CHAIN.json`, a file of it `JOURNAL/CHAIN/files/DIGEST`, where LEDGER is
-the ledger record that it names, and CHAIN the state directory that made them. Without any ledger record,
-LEDGER and its hyphen are left out, as version 1 always did: so manifests of version 1 are found, and refused
-by name. An elector's are the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
+`JOURNAL/checkpoints/APPLIED-LEDGER-ERASED-CHAIN.json`, a file of it `JOURNAL/CHAIN/files/DIGEST`, where
+LEDGER is the ledger record that it names, ERASED the offset before which all that decisions forgot is erased,
+and CHAIN the state directory that made them. ERASED and its hyphen are left out as long as it is 0, and then
+LEDGER as well, as version 1 always did: so manifests of version 1 are found, and refused by name. An
+elector's are the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PRUNED: Final = "pruned"
 _VERIFIED: Final = "verified"
 _IN_KIND: Final = rf"(?:({ELECTOR_KIND})/)?"
 """Prefix of the names of what is of an elector; a judge's have none."""
-_CHECKPOINT: Final = r"(\d{20})(?:-((?!0{20})\d{20}))?-([0-9a-f]{32})"
+_CHECKPOINT: Final = r"((\d{20})(?:-(\d{20})(?:-(\d{20}))?)?-([0-9a-f]{32}))"
 _NAME: Final = re.compile(_IN_KIND + _CHECKPOINT)
 _OBJECT: Final = rf"([0-9a-f]{{32}})/{_IN_KIND}%s/{_CHECKPOINT}\.%s"
 _MANIFEST: Final = re.compile(_OBJECT % (f"(?:{_KEPT}|{_PRUNED})", "json"))
@@ -52,16 +53,21 @@ class CheckpointName(NamedTuple):
     ledger: int
     """The newest ledger record that it has. Without it in the name, the first checkpoint at a journal offset
     would stay when the next one has a newer record, and logs could not be trimmed to that."""
+    erased: int
+    """What decisions before this offset forgot is erased from it. So a judge to which nothing comes any more
+    makes another one after it erased something."""
     chain: str
     """The state directory that made it, by its random id."""
 
     def __str__(self) -> str:
-        return self._in_kind(self._text)
+        return self._in_kind(self.text)
 
     @property
-    def _text(self) -> str:
-        ledger = f"-{self.ledger:020d}" if self.ledger else ""
-        return f"{self.applied:020d}{ledger}-{self.chain}"
+    def text(self) -> str:
+        """The name among those of its journal and kind."""
+        erased = f"-{self.erased:020d}" if self.erased else ""
+        ledger = f"-{self.ledger:020d}" if self.ledger or erased else ""
+        return f"{self.applied:020d}{ledger}{erased}-{self.chain}"
 
     def _in_kind(self, name: str) -> str:
         return name if self.kind == JUDGE else f"{self.kind}/{name}"
@@ -72,22 +78,22 @@ class CheckpointName(NamedTuple):
     @property
     def object(self) -> str:
         """Name of its manifest."""
-        return self._object(f"{_KEPT}/{self._text}.json")
+        return self._object(f"{_KEPT}/{self.text}.json")
 
     @property
     def pruned_object(self) -> str:
         """Name of its manifest after it was pruned."""
-        return self._object(f"{_PRUNED}/{self._text}.json")
+        return self._object(f"{_PRUNED}/{self.text}.json")
 
     @property
     def mark_object(self) -> str:
         """Name of the object that says that it was verified."""
-        return self._object(f"{_VERIFIED}/{self._text}.json")
+        return self._object(f"{_VERIFIED}/{self.text}.json")
 
     @property
     def attempt_object(self) -> str:
         """Name of the object that says that its verification has begun."""
-        return self._object(f"{_VERIFIED}/{self._text}.attempt")
+        return self._object(f"{_VERIFIED}/{self.text}.attempt")
 
     @property
     def home(self) -> str:
@@ -126,7 +132,7 @@ class Manifest(Summary, frozen=True, kw_only=True):
     @property
     def name(self) -> CheckpointName:
         """The name of the checkpoint."""
-        return CheckpointName(self.journal, self.kind, self.applied, self.ledger, self.chain)
+        return CheckpointName(self.journal, self.kind, self.applied, self.ledger, self.erased, self.chain)
 
     @property
     def bytes(self) -> int:
@@ -182,8 +188,12 @@ def _checkpoint(pattern: re.Pattern[str], name: str) -> CheckpointName | None:
     return _named(*match.groups()) if match else None
 
 
-def _named(journal: str, kind: str | None, applied: str, ledger: str | None, chain: str) -> CheckpointName:
-    return CheckpointName(journal, kind or JUDGE, int(applied), int(ledger or 0), chain)
+def _named(journal: str, kind: str | None, text: str, *numbers: str | None) -> CheckpointName | None:
+    """The checkpoint that is called so. None if it would be called otherwise: what is 0 is left out."""
+    *offsets, chain = numbers
+    applied, ledger, erased = (int(each or 0) for each in offsets)
+    name = CheckpointName(journal, kind or JUDGE, applied, ledger, erased, str(chain))
+    return name if name.text == text else None
 
 
 def home_and_digest(name: str) -> tuple[str, str] | None:
@@ -225,6 +235,8 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
         refuse(f"has time {manifest.time}, applied {manifest.applied}")
     if manifest.decided < 0 or not 0 <= manifest.ledger < max(1, manifest.decided):  # it was applied
         refuse(f"has decided {manifest.decided}, ledger {manifest.ledger}")
+    if not 0 <= manifest.erased <= manifest.decided:
+        refuse(f"has decided {manifest.decided}, erased {manifest.erased}")
     if manifest.name != name:
         refuse(f"is of {manifest.name}")
     return manifest

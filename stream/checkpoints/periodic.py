@@ -44,6 +44,8 @@ class StateMeta(Protocol):
     def applied(self) -> int: ...
     @property
     def ledger(self) -> int: ...
+    @property
+    def erased(self) -> int: ...
 
 
 class OpenState(Protocol):
@@ -149,8 +151,10 @@ class Checkpoints:
                     self._due = time.monotonic() + self._interval - age
                     return
         newest, meta = self._newest, state.meta
-        if newest is not None and (newest.applied, newest.ledger) == (meta.applied, meta.ledger):
+        progress = meta.applied, meta.ledger, meta.erased
+        if newest is not None and (newest.applied, newest.ledger, newest.erased) == progress:
             self._note(newest, time.time())
+            self._uploads.prune(newest.name)
             return
         began, throttle, uploaded = time.monotonic(), Throttle(sleep=self._stop.wait), 0
 

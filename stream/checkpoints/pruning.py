@@ -7,9 +7,12 @@ that was uploaded last is kept until a later one is verified: the logs may have 
 and a mirror of the journal is trimmed by itself. Not so that of an elector of which all directories are gone,
 which would hold the logs for ever. The one whose verification began last is kept for SPARED_SECONDS
 as well, or a trim that verifies for longer than it takes to prune would never come to an end. Those before it
-are not, because the logs are not trimmed beyond what is kept. A file stays for SPARED_SECONDS after the last
-manifest that names it was pruned, so that whoever restores from it can end, and as long after it was
-uploaded, because a manifest may be about to name it. A clock that is ahead of the store's changes nothing.
+are not, because the logs are not trimmed beyond what is kept. A checkpoint with forgotten pages goes
+SPARED_SECONDS after its directory made one from which they are erased, though nothing else may come: then
+no further ones would replace it. That of another directory, which made none with them erased, goes
+ABANDONED_SECONDS after ours. A file stays for SPARED_SECONDS after the last manifest that names it was
+pruned, so that whoever restores from it can end, and as long after it was uploaded, because a manifest may be
+about to name it. A clock that is ahead of the store's changes nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from contextlib import suppress
 from typing import Final
 
 from stream.checkpoints.catalogue import Catalogue, Contents
+from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import CheckpointName
 from stream.errors import CheckpointError, DamagedCheckpointError
@@ -31,14 +35,16 @@ ABANDONED_SECONDS: Final = 7 * 86_400.0
 
 
 def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
-    """Prune the checkpoints of a journal after `added` was uploaded, and remove files that nothing names any
-    more. Raises CheckpointError."""
+    """Prune the checkpoints of a journal, of which `added` is the newest of our directory, and remove files
+    that nothing names any more. Raises CheckpointError."""
+    catalogue.put_nothing(added)
     contents = catalogue.contents(added.journal)
-    if added not in contents.kept:
-        raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was just stored")
-    now = min(time.time(), contents.kept[added])
+    clock = [each.modified for each in contents.files if (each.home, each.digest) == (added.home, NOTHING)]
+    if added not in contents.kept or not clock:
+        raise CheckpointError(f"checkpoints: {catalogue}: does not list {added}, which was stored")
+    now = min(time.time(), *clock)
     attempted = _attempted(catalogue, contents, now)
-    spared = attempted | _last_verified(catalogue, contents, now)
+    spared = attempted | _last_verified(catalogue, contents, min(now, contents.kept[added]))
     for name in _superfluous(contents, added, kept, now, spared):
         catalogue.prune(name)
         del contents.kept[name]
@@ -60,13 +66,13 @@ def prune(catalogue: Catalogue, added: CheckpointName, kept: int) -> None:
     catalogue.delete([*unnamed, *marks, *attempts, *(name.pruned_object for name in forgotten)])
 
 
-def _last_verified(catalogue: Catalogue, contents: Contents, now: float) -> set[CheckpointName]:
+def _last_verified(catalogue: Catalogue, contents: Contents, added: float) -> set[CheckpointName]:
     """Of each kind and Kafka cluster, the verified checkpoint that was uploaded last; none of electors that
-    are gone. Raises CheckpointError."""
+    made none for a week when ours was `added`. Raises CheckpointError."""
     uploaded: dict[str, float] = defaultdict(float)
     for name, since in contents.kept.items():
         uploaded[name.kind] = max(uploaded[name.kind], since)
-    gone = {kind for kind, since in uploaded.items() if kind != JUDGE and since < now - ABANDONED_SECONDS}
+    gone = {kind for kind, since in uploaded.items() if kind != JUDGE and since < added - ABANDONED_SECONDS}
     marked = [name for name in contents.marked & contents.kept.keys() if name.kind not in gone]
     return _last_of_each(catalogue, {name: contents.kept[name] for name in marked})
 
@@ -99,13 +105,21 @@ def _superfluous(
     homes: dict[str, list[CheckpointName]] = defaultdict(list)
     for name in sorted(contents.kept, key=age, reverse=True):
         homes[name.home].append(name)
-    superfluous: list[CheckpointName] = []
+
+    def is_erased_since(name: CheckpointName, home: str, seconds: float) -> bool:
+        """Whether a directory has a later checkpoint from which more is erased, for so long."""
+        since, end = contents.kept[name], now - seconds
+        return any(name.erased < each.erased and since < contents.kept[each] < end for each in homes[home])
+
+    superfluous: set[CheckpointName] = set()
     for each, names in homes.items():
-        abandoned = (
-            each != added.home and max(contents.kept[name] for name in names) < now - ABANDONED_SECONDS
+        abandoned = each != added.home and (
+            contents.kept[names[0]] < min(now, contents.kept[added]) - ABANDONED_SECONDS
+            or is_erased_since(names[0], added.home, ABANDONED_SECONDS)
         )
-        superfluous += names[0 if abandoned else kept :]
-    return [name for name in superfluous if name not in spared]
+        superfluous.update(names[0 if abandoned else kept :])
+        superfluous.update(name for name in names if is_erased_since(name, each, SPARED_SECONDS))
+    return [name for name in contents.kept if name in superfluous and name not in spared]
 
 
 def named_files(

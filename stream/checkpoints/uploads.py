@@ -20,7 +20,7 @@ import structlog
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import NOTHING, DigestCache
 from stream.checkpoints.kinds import Summary, summary_of
-from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
+from stream.checkpoints.manifest import CheckpointFile, CheckpointName, Manifest, is_state_file
 from stream.checkpoints.pruning import named_files, prune
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.failpoints import reach
@@ -138,11 +138,16 @@ class Uploads:
             reach("checkpoint.file")
         manifest = self.catalogue.add(manifest)
         reach("checkpoint.manifest")
-        try:
-            prune(self.catalogue, manifest.name, self._kept)
-        except CheckpointError as error:  # the checkpoint is there; the next one prunes
-            log.warning("checkpoint_not_pruned", checkpoint=str(manifest.name), error=str(error))
+        self.prune(manifest.name)
         return manifest
+
+    def prune(self, newest: CheckpointName) -> None:
+        """Prune older checkpoints than `newest`. If that fails, it is logged. Some go by time, though no
+        other one is made after it."""
+        try:
+            prune(self.catalogue, newest, self._kept)
+        except CheckpointError as error:  # the checkpoint is there; the next one prunes
+            log.warning("checkpoint_not_pruned", checkpoint=str(newest), error=str(error))
 
     def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
         """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""

@@ -73,6 +73,11 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     held: LoadedRecords | None = None
     """None before anything was applied."""
 
+    @property
+    def erased(self) -> int:
+        """What decisions before this offset forgot is erased from the directory."""
+        return self.forgetting.erased
+
 
 def stored_meta(store: Store) -> Meta | None:
     """Read the metadata of a store, or None before the first flush.

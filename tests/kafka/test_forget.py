@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import JUDGE
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.failpoints import VARIABLE
@@ -172,12 +174,20 @@ async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
     assert await recompute(deployed) == []
 
 
-async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings) -> None:
+async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings, tmp_path: Path) -> None:
+    """Both make a checkpoint after that, though nothing else is judged."""
     electing = settings.model_copy(
-        update={"session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2}
-    )
+        update={
+            "session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2,
+            "checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1,
+        }
+    )  # fmt: skip
     await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     directory = electing.state_dir / electing.namespace / "elector"
+    genesis, catalogue = await topics.wait_for_genesis(electing, 10), Catalogue(str(tmp_path / "objects"))
+
+    def newest_erased(kind: str) -> int:
+        return max((each.erased for each in catalogue.kept(genesis.journal, kind)), default=0)
 
     async def told() -> dict[str, BestRecord]:
         records = await read_all(electing, TopicNames(electing.namespace).best())
@@ -200,6 +210,7 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
         assert of_a.best is not None
         assert (of_a.best.url, of_a.was, of_a.because) == (B, None, "forgotten")
         assert (of_c.best, of_c.was, of_c.because) == (None, None, "forgotten")
+        await until(lambda: newest_erased(JUDGE) and newest_erased("elector"))
     found = [each.read_bytes() for each in directory.iterdir() if each.is_file()]
     with Store(directory, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
         found += [part for family in store.families for pair in store.scan(family) for part in pair]

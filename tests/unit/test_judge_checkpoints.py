@@ -23,15 +23,19 @@ from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.periodic import Checkpoints
+from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.requests import CheckpointRequests
+from stream.checkpoints.restoring import verify
 from stream.errors import DiskError, SettingsError
+from stream.judge.meta import Forgetting
+from stream.roles.forgetter.status import Delay, _checkpoints, _Decided
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
-from stream.tables.store.rocks import Store
+from stream.tables.store.rocks import LOG, Store
 from stream.tables.store.scrub_child import SLICE_SECONDS
 from tests.checkpointed import CHAIN, digest_of, meta, open_store, write
 from tests.commands import neardup
-from tests.genesis import JOURNAL
+from tests.genesis import JOURNAL, genesis_of
 from tests.waiting import until
 
 
@@ -134,6 +138,43 @@ async def test_a_ledger_record_alone_makes_a_checkpoint(tmp_path: Path, store: S
         await judge.until(lambda: ledgers() == [2, 0])
         await judge.idle()
     assert kept(tmp_path) == [1, 1]
+
+
+async def test_an_erasing_alone_makes_a_checkpoint_and_those_before_go(tmp_path: Path, store: Store) -> None:
+    """Though nothing is judged any more, and there are less than are kept."""
+    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
+    catalogue, home = Catalogue(str(tmp_path / "objects")), tmp_path / "objects" / JOURNAL
+
+    def erased() -> list[int]:
+        return [each.erased for each in catalogue.kept(JOURNAL, JUDGE)]
+
+    def age() -> None:
+        for each in home.rglob("*"):
+            then = each.stat().st_mtime - SPARED_SECONDS - 60
+            os.utime(each, (then, then))
+
+    def left() -> list[Delay]:
+        return _checkpoints(catalogue.url, genesis_of(), _Decided(pages={}, offset=1))
+
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.until(lambda: erased() == [0])
+        assert "1 checkpoints were made before" in left()[0].why
+        store.compact(LOG)
+        judge.apply(1, decided=3, forgetting=Forgetting(requests=1, decided=2, erased=2))
+        await judge.until(lambda: erased() == [2, 0])
+        assert left()[0].until is not None
+        await judge.idle()
+        assert erased() == [2, 0]
+        age()
+        await judge.until(lambda: erased() == [2])
+        assert "has files of checkpoints that were pruned" in left()[0].why
+        age()
+        await judge.until(lambda: not left())
+        await judge.idle()
+    (name,) = catalogue.kept(JOURNAL, JUDGE)
+    verify(catalogue, catalogue.read(name))
+    assert catalogue.contents(JOURNAL).pruned == {}
 
 
 async def test_a_restarted_judge_goes_on_with_the_interval(tmp_path: Path, store: Store) -> None:

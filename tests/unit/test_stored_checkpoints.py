@@ -41,6 +41,7 @@ from stream.errors import (
     SettingsError,
     StateBusyError,
 )
+from stream.judge.meta import Forgetting
 from stream.tables.store.rocks import LOG, URLS, Store
 from tests.checkpointed import (
     CHAIN,
@@ -575,6 +576,7 @@ def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
         ({"time": -1}, "has time -1"),
         ({"decided": -2}, "decided -2"),
         ({"decided": 7, "ledger": 7}, "decided 7, ledger 7"),
+        ({"decided": 7, "erased": 8}, "decided 7, erased 8"),
     ],
 )
 def test_a_manifest_with_values_that_cannot_be_is_refused(
@@ -602,6 +604,62 @@ def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(
         checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
     assert files(objects) == {}
     assert {each.chain for each in catalogue.kept(JOURNAL, JUDGE)} == {OTHER_CHAIN}
+
+
+def test_directories_to_which_nothing_comes_do_not_count_each_other_as_gone(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    with open_store(tmp_path / "other") as store:
+        write(store, 1)
+        other, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
+    for each in (made, other):
+        age(objects / each.name.object, 2 * ABANDONED_SECONDS)
+    for chain, each in ((CHAIN, made), (OTHER_CHAIN, other)):
+        uploads_of(catalogue, chain).prune(each.name)
+    assert set(catalogue.kept(JOURNAL, JUDGE)) == {made.name, other.name}
+
+
+def test_what_one_that_is_gone_has_not_erased_goes_a_week_after_another_has(
+    tmp_path: Path, objects: Path, catalogue: Catalogue, made: Manifest
+) -> None:
+    with open_store(tmp_path / "other") as store:
+        write(store, 1, forgetting=Forgetting(decided=2, erased=2))
+        other, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN))
+    for ours, theirs, stays in ((-60, 60, True), (60, -60, True), (60, 120, False)):
+        age(objects / other.name.object, ABANDONED_SECONDS + ours)
+        age(objects / made.name.object, ABANDONED_SECONDS + theirs)
+        uploads_of(catalogue, OTHER_CHAIN).prune(other.name)
+        assert (made.name in catalogue.kept(JOURNAL, JUDGE)) is stays
+    assert catalogue.kept(JOURNAL, JUDGE) == [other.name]
+
+
+def test_a_state_that_was_built_again_and_erases_again_keeps_its_newest_checkpoint(
+    tmp_path: Path, objects: Path, catalogue: Catalogue
+) -> None:
+    with open_store(tmp_path / "lost") as store:
+        write(store, 1, forgetting=Forgetting(decided=2, erased=2))
+        before, _ = checkpoint(store, uploads_of(catalogue))
+    age(objects / before.name.object, SPARED_SECONDS + 60)
+    with open_store(tmp_path / "again") as store:
+        write(store, 1)
+        again, _ = checkpoint(store, uploads_of(catalogue))
+    assert catalogue.kept(JOURNAL, JUDGE) == [before.name, again.name]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_name"),
+    [
+        ((7,), True), ((7, 3), True), ((7, 3, 2), True), ((7, 0, 2), True),
+        ((7, 0), False), ((7, 3, 0), False), ((7, 0, 0), False), ((7, 3, 2, 1), False),
+    ],
+)  # fmt: skip
+def test_names_of_checkpoints_leave_out_what_is_0(numbers: tuple[int, ...], is_name: bool) -> None:
+    text = "".join(f"{each:020d}-" for each in numbers) + CHAIN
+    name = checkpoint_of(JOURNAL, text)
+    assert (name is not None) == is_name
+    if name is not None:
+        assert str(name) == text
+        assert (name.applied, name.ledger, name.erased) == (*numbers, 0, 0)[:3]
 
 
 def test_damage_is_noted_by_the_content_of_the_file(tmp_path: Path) -> None:

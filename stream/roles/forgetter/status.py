@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +14,10 @@ from aiokafka import TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import is_kind, summary_of
-from stream.errors import DamagedCheckpointError, NeardupError, StateError
+from stream.checkpoints.pruning import SPARED_SECONDS
+from stream.errors import DamagedCheckpointError, StateError
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since
@@ -27,9 +31,6 @@ from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
 GENESIS_SECONDS: Final = 10.0
-PRUNED_SECONDS: Final = 86_400.0
-"""How long the files of a pruned checkpoint stay."""
-
 
 _WITH_URLS: Final = ("-clusters-changelog", "-urls-changelog")
 _DASHBOARD: Final = (
@@ -243,24 +244,36 @@ def _left(path: Path, decided: _Decided) -> str | None:
 
 
 def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
-    """What checkpoints still have."""
+    """What the store of checkpoints still has: all but files of checkpoints from which everything is
+    erased."""
     catalogue = Catalogue(url)
-    contents, old, until = catalogue.contents(genesis.journal), 0, 0.0
-    for name in contents.kept:
-        try:
-            old += catalogue.read(name).erased <= decided.offset
-        except DamagedCheckpointError:
-            old += 1
-    for name, pruned in contents.pruned.items():
-        if pruned + PRUNED_SECONDS > time.time():
-            try:
-                if catalogue.read(name).erased > decided.offset:
-                    continue
-            except NeardupError:
-                pass
-            until = max(until, pruned + PRUNED_SECONDS)
+    contents, sound = catalogue.contents(genesis.journal), dict[str, float]()
+    clean = set[tuple[str, str]]()
+    for name in (*contents.kept, *contents.pruned):
+        if name.erased > decided.offset:
+            with suppress(DamagedCheckpointError):
+                clean |= {(name.home, digest) for digest in catalogue.digests(name)}
+                uploaded = contents.kept.get(name, math.inf)
+                sound[name.home] = min(uploaded, sound.get(name.home, math.inf))
+    old = [name for name in contents.kept if name.erased <= decided.offset]
     if old:
-        return [Delay(url, f"{old} checkpoints were made before all was erased; later ones replace them")]
-    if until:
-        return [Delay(url, "has files of checkpoints that were pruned", to_the_second(until))]
+        gone = max(sound.get(name.home, math.inf) for name in old) + 2 * SPARED_SECONDS
+        return [
+            Delay(
+                url,
+                f"{len(old)} checkpoints were made before all was erased; they go a day after their directory"
+                " has a later one, and their files a day after that",
+                to_the_second(gone) if gone < math.inf else None,
+            )
+        ]
+    if any((each.home, each.digest) not in clean for each in contents.files if each.digest != NOTHING):
+        gone = max(contents.pruned.values(), default=0.0) + SPARED_SECONDS
+        return [
+            Delay(
+                url,
+                "has files of checkpoints that were pruned, or of uploads that did not end; their role"
+                " removes them",
+                to_the_second(gone) if gone > time.time() else None,
+            )
+        ]
     return []
