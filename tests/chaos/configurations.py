@@ -12,6 +12,8 @@ DASHBOARDS: Final = 0.25
 """Fraction of epochs with a dashboard."""
 TRIMMERS: Final = 0.5
 """Fraction of epochs in which journal and decisions are trimmed."""
+ELECTOR_EVERY: Final = 2
+"""Of so many epochs, one has an elector, the first one of a run among them."""
 TRIM: Final = "trim --every 2s --keep 30s"
 """The trimmer's command. The checker reads the journal while it is written, and must be at most so late."""
 
@@ -30,11 +32,13 @@ class Configuration:
     """A namespace's verdict options, and NEARDUP_* of its roles."""
 
     options: Options
-    settings: Mapping[str, float]
+    settings: Mapping[str, float | str]
     dashboard: bool
     """Whether a dashboard counts along: it takes as much of the processors as the others together."""
     trimmer: bool
     """Whether journal and decisions are trimmed."""
+    elector: bool
+    """Whether an elector tells which pages are kept."""
 
 
 _EXPIRING: Final = ("--option", "lifetime=10m"), {"lifetime": 600_000}
@@ -68,7 +72,7 @@ def configuration(seed: int, epoch: int) -> Configuration:
     """Return the configuration of an epoch: verdict options in turn, sizes of tables and batches at
     random."""
     rng = random.Random(f"{seed}/{epoch}/configuration")
-    settings: dict[str, float] = {
+    settings: dict[str, float | str] = {
         "rebuild_damaged": rng.random() < 0.5,
         "tables_memory": rng.choice((0, 0, 64 << 20)),
         "tables_generation": rng.choice((48, 256, 1024)),
@@ -81,4 +85,6 @@ def configuration(seed: int, epoch: int) -> Configuration:
     dashboard, trimmer = rng.random() < DASHBOARDS, rng.random() < TRIMMERS
     if trimmer:  # a state that is older than the logs is restored, not refused
         settings["rebuild_damaged"] = True
-    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, dashboard, trimmer)
+    if elector := epoch % ELECTOR_EVERY == 0:
+        settings |= {"elect": "longest", "elect_seconds": rng.choice((0.0, 1.0))}
+    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, dashboard, trimmer, elector)

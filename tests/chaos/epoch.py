@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos import schedule
+from tests.chaos.checker import kept
 from tests.chaos.checker.checker import Checker
 from tests.chaos.configurations import PARTITIONS, TRIM, Configuration
 from tests.chaos.disk import Disk
@@ -33,8 +34,8 @@ from tests.chaos.scene import HANG_SECONDS, HangError, Scene
 
 FAULTS_AHEAD: Final = 8
 """Faults since the last verdict, after which lanes wait for another one: so that something goes on."""
-MODES: Final = {"judge-1": "ordered", "judge-2": "writeback"}
-"""Modes of ext4 on the judges' disks."""
+MODES: Final = {"judge-1": "ordered", "judge-2": "writeback", schedule.ELECTOR: "ordered"}
+"""Modes of ext4 on the disks of roles that have a state."""
 SESSION_SECONDS: Final = 3
 
 
@@ -69,6 +70,8 @@ class Epoch:
         self._dashboard = free_ports(1)[0]
         self._happened: Counter[str] = Counter()
         self._ahead = 0
+        self._told = 0
+        """Clusters of which an elector told something."""
         self._over = asyncio.Event()
         self._without: frozenset[str] = frozenset()
 
@@ -112,11 +115,12 @@ class Epoch:
         await asyncio.to_thread(insist, lambda: admin.delete_topics(f"{self._namespace}."))
 
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
-        """Return judges with a disk each, workers, and in some epochs a dashboard."""
+        """Return judges with a disk each, workers, and in some epochs the other roles."""
         roles = {}
         fork_server = await stack.enter_async_context(ForkServer())
         absent = set() if self._made.dashboard else {schedule.DASHBOARD}
         absent |= set() if self._made.trimmer else {schedule.TRIMMER}
+        absent |= set() if self._made.elector else {schedule.ELECTOR}
         for name in (each for each in schedule.ROLES if each not in absent):
             environment = self._environment(
                 self._kafka.network.bootstrap_servers(schedule.listener(name)),
@@ -200,6 +204,23 @@ class Epoch:
             await scene.until_progress()
         if schedule.DASHBOARD in scene.roles:
             await self._recount(scene)
+        if schedule.ELECTOR in scene.roles:
+            await self._compare_kept(scene)
+
+    async def _compare_kept(self, scene: Scene) -> None:
+        """Require that the topic of kept pages says what all verdicts do."""
+        account, ends = scene.checker.account, time.monotonic() + HANG_SECONDS
+        while True:
+            said = await asyncio.to_thread(
+                kept.told, self._kafka.bootstrap_servers, f"{self._namespace}.best", PARTITIONS
+            )
+            wrong = kept.compare(account.judged, said)
+            if not wrong or time.monotonic() > ends:
+                break
+            await asyncio.sleep(0.5)
+        for each in wrong:
+            account.findings.note("different", each)
+        self._told = len(said)
 
     async def _recount(self, scene: Scene) -> None:
         """Require that the dashboard counts what the account does."""
@@ -240,6 +261,8 @@ class Epoch:
                 "seconds": round(seconds, 1),
                 "pages": self._load.sent,
                 "verdicts": verdicts,
+                "orphans": checker.account.orphans,
+                "clusters_told": self._told,
                 "faults": self._happened,
                 "longest_stall": round(checker.longest_stall, 1),
                 "stalled_at": round(checker.stalled_at, 1),

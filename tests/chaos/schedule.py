@@ -15,8 +15,9 @@ from typing import Final
 JUDGES: Final = ("judge-1", "judge-2")
 WORKERS: Final = ("worker-1", "worker-2")
 TRIMMER: Final = "trim"
+ELECTOR: Final = "elector"
 DASHBOARD: Final = "dashboard"
-ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, DASHBOARD)
+ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, ELECTOR, DASHBOARD)
 
 STATE: Final = {
     "state-deleted": 1,
@@ -28,7 +29,7 @@ STATE: Final = {
 }
 PROCESS: Final = {"kill": 4, "kill-while-starting": 1, "failpoint": 3, "stop": 2, "terminate": 1}
 DECKS: Final[Mapping[str, Mapping[str, int]]] = {
-    **dict.fromkeys(JUDGES, PROCESS | STATE),
+    **dict.fromkeys((*JUDGES, ELECTOR), PROCESS | STATE),
     **{worker: PROCESS | {"kill-child": 3} for worker in WORKERS},
     TRIMMER: {"kill": 2, "failpoint": 3, "stop": 1, "terminate": 1},
     DASHBOARD: {"kill": 3, "kill-while-starting": 1, "stop": 1, "terminate": 1},

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.chaos.checker import kept
 from tests.chaos.checker.account import Account
+from tests.chaos.checker.kept import JudgedPage
 from tests.chaos.load import SentPage, SentPages
+from tests.property import best_oracle
 
 TOPIC = "a" * 32
 JOURNAL = "f" * 32
@@ -25,6 +28,7 @@ def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool 
             "version": 4,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
+            "length": bytes(4 * count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
             "uncertain": b"",
             "sketch": b"".join(bytes(240) + bytes([offset + 1] * 32) for offset in offsets),
@@ -146,3 +150,22 @@ def test_what_lies_behind_a_gap_is_not_admitted(account: Account) -> None:
     account.take_journal(record([7], start=5), 3)
     account.take_verdict(verdict(7))
     assert wrong(account) == (0, 0, 1)
+
+
+def test_kept_pages_are_those_of_the_oracle() -> None:
+    """The checker imports nothing of what it checks, so it has a definition of its own."""
+    crawled = best_oracle.crawl(5, 500)
+    pages = [
+        JudgedPage(
+            divmod(each.page, 1 << 16), str(each.page), None if each.key is None else str(each.key),
+            each.verdict, None if each.cluster is None else str(each.cluster), each.length,
+        )
+        for each in crawled
+    ]  # fmt: skip
+    urls = {each.id: each.url or each.id for each in pages}
+    found, wanted = kept.longest(pages), best_oracle.kept(crawled, "longest")
+    assert found == {str(cluster): page and urls[str(page.page)] for cluster, page in wanted.items()}
+    assert kept.compare(pages, found) == []
+    moved = next(cluster for cluster, url in found.items() if url != urls[cluster])
+    assert kept.compare(pages, {each: url for each, url in found.items() if each != moved}) != []
+    assert kept.compare(pages, found | {"ffffffff.9.9": None}) != []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -16,12 +17,14 @@ from tests.chaos import schedule
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.configurations import OPTIONS
 from tests.chaos.disk import Disk
+from tests.chaos.faults.processes import FAILPOINTS
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
 from tests.chaos.load import PageMaker
 from tests.oracle import Oracle, OraclePage
 
 SEED = 20070508
+CRASH_POINTS = Path(__file__).parents[2] / "docs" / "architecture" / "crash-points.md"
 
 
 @pytest.mark.broker
@@ -54,6 +57,12 @@ def test_a_seed_gives_the_same_faults_each_time() -> None:
 
     assert dealt(1) == dealt(1) != dealt(2)
     assert {plan.kind for plan in dealt(1)} == schedule.KINDS
+
+
+def test_the_architecture_says_where_processes_are_killed() -> None:
+    rows = [row.partition("*(chaos)* |") for row in CRASH_POINTS.read_text().splitlines()]
+    named = {name for row, mark, _ in rows if mark for name in re.findall(r"`(flush|[a-z]+\.[a-z_]+)`", row)}
+    assert named == {place for places in FAILPOINTS.values() for place in places}
 
 
 def test_a_kind_can_be_wanted_often() -> None:

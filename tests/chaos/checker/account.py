@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.chaos.checker.kept import JudgedPage
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.checker.records import JournalContent, Place
 from tests.chaos.load import SentPage, SentPages
@@ -41,6 +42,8 @@ class ExpectedVerdict:
     similarity: float
     url: str | None
     fingerprint: int
+    page: JudgedPage
+    """The page as electors see it."""
 
 
 class Account:
@@ -52,6 +55,10 @@ class Account:
         self._oracle, self._journal, self._sent = IndexedOracle(**options), JournalContent(journal), sent
         self.findings = AccountFindings()
         self.verdicts: Counter[str] = Counter()
+        self.orphans = 0
+        """Pages that were fetched again and began a cluster, since theirs had ended."""
+        self.judged: list[JudgedPage] = []
+        """Pages that have their verdict."""
         self._judged: set[Place] = set()
         self._due: dict[Place, ExpectedVerdict] = {}
         self._early: dict[Place, dict[str, Any]] = {}
@@ -84,15 +91,18 @@ class Account:
         """Take a record of the journal, with the time when it was appended, in milliseconds since the
         epoch."""
         self._oracle.begin(appended)
-        for place, page, url in self._journal.admit_rows(value, offset):
+        for place, page, url, length in self._journal.admit_rows(value, offset):
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
             verdict = (
                 want.id, want.verdict, want.change, cluster, want.other, want.distance,
                 want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
             )  # fmt: skip
+            _, at, row = str(want.id).split(".")
+            seen = JudgedPage((int(at), int(row)), str(want.id), page.url, want.verdict, cluster, length)
+            self.orphans += want.verdict == "recrawl" and cluster == want.id
             self._due[place] = ExpectedVerdict(
-                verdict, (want.similarity or 0) / 10_000, url, page.fingerprint
+                verdict, (want.similarity or 0) / 10_000, url, page.fingerprint, seen
             )
             if place in self._early:
                 self._compare(place, self._early.pop(place))
@@ -121,6 +131,7 @@ class Account:
     def _compare(self, place: Place, verdict: dict[str, Any]) -> None:
         """Compare a verdict with the oracle's, and its page with what was sent."""
         due, other, similarity = self._due.pop(place), verdict["duplicate_of"], verdict["similarity"] or 0
+        self.judged.append(due.page)
         nearest = verdict.get("nearest") or {"id": None, "similarity": None}
         got = (
             verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],

@@ -25,8 +25,8 @@ class JournalContent:
     """Offsets [start, end) that were declared lost to retention."""
     redelivered: int = 0
 
-    def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
-        """Place, page and URL of every row of a record that is to be judged."""
+    def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None, int]]:
+        """Place, page, URL and length of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
         assert content["version"] == 4
         url, _ = columns(content)
@@ -38,7 +38,8 @@ class JournalContent:
                 page_offset = int.from_bytes(content["offset"][8 * row : 8 * row + 8], "little")
                 if since is not None and page_offset >= since:
                     place = (source[2], source[3], page_offset)
-                    yield place, self._page(content, offset, row), url[row]
+                    length = int.from_bytes(content["length"][4 * row : 4 * row + 4], "little")
+                    yield place, self._page(content, offset, row), url[row], length
                 elif since is not None:
                     self.redelivered += 1
             first += rows

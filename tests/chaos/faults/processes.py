@@ -21,6 +21,10 @@ FAILPOINTS: Final = {
     ),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
+    "elector": (
+        "elector.sent", "elector.written", "elector.flushed", "flush", "checkpoint.linked", "checkpoint.file",
+        "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
+    ),
 }  # fmt: skip
 """Failpoints by role (see `stream/failpoints.py`)."""
 STARTING_SECONDS: Final = 4.0

@@ -1,4 +1,4 @@
-"""Faults of a judge's state directory while the judge is dead, and of its disk while it runs."""
+"""Faults of the state directory of a judge or elector while it is dead, and of its disk while it runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from tests.chaos.schedule import PlannedFault
 FLIPS: Final = 4
 """Most bits flipped by one fault, all in one file."""
 FULL_SECONDS: Final = 6.0
+READY: Final = ("leading", "standby", "caught_up")
+"""What a judge or an elector logs when it has opened its state and works."""
 
 
 async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
-    """Kill a judge and delete its state, which is then rebuilt from journal and decisions."""
+    """Kill a role and delete its state, which is then rebuilt from journal and decisions."""
     role = scene.roles[plan.lane]
     async with role.down():
         scene.report.kills[role.kind] += 1
@@ -30,7 +32,7 @@ async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def older_state(scene: Scene, plan: PlannedFault) -> bool:
-    """Kill a judge and restore an older copy of its state. The first time, and at times later, make the
+    """Kill a role and restore an older copy of its state. The first time, and at times later, make the
     copy."""
     role = scene.roles[plan.lane]
     copy = role.state.with_name("copy")
@@ -51,12 +53,12 @@ async def older_state(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def bit_flips(scene: Scene, plan: PlannedFault) -> bool:
-    """Kill a judge and flip bits in one file of its state, which is then refused and rebuilt, or works."""
+    """Kill a role and flip bits in one file of its state, which is then refused and rebuilt, or works."""
     return await _damage(scene, plan, _flip)
 
 
 async def cut_file(scene: Scene, plan: PlannedFault) -> bool:
-    """Kill a judge and truncate, zero, empty or remove one file of its state, which is then refused and
+    """Kill a role and truncate, zero, empty or remove one file of its state, which is then refused and
     rebuilt, or works."""
     return await _damage(scene, plan, _cut)
 
@@ -120,7 +122,7 @@ async def power_loss(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def disk_full(scene: Scene, plan: PlannedFault) -> bool:
-    """Fill the disk for a while. The judge may end, and starts again when there is room."""
+    """Fill the disk for a while. The role may end, and starts again when there is room."""
     role = scene.roles[plan.lane]
     disk = role.disk
     assert disk is not None
@@ -139,7 +141,7 @@ async def disk_full(scene: Scene, plan: PlannedFault) -> bool:
 async def _wait_until_settled(scene: Scene, role: Role) -> None:
     """Wait until the role has restarted, or goes on, after the full disk."""
     process = role.process
-    await scene.until(lambda: role.process is not process or role.has_logged("leading", "standby"))
+    await scene.until(lambda: role.process is not process or role.has_logged(*READY))
     await asyncio.sleep(1)
 
 
