@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tarfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -31,10 +33,18 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 
 @contextmanager
-def connect(folder: Path, settings: Settings, *connectors: str) -> Iterator[None]:
-    """Kafka Connect as `connect-standalone.sh` starts it, in a folder with copies of the examples."""
-    worker = (EXAMPLES / "connect_worker.properties").read_text()
-    (folder / "worker.properties").write_text(worker.replace(":8083", f":{free_port()}"))
+def connect(
+    folder: Path, settings: Settings, *connectors: str, plugin: Path | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Kafka Connect as `connect-standalone.sh` starts it, in a folder with copies of the examples, and with
+    the connector in the archive `plugin`. Yields a function that raises AssertionError if a task of the named
+    connector has failed."""
+    worker, port = (EXAMPLES / "connect_worker.properties").read_text(), free_port()
+    if plugin is not None:  # the path names a directory of plugins, each of which is a directory of jars
+        with tarfile.open(plugin) as archive:
+            archive.extractall(folder / "plugins", filter="data")
+        worker = worker.replace("plugin.path=", "plugin.path=plugins,")
+    (folder / "worker.properties").write_text(worker.replace(":8083", f":{port}"))
     jars = list(embedded_jars.jars(print, Path(__file__).parent / "connect.pom.xml").iterdir())
     (sink,) = (jar for jar in jars if jar.name.startswith("connect-file"))
     (folder / "libs").mkdir()
@@ -47,6 +57,12 @@ def connect(folder: Path, settings: Settings, *connectors: str) -> Iterator[None
     main = ("org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", *given)
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path, *main]
     guard = [sys.executable, "-I", "-S", embedded_guard.__file__, str(os.getpid()), ""]
+
+    def refuse_failure(connector: str) -> None:
+        url = f"http://127.0.0.1:{port}/connectors/{connector}/status"
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:  # it starts for seconds
+            assert "FAILED" not in (said := answer.read().decode()), said
+
     with (
         (folder / "connect.log").open("wb") as log,
         subprocess.Popen(
@@ -54,7 +70,7 @@ def connect(folder: Path, settings: Settings, *connectors: str) -> Iterator[None
             stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
         ) as process,
     ):  # fmt: skip
-        yield
+        yield refuse_failure
         process.communicate()  # the guard kills it when its input ends
 
 

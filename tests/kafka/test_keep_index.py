@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,9 +19,10 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 
-from stream.brokers import embedded
+from stream.brokers import embedded, embedded_jars
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, KeptPage, encode_best
+from stream.messages.verdict import PageRef
 from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
@@ -27,7 +30,7 @@ from stream.settings import Settings
 from tests.commands import run_process
 from tests.kafka.judge_helpers import audited, text
 from tests.kafka.test_crawl_examples import EXAMPLES, abort, connect
-from tests.kafka.worker_helpers import admin_of, create, read_all, running
+from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
 from tests.kafka.worker_helpers import publish as publish_pages
 from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_of
 from tests.property.test_kept_pages import obey
@@ -129,47 +132,65 @@ async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings
     ]
 
 
-async def test_kafka_connect_makes_rows_of_kept_pages(settings: Settings, tmp_path: Path) -> None:
-    """As far as the sink, which is another one here: converter, schema and transform are the example's."""
+async def test_kafka_connect_keeps_a_table_right(settings: Settings, tmp_path: Path, postgres: str) -> None:
+    """By the JDBC sink that the example names. Rows are made, replaced, and written again."""
+    from psycopg import connect as database_of
+    from psycopg.errors import UndefinedTable
+    from psycopg.rows import dict_row
+
     if embedded.missing() is not None:
         pytest.skip("no Java and Maven for Kafka Connect")
+    pom = Path(__file__).parent / "connect_jdbc.pom.xml"
+    (plugin,) = (await asyncio.to_thread(embedded_jars.jars, print, pom)).iterdir()
     settings = settings.model_copy(update={"elect": "longest"})
     await create(settings)
     topics = Topics("longest", random.Random(1))
     for _ in pauses(topics, 3, pages=150):
         pass
-    await publish(settings, [], topics.records)
-    text = (EXAMPLES / "connect_best.properties").read_text()
-    sink = (
-        "io.debezium.connector.jdbc.JdbcSinkConnector",
-        "org.apache.kafka.connect.file.FileStreamSinkConnector",
-    )
-    assert text.count(sink[0]) == 1
-    (tmp_path / "best.properties").write_text(text.replace(*sink) + "file=rows.txt\n")
-    rows = tmp_path / "rows.txt"
-    with connect(tmp_path, settings, str(tmp_path / "best.properties")):
-        await until(lambda: rows.exists() and rows.read_bytes().count(b"\n") >= len(topics.records))
-    written = sorted(rows.read_text().splitlines())
-    assert written == sorted(row_of(each) for each in topics.records)
-    assert any("best_url=" not in row for row in written)
+    text, url = (EXAMPLES / "connect_best.properties").read_text(), "jdbc:postgresql://127.0.0.1:5432/crawl"
+    assert text.count(url) == text.count("connection.username=crawl\n") == 1
+    text = text.replace(url, f"jdbc:postgresql://{postgres.partition('@')[2]}")
+    (tmp_path / "best.properties").write_text(text.replace("username=crawl", "username=postgres"))
+
+    def rows() -> dict[str, dict[str, Any]]:
+        with database_of(postgres, row_factory=dict_row) as database:
+            try:
+                return {row["cluster"]: row for row in database.execute("SELECT * FROM best").fetchall()}
+            except UndefinedTable:
+                return {}
+
+    with connect(tmp_path, settings, str(tmp_path / "best.properties"), plugin=plugin) as refuse_failure:
+        half = len(topics.records) // 2
+        for records, told in ((topics.records[:half],) * 2, (topics.records[half:], topics.records)):
+            await publish(settings, [], records)
+            wanted = {each.cluster: row_of(each) for each in told}
+
+            def are_right(wanted: dict[str, Any] = wanted) -> bool:
+                refuse_failure("best")
+                return rows() == wanted
+
+            await until(are_right)
+    assert any(row["best_url"] is None for row in rows().values())
+    guide = (ROOT / "docs" / "integrations" / "kafka-connect.md").read_text()
+    (joined,) = re.findall(r"```sql\n(.*?)```", guide, re.DOTALL)
+    with database_of(postgres) as database, database.cursor() as cursor:
+        cursor.execute("CREATE TABLE verdicts (id text, cluster text, url text)")
+        cursor.executemany(
+            "INSERT INTO verdicts VALUES (%(id)s, %(cluster)s, %(url)s)", map(verdict_of, topics.judged)
+        )
+        of_url = {each.url: url_of(each) for each in topics.judged}
+        kept = [of_url[url] for (url,) in cursor.execute(joined).fetchall()]
+    assert len(kept) == len({*kept})
+    assert {*kept} == {*topics.wanted().values()} - {None}
 
 
-def row_of(record: BestRecord) -> str:
-    """A record as Kafka Connect prints its row, without the columns that are null."""
-    fields = msgspec.to_builtins(record)
-    for name in ("best", "was"):
-        nested = fields.pop(name) or {}
-        fields |= {f"{name}_{field}": value for field, value in nested.items()}
-    order = ["v", "cluster", *(f"best_{name}" for name in KeptPage.__struct_fields__), "was_url", "was_id"]
-    order += ["because", "members", "as_of", "decided_at"]
-    shown = (f"{name}={java(fields[name])}" for name in order if fields.get(name) is not None)
-    return f"Struct{{{','.join(shown)}}}"
-
-
-def java(value: object) -> str:
-    """A number as Java prints it, which reads no negative zero."""
-    shown = str(value + 0.0 if isinstance(value, float) else value)
-    return shown.replace("e+", ".0E")
+def row_of(record: BestRecord) -> dict[str, Any]:
+    """A record as the row that the sink writes."""
+    row = msgspec.to_builtins(record)
+    for name, fields in (("best", KeptPage.__struct_fields__), ("was", PageRef.__struct_fields__)):
+        nested = row.pop(name) or {}
+        row |= {f"{name}_{field}": nested.get(field) for field in fields}
+    return row
 
 
 @pytest.mark.parametrize("elect", ["longest", "newest"])
