@@ -27,7 +27,6 @@ from stream.failpoints import reach
 from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors
 from stream.tables.store.rocks import Store
-from stream.tables.store.scrub_child import NICE
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +39,15 @@ UPLOAD_SECONDS: Final = 12 * 3600.0
 """Time-out of an upload. The next one begins with what this one has stored."""
 
 
+UPLOAD_NICE: Final = 5
+"""Priority of the thread that uploads. At the lowest, 27 MB took six minutes on a machine that was busy."""
+
+
 def yield_processors() -> None:
-    """Give this thread only what others leave of processors, and of disks whose scheduler knows priorities:
-    most of an upload is hashing, at which it would compete with the judge."""
+    """Let others have the processors before this thread, and disks whose scheduler knows priorities: most of
+    an upload is hashing, at which it would compete with the judge."""
     with suppress(OSError):  # where threads have no priority of their own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), UPLOAD_NICE)
 
 
 class LinkedState(NamedTuple):

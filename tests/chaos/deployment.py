@@ -131,9 +131,9 @@ class Deployment:
         async with asyncio.timeout(HANG_SECONDS):
             return await process.wait()
 
-    async def wait_for_end(self, name: str) -> int:
+    async def wait_for_end(self, name: str, seconds: float = HANG_SECONDS) -> int:
         """Wait until a role ends by itself, and return its exit code."""
-        async with asyncio.timeout(HANG_SECONDS):
+        async with asyncio.timeout(seconds):
             code = await self.running[name].wait()
         del self.running[name]
         return code

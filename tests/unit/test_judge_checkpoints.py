@@ -26,6 +26,7 @@ from stream.checkpoints.periodic import Checkpoints
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.requests import CheckpointRequests
 from stream.checkpoints.restoring import verify
+from stream.checkpoints.uploads import UPLOAD_NICE
 from stream.errors import DiskError, SettingsError
 from stream.judge.meta import Forgetting
 from stream.roles.forgetter.status import Delay, _checkpoints, _Decided
@@ -120,7 +121,7 @@ async def test_uploads_leave_processors_to_the_judge(
     async with judge.checkpoints.beside(CHAIN):
         await judge.until(lambda: kept(tmp_path))
         await judge.idle()
-    assert set(priorities) == {19}
+    assert set(priorities) == {UPLOAD_NICE}
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == ours
 
 

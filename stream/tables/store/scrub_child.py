@@ -24,6 +24,8 @@ NICE: Final = 19
 SHARE: Final = 0.1
 """Fraction of time for which the process works; it sleeps for the rest."""
 SLICE_SECONDS: Final = 0.02
+LONGEST_PAUSE: Final = 0.5
+"""Seconds. What takes very long is waiting, for a network or on a busy machine, and no work."""
 T = TypeVar("T")
 
 
@@ -51,7 +53,7 @@ class Throttle:
         been done, if it is another one."""
         worked = time.monotonic() - self._since
         if worked >= SLICE_SECONDS:
-            self._sleep(worked * (1 / (share or self._share) - 1))
+            self._sleep(min(worked * (1 / (share or self._share) - 1), LONGEST_PAUSE))
             self._since = time.monotonic()
 
 
