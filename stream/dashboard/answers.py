@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -123,12 +123,18 @@ class Election(Struct):
     elect: Annotated[str | None, Meta(description="The policy; null if no record was read.")] = None
 
 
+_ANCHOR: Final = "URL of the anchor; null if it is not known, as all members were judged again."
+_PAGES: Final = (
+    "The anchor and the pages that joined it since the start of the topic, also if they left since."
+)
+
+
 class ClusterFigures(Struct):
     """A cluster with its size."""
 
     cluster: Annotated[str, Meta(description="Id of the anchor.")]
-    anchor: Annotated[str, Meta(description="URL of the anchor.")]
-    pages: Annotated[int, Meta(description="The anchor and its duplicates, since the start of the topic.")]
+    anchor: Annotated[str | None, Meta(description=_ANCHOR)]
+    pages: Annotated[int, Meta(description=_PAGES)]
     superseded: Annotated[
         bool, Meta(description="Whether the anchor's URL changed, so that it no longer matches.")
     ]
@@ -145,22 +151,40 @@ class Clusters(Struct):
 
 
 class MemberPage(Struct):
-    """A duplicate in a cluster."""
+    """A page in a cluster: a duplicate, or a recrawl that joined it when its former cluster had ended."""
 
     url: str | None
     id: str
-    distance: Annotated[int | None, Meta(description="Hamming distance to the anchor, in bits.")]
-    similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity to the anchor.")]
+    distance: Annotated[
+        int | None, Meta(description="Hamming distance to the anchor, in bits; null for a recrawl.")
+    ]
+    similarity: Annotated[
+        float | None, Meta(description="Estimated Jaccard similarity to the anchor; null for a recrawl.")
+    ]
     decided_at: str
+
+
+class FormerPage(Struct):
+    """A page that was in a cluster."""
+
+    url: str | None
+    id: str
+    cluster: Annotated[
+        str | None,
+        Meta(description="Where the newest verdict on its URL has it; null: it has too little text."),
+    ]
 
 
 class ClusterPages(Struct):
     """A cluster with some of its pages."""
 
     cluster: str
-    anchor: str
-    pages: Annotated[int, Meta(description="The anchor and its duplicates.")]
-    members: Annotated[list[MemberPage], Meta(description="The first duplicates of each partition.")]
+    anchor: Annotated[str | None, Meta(description=_ANCHOR)]
+    pages: Annotated[int, Meta(description=_PAGES)]
+    members: Annotated[
+        list[MemberPage], Meta(description="Of the first pages of each partition, those that did not leave.")
+    ]
+    former: Annotated[list[FormerPage], Meta(description="Those that left.")]
     superseded: Annotated[
         bool | None,
         Meta(description="Whether the anchor's URL changed; null in the answer to a look-up."),

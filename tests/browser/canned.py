@@ -23,6 +23,7 @@ from stream.dashboard.answers import (
     Comparison,
     Election,
     Figures,
+    FormerPage,
     GroupLag,
     HostFigures,
     HostPages,
@@ -311,7 +312,9 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         for i, url in enumerate(urls)
     ]
     members = [
-        MemberPage(url, f"{JOURNAL}.3.{7 + i}", 3, 0.9871, "2026-01-02T12:00:01.010Z")
+        MemberPage(
+            url, f"{JOURNAL}.3.{7 + i}", *((3, 0.9871) if i else (None, None)), "2026-01-02T12:00:01.010Z"
+        )
         for i, url in enumerate(urls)
     ]
     why = "distance {} is {} 14 bits; estimated similarity {} is {} 0.8"
@@ -375,6 +378,10 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
                 urls[0],
                 1 + pages,
                 members,
+                [
+                    FormerPage(urls[-1], f"{JOURNAL}.3.20", f"{JOURNAL}.5.1"),
+                    FormerPage(None, f"{JOURNAL}.3.21", None),
+                ],
                 superseded=True,
                 kept=kept[0],
                 election=election,

@@ -148,6 +148,13 @@ async def test_two_members_of_a_cluster_are_compared_side_by_side(opened: Callab
         rows = page.locator("#pages tbody tr")
         await expect(rows).to_have_count(4)
         await expect(rows.first).to_contain_text("anchor")
+        await expect(page.locator("#pages .like", has_text="judged again")).to_have_count(1)
+        former = page.locator("#pages li")
+        await expect(former).to_have_count(2)
+        await expect(former.first.locator("a", has_text="cluster")).to_have_attribute(
+            "href", re.compile(rf"cluster={JOURNAL}\.5\.1$")
+        )
+        await expect(former.last).to_contain_text("too little text")
         await rows.nth(2).locator("[name=other]").focus()
         await page.keyboard.press("Space")
         await page.keyboard.press("Enter")

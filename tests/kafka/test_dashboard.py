@@ -30,7 +30,7 @@ from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
-from stream.messages.verdict import MessagePosition
+from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339
 from stream.roles.judge.role import JudgeRole
@@ -126,6 +126,47 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
             heard = json.loads(line[6:])["verdicts"]
             assert {each["verdict"]["verdict"] for each in heard} == {"rejected"}
         assert (await client.counted(361))["verdicts"] == by_kind([*kept, *more])
+
+
+async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings: Settings) -> None:
+    """One of four copies begins a cluster when it is judged again, one joins it, one has too little text."""
+    await create(settings)
+    made = VerdictMaker()
+    urls = [f"https://{name}.example/" for name in ("copy", "other", "third", "short")]
+    anchor = PageRef("https://anchor.example/", f"{JOURNAL}.8.0")
+    copies = [
+        made.one("duplicate", url=url, id=f"{JOURNAL}.8.{n}", cluster=anchor.id, duplicate_of=anchor)
+        for n, url in enumerate(urls, 1)
+    ]
+
+    def again(number: int, page: str, cluster: str) -> VerdictRecord:
+        copy = copies[number]
+        ref = PageRef(urls[number], copy.id)
+        return made.one("recrawl", url=urls[number], id=page, cluster=cluster, duplicate_of=ref)
+
+    began = f"{JOURNAL}.9.1"
+    later = [
+        again(0, began, began),
+        again(1, f"{JOURNAL}.9.2", began),
+        again(2, f"{JOURNAL}.9.3", anchor.id),
+        made.one("rejected", url=urls[2]),
+        made.one("insufficient", url=urls[3]),
+    ]
+    await decide(settings, copies)
+    await decide(settings, later)
+    async with dashboard(settings) as client:
+        await client.counted(len(copies) + len(later))
+        answer = await client.get("/api/v1/clusters")
+        sizes = {each["cluster"]: (each["anchor"], each["pages"]) for each in answer["clusters"]}
+        assert sizes == {anchor.id: (anchor.url, 5), began: (urls[0], 2)}
+        ended = await client.get(f"/api/v1/clusters/{anchor.id}")
+        assert [each["url"] for each in ended["members"]] == [urls[2]]
+        former = {each["url"]: each["cluster"] for each in ended["former"]}
+        assert former == {urls[0]: began, urls[1]: began, urls[3]: None}
+        new = await client.get(f"/api/v1/clusters/{began}")
+        (member,) = new["members"]
+        assert (new["anchor"], new["former"]) == (urls[0], [])
+        assert (member["url"], member["distance"], member["similarity"]) == (urls[1], None, None)
 
 
 async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(settings: Settings) -> None:

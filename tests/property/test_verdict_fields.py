@@ -11,11 +11,15 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.dashboard.counting.verdict_columns import VerdictFields, batch_of, host_of, normal
+from stream.dashboard.counting.verdict_columns import LikePage, VerdictFields, batch_of, host_of, normal
 from stream.errors import RecordError
+from stream.judge.ids import show
 from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, PageRef, VerdictRecord
+from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339
+from tests.judged_crawls import mirrors, oracle_of
 
+JOURNAL = "9f576ade" * 4
 LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
 URLS = st.one_of(
     st.builds("http{}://{}/{}".format, st.sampled_from(["", "s", "S"]), LETTERS, LETTERS),
@@ -63,18 +67,20 @@ def seconds(fields: VerdictFields) -> int:
 def test_columns_are_what_verdicts_say(records: list[VerdictRecord]) -> None:
     values = [msgspec.json.encode(each) for each in records]
     batch = batch_of(2, range(7, 7 + len(values)), values)
-    assert batch.duplicates == [
-        each
-        for each in (msgspec.json.decode(value, type=VerdictFields) for value in values)
-        if each.verdict == "duplicate" and each.cluster
-    ]
-    for row, value in enumerate(values):
-        fields = msgspec.json.decode(value, type=VerdictFields)
-        key = normal(fields.url or "")
-        assert batch.shapes[batch.shape[row]] == fields.shape
+    fields = [msgspec.json.decode(value, type=VerdictFields) for value in values]
+    assert batch.members == [each for each in fields if each.joins or each.begins]
+    for each in fields:
+        if each.verdict == "duplicate":
+            assert each.joins == bool(each.cluster)
+        elif each.verdict != "recrawl":
+            assert not each.joins
+            assert not each.begins
+    for row in range(len(values)):
+        key = normal(fields[row].url or "")
+        assert batch.shapes[batch.shape[row]] == fields[row].shape
         assert batch.host_name(row) == host_of(key)
         assert batch.digests[row] == xxhash.xxh3_64_intdigest(key.encode(errors="replace"))
-        assert batch.seconds[row] == seconds(fields)
+        assert batch.seconds[row] == seconds(fields[row])
         assert batch.record(row) == records[row]
 
 
@@ -97,3 +103,31 @@ def test_what_is_damaged_is_refused_or_read_as_a_decoder_does(
     batch = batch_of(2, range(len(values)), values)
     assert batch.shapes[batch.shape[row]] == fields.shape
     assert batch.seconds[row] == decided
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_orphans_are_known_by_their_verdicts(seed: int) -> None:
+    """But for some that join a cluster older than their baseline."""
+    oracle, orphans, missed = oracle_of(VerdictOptions()), 0, 0
+    for number, page in enumerate(mirrors(seed, 800)):
+        page.id, before = number, len(oracle.orphans)
+        want, is_orphan = oracle.judge(page), len(oracle.orphans) > before
+        found = VerdictFields(
+            id=show(JOURNAL, number),
+            url=page.url,
+            verdict=want.verdict,
+            cluster=None if want.cluster is None else show(JOURNAL, want.cluster),
+            duplicate_of=None if want.other is None else LikePage("", show(JOURNAL, want.other)),
+            distance=None,
+            similarity=None,
+            decided_at="",
+            reason=None,
+        )
+        if want.verdict == "recrawl":
+            assert found.begins == (is_orphan and want.cluster == number)
+            is_older = is_orphan and want.cluster < want.other
+            assert found.joins == (is_orphan and not found.begins and not is_older)
+            orphans, missed = orphans + is_orphan, missed + is_older
+        else:
+            assert found.joins == (want.verdict == "duplicate")
+    assert missed < orphans / 10

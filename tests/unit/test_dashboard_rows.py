@@ -30,6 +30,7 @@ from stream.dashboard.counting.verdict_columns import (
 )
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
+from stream.dashboard.lookup.lookup import cluster_pages
 from stream.dashboard.web.openapi import document
 from stream.errors import RecordError
 from tests.kafka.dashboard_helpers import VerdictMaker, by_kind
@@ -122,8 +123,8 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
         its = [batch.shapes[batch.shape[row]] for row in rows]
         for size in HOSTS:
             assert stored[f"2/{host} {float(size)}"] == _sum_of(its)
-    duplicates = Counter(each.cluster for each in made if each.verdict == "duplicate")
-    assert {each.id: each.duplicates for each in view.clusters.values()} == duplicates
+    members = Counter(each.cluster for each in made if each.verdict == "duplicate")
+    assert {each.id: each.members for each in view.clusters.values()} == members
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:
@@ -243,13 +244,36 @@ def test_hosts_that_are_no_names_are_none() -> None:
 
 def test_anchors_of_long_urls_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "MOST_ANCHORS", 1_000)
-    seen = View(cluster_in_tables=lambda cluster: [ClusterRow(duplicates=int(cluster))])
+    seen = View(cluster_in_tables=lambda cluster: [ClusterRow(members=int(cluster))])
     for cluster in range(100):
         seen.count_cluster(str(cluster), cluster, "x" * 100)
         assert sum(len(each.anchor) for each in seen.clusters.values()) <= 1_000
-    assert max(each.duplicates for each in seen.clusters.values()) == 99
+    assert max(each.members for each in seen.clusters.values()) == 99
     seen.count_cluster("5", 1, "x" * 100)
-    assert "5" not in seen.clusters or seen.clusters["5"].duplicates == 5
+    assert "5" not in seen.clusters or seen.clusters["5"].members == 5
+
+
+def test_a_cluster_is_shown_once_a_page_joined_it_and_its_anchor_when_that_is_named() -> None:
+    rows = [ClusterRow(), ClusterRow()]
+    seen, loaded = View(), View(cluster_in_tables=lambda _: rows)
+    row = _fields("http://a.example/")
+    for last, (at, news, shown) in enumerate(
+        [
+            (0, ClusterNews(0, "http://anchor.example/"), None),
+            (1, ClusterNews(2, None, [row, row]), (2, "")),
+            (0, ClusterNews(1, None, [row]), (3, "http://anchor.example/")),
+        ]
+    ):
+        assert fold_cluster(rows[at], news, last)
+        seen.count_cluster("c", news.members, rows[at].anchor)
+        found = seen.clusters.get("c")
+        assert (found and (found.members, found.anchor)) == shown
+    loaded.count_cluster("c", 2, "", loading=True)
+    assert loaded.clusters["c"].anchor == "http://anchor.example/", "of another partition"
+    pages = cluster_pages("c", rows)
+    assert pages is not None
+    assert (pages.anchor, pages.pages, len(pages.members)) == ("http://anchor.example/", 4, 3)
+    assert cluster_pages("c", [ClusterRow(anchor="http://anchor.example/")]) is None
 
 
 def test_clusters_of_long_urls_keep_few_pages() -> None:
@@ -258,7 +282,7 @@ def test_clusters_of_long_urls_keep_few_pages() -> None:
     for last in range(5):
         news = ClusterNews(3, None, [_fields("u" * 700) for _ in range(3)])
         assert fold_cluster(row, news, last)
-    assert row.duplicates == 15
+    assert row.members == 15
     assert [len(each.url or "") for each in row.pages] == [700] * (URLS_KEPT // 700)
 
 

@@ -391,7 +391,7 @@ class Statistics:
             partition, _, cluster = key.partition("/")
             row = cluster_row(value)
             self._ends[int(partition)].add(row.offset)
-            self.view.count_cluster(cluster, row.duplicates, row.anchor, loading=True)
+            self.view.count_cluster(cluster, row.members, row.anchor, loading=True)
             yield
 
     async def sweep(self) -> None:

@@ -67,11 +67,11 @@ class Folder(Generic[TableT]):
         ):
             row = cluster_row(value)
             if fold_cluster(row, news, last):
-                grown.append((cluster, news.duplicates, row.anchor))
+                grown.append((cluster, news.members, row.anchor))
             rows[key] = msgspec.msgpack.encode(row)
         self._clusters.write(partition, rows)
-        for cluster, duplicates, anchor in grown:
-            self._view.count_cluster(cluster, duplicates, anchor)
+        for cluster, members, anchor in grown:
+            self._view.count_cluster(cluster, members, anchor)
         return rows
 
 

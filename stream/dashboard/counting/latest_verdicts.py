@@ -131,7 +131,9 @@ class LatestVerdicts:
         anchors: Counter[str] = Counter()
         duplicates: Counter[str] = Counter()
         for batch in self._batches:
-            for row, each in zip(np.flatnonzero(batch.clustered).tolist(), batch.duplicates, strict=True):
+            for row, each in zip(np.flatnonzero(batch.clustered).tolist(), batch.members, strict=True):
+                if each.verdict != "duplicate":  # its anchor is not known
+                    continue
                 its, anchor = batch.host_name(row), each.duplicate_of
                 like = NO_HOST if anchor is None else host_of(normal(anchor.url))
                 if its == host:

@@ -88,17 +88,19 @@ class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     url: str | None
     id: str
     distance: int | None
+    """To the anchor, as the similarity is; None for an orphan, whose verdict names its own baseline."""
     similarity: float | None
     decided_at: str
 
 
 class ClusterRow(msgspec.Struct, array_like=True, gc=False):
-    """The duplicates of a cluster in one partition."""
+    """The members of a cluster in one partition, beside its anchor."""
 
     offset: int = -1
-    duplicates: int = 0
+    members: int = 0
+    """Pages that joined it, as duplicates or judged again (rule 22)."""
     anchor: str = ""
-    """URL of the anchor."""
+    """URL of the anchor; empty as long as no verdict of the partition names it."""
     pages: list[ClusterPage] = []
     """The first PAGES_KEPT pages of this partition, or fewer if their URLs are longer than URLS_KEPT."""
 
@@ -120,18 +122,19 @@ def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
 
 
 def fold_cluster(row: ClusterRow, news: ClusterNews, last: int) -> bool:
-    """Add duplicates up to offset `last`. Returns False if the row contains them already."""
+    """Add members up to offset `last`. Returns False if the row contains them already."""
     if row.offset >= last:
         return False
     row.offset = last
-    row.duplicates += news.duplicates
+    row.members += news.members
     row.anchor = row.anchor if news.anchor is None else news.anchor
     room = URLS_KEPT - sum(len(each.url or "") for each in row.pages)
     for each in news.pages[: PAGES_KEPT - len(row.pages)]:
         room -= len(each.url or "")
         if room < 0:
             break
-        row.pages.append(ClusterPage(each.url, each.id, each.distance, each.similarity, each.decided_at))
+        distances = (each.distance, each.similarity) if each.verdict == "duplicate" else (None, None)
+        row.pages.append(ClusterPage(each.url, each.id, *distances, each.decided_at))
     return True
 
 

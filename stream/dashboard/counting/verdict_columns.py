@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
+from stream.judge.ids import parse
 from stream.messages.verdict import VerdictRecord
 from stream.text.url import PLAIN, url_key
 
@@ -36,10 +37,11 @@ Shape = tuple[str, int | None, int | None, str | None]
 """The counted properties of a verdict: kind, distance, hundredths of the similarity, and reject reason."""
 
 
-class Anchor(msgspec.Struct, gc=False):
-    """The anchor of a duplicate."""
+class LikePage(msgspec.Struct, gc=False):
+    """The page that a page is like: the anchor of a duplicate, the baseline of a recrawl."""
 
     url: str
+    id: str
 
 
 class VerdictFields(msgspec.Struct, gc=False):
@@ -49,7 +51,7 @@ class VerdictFields(msgspec.Struct, gc=False):
     url: str | None
     verdict: str
     cluster: str | None
-    duplicate_of: Anchor | None
+    duplicate_of: LikePage | None
     distance: int | None
     similarity: float | None
     decided_at: str
@@ -61,6 +63,27 @@ class VerdictFields(msgspec.Struct, gc=False):
         hundredths = None if self.similarity is None else int(self.similarity * 100 + 1e-9)
         reason = (self.reason or "unknown") if self.verdict == "rejected" else None
         return self.verdict, self.distance, hundredths, reason
+
+    @property
+    def joins(self) -> bool:
+        """Whether the page joins a cluster, as a duplicate or as an orphan that is judged again (rule 22).
+
+        A recrawl that stays names a baseline that is not older than its cluster. An orphan that joins a
+        cluster older than its baseline looks the same, and is not known by its verdict.
+        """
+        if self.verdict == "duplicate":
+            return bool(self.cluster)
+        if self.verdict != "recrawl" or self.cluster is None or self.duplicate_of is None or self.begins:
+            return False
+        if self.cluster == self.duplicate_of.id:  # of an anchor, as most recrawls are
+            return False
+        cluster, baseline = parse(self.cluster), parse(self.duplicate_of.id)
+        return cluster is not None and baseline is not None and cluster.page > baseline.page
+
+    @property
+    def begins(self) -> bool:
+        """Whether the page is an orphan that begins a cluster."""
+        return self.verdict == "recrawl" and self.cluster == self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +106,9 @@ class VerdictColumns:
     """(n,): indexes into `hosts`."""
     hosts: Sequence[str]
     clustered: NDArray[np.bool_]
-    """(n,): whether the verdict is a duplicate with a cluster."""
-    duplicates: Sequence[VerdictFields]
-    """The verdicts that are."""
+    """(n,): whether the page joins a cluster, or is an orphan that begins one."""
+    members: Sequence[VerdictFields]
+    """The verdicts of these pages."""
     digests: NDArray[np.uint64]
     """(n,): XXH3 of the URL keys, or of malformed URLs as they are."""
 
@@ -124,7 +147,7 @@ class VerdictColumns:
             self.host[rows],
             self.hosts,
             self.clustered[rows],
-            self.duplicates[skipped : skipped + kept],
+            self.members[skipped : skipped + kept],
             self.digests[rows],
         )
 
@@ -167,7 +190,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
     keys = [normal(each.url or "") for each in fields]
     shapes: dict[Shape, int] = {}
     hosts: dict[str, int] = {}
-    clustered = [each.verdict == "duplicate" and bool(each.cluster) for each in fields]
+    clustered = [each.joins or each.begins for each in fields]
     return VerdictColumns(
         partition,
         np.array(offsets, np.int64),
@@ -193,13 +216,14 @@ def _seconds(decided_at: str) -> int:
 
 @dataclass(slots=True)
 class ClusterNews:
-    """New duplicates of one cluster."""
+    """New members of one cluster."""
 
-    duplicates: int = 0
+    members: int = 0
+    """Pages that joined it."""
     anchor: str | None = None
-    """URL of the anchor, from the last duplicate."""
+    """URL of the anchor, from the last duplicate, or from an orphan that is the anchor."""
     pages: list[VerdictFields] = field(default_factory=list)
-    """The first PAGES_KEPT duplicates."""
+    """The first PAGES_KEPT that joined."""
 
 
 class Sum:
@@ -222,10 +246,13 @@ class Sum:
         self._columns.append((batch.seconds, shape, host))
         self.last = batch.last
         self.verdicts += len(batch)
-        for each in batch.duplicates:
+        for each in batch.members:
             news = self.clusters.setdefault(each.cluster or "", ClusterNews())
-            news.duplicates += 1
-            if each.duplicate_of:
+            if each.begins:
+                news.anchor = each.url
+                continue
+            news.members += 1
+            if each.verdict == "duplicate" and each.duplicate_of:
                 news.anchor = each.duplicate_of.url
             if len(news.pages) < PAGES_KEPT:
                 news.pages.append(each)

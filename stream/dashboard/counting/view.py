@@ -31,8 +31,10 @@ class Cluster:
     """The size of a cluster over all partitions."""
 
     id: str
-    duplicates: int
+    members: int
+    """Pages beside the anchor."""
     anchor: str
+    """Its URL; empty if it is not known."""
 
 
 @dataclass(slots=True)
@@ -73,16 +75,22 @@ class View:
         if self._host_rows > MOST_HOSTS:
             self._prune_hosts()
 
-    def count_cluster(self, cluster: str, duplicates: int, anchor: str, *, loading: bool = False) -> None:
-        """Add duplicates to a cluster. The tables already contain them."""
+    def count_cluster(self, cluster: str, members: int, anchor: str, *, loading: bool = False) -> None:
+        """Add members to a cluster. The tables already contain them. A cluster without any is left out."""
         present = self.clusters.get(cluster)
         if present is None:
             if self._clusters_pruned and not loading:
-                duplicates = sum(row.duplicates for row in self.cluster_in_tables(cluster))
-            self.clusters[cluster] = Cluster(cluster, duplicates, anchor)
-            self._anchors += len(anchor)
+                members = sum(row.members for row in self.cluster_in_tables(cluster))
+            if not members:
+                return
+            if not anchor:  # verdicts of another partition may have named it
+                anchor = next((row.anchor for row in self.cluster_in_tables(cluster) if row.anchor), "")
+            present = self.clusters[cluster] = Cluster(cluster, members, "")
         else:
-            present.duplicates += duplicates
+            present.members += members
+        if not present.anchor:
+            present.anchor = anchor
+            self._anchors += len(anchor)
         if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
             self._prune_clusters()
 
@@ -101,7 +109,7 @@ class View:
 
     def _prune_clusters(self) -> None:
         # Dropping small clusters is safe: sizes only grow, and a dropped one is reloaded when it grows.
-        largest = sorted(self.clusters.values(), key=lambda each: -each.duplicates)[: MOST_CLUSTERS // 2]
+        largest = sorted(self.clusters.values(), key=lambda each: -each.members)[: MOST_CLUSTERS // 2]
         characters = list(accumulate(len(each.anchor) for each in largest))
         end = bisect_right(characters, MOST_ANCHORS // 2)
         self.clusters = {each.id: each for each in largest[:end]}

@@ -38,7 +38,7 @@ class KeptPages:
         """Whether there is an elector's topic, and by which policy pages are kept."""
         return Election(self._state, self._elect)
 
-    def of(self, cluster: str, anchor: str) -> Kept | None:
+    def of(self, cluster: str, anchor: str | None) -> Kept | None:
         """Return the kept page of a cluster with this anchor, or None if it is not known."""
         record = self._records.get(cluster)
         if record is not None:
@@ -50,7 +50,7 @@ class KeptPages:
                 record.members,
                 record.decided_at,
             )
-        if self._state != "following" or not self._complete:
+        if anchor is None or self._state != "following" or not self._complete:
             return None
         return Kept(anchor, cluster)
 

@@ -21,6 +21,7 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import (
     ClusterPages,
     Comparison,
+    FormerPage,
     Lookup,
     LookupRequest,
     MemberPage,
@@ -157,7 +158,7 @@ class Finder:
             verdict=None,
             why=_why_of_history(history),
             history=history,
-            cluster=self.cluster(cluster_id) if cluster_id else None,
+            cluster=await self.cluster(cluster_id) if cluster_id else None,
             fingerprint=None,
             near=[],
             behind=self.behind,
@@ -192,12 +193,13 @@ class Finder:
         answer.near = near
         answer.verdict, answer.why = _verdict_now(near, baseline, is_orphan=is_orphan)
         if answer.cluster is None and answer.verdict == "duplicate":
-            answer.cluster = self.cluster(near[0].id)
+            answer.cluster = await self.cluster(near[0].id)
         return answer
 
-    def cluster(self, cluster: str) -> ClusterPages | None:
-        """Return the size and some pages of a cluster, or None if it has no duplicates."""
-        return cluster_pages(cluster, self._cluster_rows(cluster))
+    async def cluster(self, cluster: str) -> ClusterPages | None:
+        """Return the size and some pages of a cluster, or None if it has no members beside its anchor."""
+        pages = cluster_pages(cluster, self._cluster_rows(cluster))
+        return None if pages is None else await without_former(pages, self._history)
 
 
 def _message(url: str, page: LookupRequest | OtherPage) -> bytes:
@@ -239,8 +241,8 @@ def _sketch(row: Row) -> NDArray[np.uint64]:
 
 
 def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
-    """Combine the rows of all partitions for a cluster."""
-    if not rows:
+    """Combine the rows of all partitions for a cluster. None if it has no members beside its anchor."""
+    if not (count := sum(row.members for row in rows)):
         return None
     members = [
         MemberPage(each.url, each.id, each.distance, each.similarity, each.decided_at)
@@ -248,7 +250,24 @@ def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
         for each in row.pages
     ]
     members.sort(key=lambda each: each.decided_at)
-    return ClusterPages(cluster, rows[0].anchor, 1 + sum(row.duplicates for row in rows), members)
+    anchor = next((row.anchor for row in rows if row.anchor), None)
+    return ClusterPages(cluster, anchor, 1 + count, members, [])
+
+
+async def without_former(pages: ClusterPages, history: Callable[[str], list[VerdictRecord]]) -> ClusterPages:
+    """Move the stored pages that left the cluster from its members to its former ones: those of which the
+    newest verdict on the URL names another cluster, or none. A rejected page replaces nothing."""
+    members = []
+    for each in pages.members:
+        verdicts = history(normal(each.url or ""))
+        newest = next((verdict for verdict in verdicts if verdict.verdict != "rejected"), None)
+        if newest is None or newest.cluster == pages.cluster:
+            members.append(each)
+        else:
+            pages.former.append(FormerPage(each.url, each.id, newest.cluster))
+        await asyncio.sleep(0)
+    pages.members = members
+    return pages
 
 
 def _why_of_history(history: list[VerdictRecord]) -> str:

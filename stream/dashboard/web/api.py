@@ -36,7 +36,7 @@ from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.windows import DAY, HOUR, MINUTE, WindowPlan
 from stream.dashboard.deployment.system import ROLES, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
-from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages
+from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages, without_former
 from stream.dashboard.lookup.member_pages import PageGoneError
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web import csv_export
@@ -155,7 +155,7 @@ class Api:
     async def clusters(self, request: web.Request) -> web.Response:
         """Return clusters by size."""
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
-        ranked = sorted(self.statistics.view.clusters.values(), key=lambda each: (-each.duplicates, each.id))
+        ranked = sorted(self.statistics.view.clusters.values(), key=lambda each: (-each.members, each.id))
         return self._export(
             request,
             "clusters",
@@ -163,10 +163,10 @@ class Api:
                 clusters=[
                     ClusterFigures(
                         each.id,
-                        each.anchor,
-                        each.duplicates + 1,
+                        each.anchor or None,
+                        each.members + 1,
                         each.id in self.superseded.clusters,
-                        self.kept.of(each.id, each.anchor),
+                        self.kept.of(each.id, each.anchor or None),
                     )
                     for each in ranked[offset : offset + limit]
                 ],
@@ -186,7 +186,7 @@ class Api:
 
     async def cluster(self, request: web.Request) -> web.Response:
         """Return the pages of a cluster."""
-        pages = self._cluster(request)
+        pages = await without_former(self._cluster(request), self.statistics.history)
         pages.superseded = pages.cluster in self.superseded.clusters
         pages.kept = self.kept.of(pages.cluster, pages.anchor)
         pages.election = self.kept.election
@@ -196,7 +196,7 @@ class Api:
         cluster = request.match_info["cluster"]
         pages = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
         if pages is None:
-            raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known duplicates")
+            raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known members")
         return pages
 
     async def comparison(self, request: web.Request) -> web.Response:

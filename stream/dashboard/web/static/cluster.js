@@ -6,6 +6,7 @@ import { differences } from "./differences.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { keptOfCluster } from "./kept.js";
+import { formerPages, JUDGED_AGAIN } from "./lists.js";
 import { notice } from "./system.js";
 
 const COLUMNS = [
@@ -32,20 +33,21 @@ function showPages(figures, wanted) {
   by("cluster-hint").textContent = `${format.quantity(figures.pages, "page")}. ${figures.superseded
     ? "Superseded: the content of the anchor's URL changed, so that it no longer matches pages." : ""}`;
   fill(by("kept"), keptOfCluster(figures));
-  const { anchor, kept, members } = figures;
-  // The kept page may be none of those that are stored: a later duplicate, or an orphan that was judged again.
+  const { anchor, kept, members, former } = figures;
+  // The kept page may be none of those that are stored, but a later one.
   const late = kept?.url && ![anchor, ...members.map(({ url }) => url)].includes(kept.url) ? [kept] : [];
   const pages = [{ url: anchor, id: figures.cluster }, ...late.map(({ url, id }) => ({ url, id })), ...members];
   const ids = pages.map(({ id }) => id);
   const one = ids.includes(wanted.one) ? wanted.one : ids[0];
   const other = ids.includes(wanted.other) ? wanted.other : ids[1];
-  const rest = figures.pages - 1 - members.length;
+  const rest = figures.pages - 1 - members.length - former.length;
   fill(by("pages"), table(COLUMNS, pages.map((each, i) => row(COLUMNS, [
     choice("one", "A", each.id, each.id === one), choice("other", "B", each.id, each.id === other),
-    [i ? null : element("strong", {}, "anchor "), kept?.url === each.url ? element("strong", {}, "kept ") : null, address(each.url, "/"), beside(each.url)],
+    [i ? null : element("strong", {}, "anchor "), kept?.url === each.url ? element("strong", {}, "kept ") : null, i || anchor !== null ? address(each.url, "/") : `${each.id}, of a URL that no duplicate names`, beside(each.url),
+      i && each.decided_at && each.distance === null ? element("div", { class: "like" }, JUDGED_AGAIN) : null],
     i ? String(each.distance ?? "–") : "", i ? each.similarity?.toFixed(3) ?? "–" : "",
     each.decided_at ? format.moment(each.decided_at) : ""])), "stacked"),
-  rest > 0 ? element("p", { class: "hint" }, `and ${format.count(rest)} more, which are counted and not stored here.`) : null);
+  rest > 0 ? element("p", { class: "hint" }, `and ${format.count(rest)} more, which are counted and not stored here.`) : null, formerPages(former));
   by("compare").hidden = pages.length < 2;
 }
 

@@ -23,7 +23,7 @@ export const reason = (kept) => (kept.because ? WHY[kept.because] ?? kept.becaus
 
 /** The page that is kept in place of the anchor, if it is another one. */
 export function keptInstead(kept, anchor) {
-  if (!kept || kept.url === anchor) return null;
+  if (!kept || (kept.url !== null && kept.url === anchor)) return null;
   const title = `${reason(kept)[0].toUpperCase()}${reason(kept).slice(1)}.`;
   return element("div", { class: "like", title }, kept.url === null ? "no page is left" : ["kept: ", spelled(kept.url)]);
 }

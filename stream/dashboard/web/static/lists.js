@@ -37,17 +37,17 @@ export function showClusters(answer) {
   const now = JSON.stringify(answer);
   if (now === drawn) return; // keep opened clusters open
   drawn = now;
-  if (!answer.clusters.length) return fill(by("clusters"), empty("No clusters with duplicates yet."));
-  const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor and its duplicates.", "number"]];
+  if (!answer.clusters.length) return fill(by("clusters"), empty("No clusters of several pages yet."));
+  const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor, and what joined it: duplicates, and members of clusters that ended.", "number"]];
   fill(by("clusters"), table(columns, answer.clusters.map((each) => {
     const pages = element("div", { hidden: true });
-    const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, spelled(each.anchor));
+    const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, spelled(each.anchor ?? each.cluster));
     button.addEventListener("click", () => toggle(each.cluster, button, pages));
     if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
     const old = each.superseded ? element("div", { class: "like", title: "The content of the anchor's URL changed." },
       "superseded: no longer matches pages") : null;
     return row(columns, [[button, old, keptInstead(each.kept, each.anchor), pages], count(each.pages)]);
-  })), element("p", { class: "hint" }, election(answer.election)), answer.total > answer.clusters.length ? element("p", { class: "hint" }, `${count(answer.total)} clusters with duplicates in total.`) : null);
+  })), element("p", { class: "hint" }, election(answer.election)), answer.total > answer.clusters.length ? element("p", { class: "hint" }, `${count(answer.total)} clusters of several pages in total.`) : null);
 }
 
 async function toggle(cluster, button, place) {
@@ -63,13 +63,24 @@ async function toggle(cluster, button, place) {
   }
 }
 
-/** The anchor and its stored duplicates. */
+/** The anchor and its stored members. */
 export function clusterPages(cluster) {
-  const more = cluster.pages - 1 - cluster.members.length;
+  const more = cluster.pages - 1 - cluster.members.length - cluster.former.length;
   return [
-    element("p", { class: "like" }, clusterPage(cluster.cluster, `cluster ${cluster.cluster}`), ", anchor ", address(cluster.anchor)),
+    element("p", { class: "like" }, clusterPage(cluster.cluster, `cluster ${cluster.cluster}`), ", anchor ", cluster.anchor === null ? "of another URL" : address(cluster.anchor)),
     element("ol", { class: "pages" }, cluster.members.map((each) => element("li", {}, address(each.url),
-      element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
+      element("span", { class: "like" }, each.distance === null ? ` ${JUDGED_AGAIN}` : ` distance ${each.distance} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
     more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,
+    formerPages(cluster.former),
   ];
+}
+
+export const JUDGED_AGAIN = "judged again: the cluster that it was in had ended";
+
+/** The stored pages that left the cluster, and where they are now. */
+export function formerPages(former) {
+  if (!former.length) return null;
+  return element("div", {}, element("p", { class: "like" }, "No longer in this cluster:"),
+    element("ul", { class: "pages" }, former.map(({ url, cluster }) => element("li", {}, address(url, "/"),
+      element("span", { class: "like" }, " ", cluster === null ? "now has too little text" : ["now in ", clusterPage(cluster, `cluster ${cluster}`)])))));
 }
