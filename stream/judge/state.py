@@ -584,6 +584,13 @@ class State(StateReader):
         self._anchors.raise_first(writes, first.anchors)
         self._duplicates.raise_first(writes, first.duplicates)
 
+    def hold_from(self, held: int) -> None:
+        """Drop the tables of the anchors before this number. No batch may be ahead of the store."""
+        writes = self.store.batch()
+        self.tables.hold_from(writes, held)
+        self.store.write(writes)
+        self.maintain()
+
     def maintain(self, *, wait: bool = False) -> None:
         """Freeze anchors, and remove what is gone, in the background. Nothing may be ahead of the store.
 
@@ -799,7 +806,7 @@ class State(StateReader):
 
     def digest(self) -> str:
         """Return a digest of the content, independent of how it was built up, and of what is gone. Tables are
-        left out, as they follow from it."""
+        left out, as they follow from it, and so is which of them were dropped."""
         starts = dict.fromkeys(RECORDS, b"")
         starts[ANCHORS] = self._anchors.start
         starts[LOG] = self.tables.start

@@ -27,11 +27,12 @@ from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
-from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.anchors import FIRST_ENTRY, HELD, HeldAnchors, StoredAnchors, held_from
 from stream.tables.store.contents import union
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
+from stream.tables.triples.entries import first_entry_from
 from stream.tables.triples.index import GROWTH, TripleIndex
 
 LAYOUT: Final = b"tables/layout"
@@ -98,7 +99,8 @@ files are written anew."""
 
 
 class Tables:
-    """The index of live anchors, which are numbered in order of insertion, from `first` on.
+    """The index of live anchors, which are numbered in order of insertion, from `first` on. There are tables
+    of those from `held` on; of the others, which are dead is known.
 
     Opening recovers everything from the store. Raises StateError if the store was made with another design or
     another `generation`. `memory` is the size in bytes of all three tiers, apart from anchors in the hot tier
@@ -126,8 +128,10 @@ class Tables:
         self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
-        anchors = StoredAnchors(store, design.words)
-        self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
+        held = held_from(store)
+        anchors = HeldAnchors(StoredAnchors(store, design.words, held), held)
+        self._anchors, self._held_log = anchors.stored, anchors.log
+        self._log, self._dead, self._skipped = anchors.stored.log, anchors.dead, anchors.skipped
         of_triples = int(memory * TRIPLES_SHARE) if kind.triples else 0
         sizes = TierSizes(memory - of_triples, generation, growth, kind.windowed)
         self._reclaiming = Reclaiming(store)
@@ -162,6 +166,11 @@ class Tables:
         return self._log.first
 
     @property
+    def held(self) -> int:
+        """Number of the first anchor of which there are tables."""
+        return self._held_log.first
+
+    @property
     def start(self) -> bytes:
         """The key of the rows in the log that have the first anchor."""
         return self._log.start
@@ -185,14 +194,14 @@ class Tables:
             hot_probes=sum(tiers.hot.probes for tiers in every),
             rocks_probes=sum(tiers.cold.probes for tiers in every),
             rocks_hits=sum(tiers.cold.hits for tiers in every),
-            generations=-(-(self._tiers.compaction.frozen - self.first) // self._size),
+            generations=-(-(self._tiers.compaction.frozen - self.held) // self._size),
             runs=self._tiers.compaction.runs,
             hot_anchors=self.count - hot.floor,
             warm_anchors=warm.end - warm.floor,
-            cold_anchors=cold.end - self.first,
-            dead_anchors=self._dead.count,
+            cold_anchors=cold.end - self.held,
+            dead_anchors=self._dead.all_count,
             skipping_anchors=self._skipped.count,
-            digest=union(self._dead.digest, self._skipped.digest),
+            digest=union(self._dead.all_digest, self._skipped.digest),
             hot_heads=hot.heads,
             triple_entries=self._triples.entries if self._triples else 0,
         )
@@ -264,7 +273,7 @@ class Tables:
         if probing.collector.is_full:
             return None
         row, anchor, distance = probing.collector.pairs()
-        if self._dead.count or self.first > self._dead.base:
+        if self._dead.count or self.held > self._dead.base:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
         sizes = None
@@ -311,8 +320,8 @@ class Tables:
         full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
         caller writes `batch`; searches find the anchors at once.
         """
-        if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
-            raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
+        if (anchors := self.count - self.held) + len(fingerprints) > MOST_ANCHORS:
+            raise StateError(f"state directory {self._store.path}: the index is full: {anchors} anchors")
         if self.count - self._dead.base + len(fingerprints) > MOST_ANCHORS:
             self._dead.rebase()
         if self._triples is not None:
@@ -333,9 +342,10 @@ class Tables:
         if len(anchors) and (anchors.min() < self.first or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
-        self._tiers.forget(anchors)
+        held = anchors[anchors >= self.held]
+        self._tiers.forget(held)
         if self._triples is not None:
-            self._triples.kill(anchors)
+            self._triples.kill(held)
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes
@@ -345,14 +355,30 @@ class Tables:
         if first == self.first:
             return
         if self._triples is not None:
-            self._triples.raise_first(batch, first)
+            if first > self.held:
+                self._triples.raise_first(first)
+            entry = self._anchors.first_entry = first_entry_from(self._anchors, first)
+            batch.put(DEFAULT, FIRST_ENTRY, entry.to_bytes(8, "little"))
         self._log.raise_first(batch, first)
+        self._held_log.first = max(self.held, first)
         self._dead.drop(batch, first)
         self._skipped.drop(batch, first)
 
+    def hold_from(self, batch: Writes, held: int) -> None:
+        """Drop the tables of the anchors before `held`: searches do not find these any more. Which of them
+        are dead goes on to be known and noted. The caller writes `batch`. What they take is removed by
+        `maintain`."""
+        if not self.held <= held <= self.count:
+            raise ValueError(f"tables can be held from {self.held} on, and not after {self.count}")
+        if self._triples is not None:
+            self._triples.raise_first(held)
+        self._dead.hold_from(held)
+        self._held_log.first = held
+        batch.put(DEFAULT, HELD, held.to_bytes(8, "little"))
+
     def is_alive(self, anchors: I64) -> NDArray[np.bool_]:
-        """Whether each of these anchors is alive, (n,)."""
-        return ~self._dead.test(anchors)
+        """Whether each of these anchors is alive, (n,), whether there are tables of it or not."""
+        return ~self._dead.are_dead(anchors)
 
     def maintain(self, *, wait: bool = False) -> None:
         """Freeze generations that are due, and remove what is gone, in the background; called after each
