@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,11 @@ from stream.messages.decision import (
     OF_ANOTHER_CLUSTER,
     Decisions,
     LedgerPart,
+    Turn,
     decode_decisions,
     encode_decisions,
     ledger_record,
+    turn_record,
 )
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Verdict
@@ -31,9 +33,9 @@ from tests.property.best_oracle import Judged
 KAFKA = "cluster"
 
 
-def open_elector(path: Path, elect: str) -> Elector:
+def open_elector(path: Path, elect: str, genesis: Genesis | None = None) -> Elector:
     """An elector with the state in a directory, which may be new."""
-    genesis = genesis_of()
+    genesis = genesis or genesis_of()
     return Elector(State.open(path, genesis, KAFKA, elect, cache=8 << 20), genesis)
 
 
@@ -42,9 +44,15 @@ def url_digest_of(key: object) -> bytes:
     return NO_DIGEST if key is None else hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
 
 
-def decided_of(judged: Sequence[Judged], seed: int, genesis: Genesis | None = None) -> list[Decided]:
+def decided_of(
+    judged: Sequence[Judged],
+    seed: int,
+    genesis: Genesis | None = None,
+    time: Callable[[int], int] = lambda offset: 1_700_000_000_000 + offset,
+) -> list[Decided]:
     """Journal records with these pages, and decisions about one or several of them. Some records have pages
-    that come again, which are not admitted, and some decisions are ledger records."""
+    that come again, which are not admitted, and some decisions are ledger records. `time` returns the append
+    time of the record at an offset; with a lifetime, there are turns."""
     rng, genesis = random.Random(seed), genesis or genesis_of()
     of_offset: dict[int, list[Judged]] = {}
     for each in judged:
@@ -53,7 +61,7 @@ def decided_of(judged: Sequence[Judged], seed: int, genesis: Genesis | None = No
     for offset, pages in sorted(of_offset.items()):
         assert [each.page & 0xFFFF for each in pages] == list(range(len(pages)))
         with_copies: list[Judged | None] = [*pages, *([None] * rng.choice((0, 0, 2)))]
-        entries.append(_entry(genesis, offset, with_copies))
+        entries.append(_entry(genesis, offset, with_copies, time(offset)))
         codes.append([(_code(rng, each), each) for each in with_copies])
     found, first = list[Decided](), 0
     while first < len(entries):
@@ -63,10 +71,46 @@ def decided_of(judged: Sequence[Judged], seed: int, genesis: Genesis | None = No
         first = end
         if rng.random() < 0.1:
             found.append(_ledger(genesis, found[-1].decisions, len(found) + 1))
+    return found if genesis.options.lifetime is None else _with_turns(found, genesis)
+
+
+def _with_turns(decided: Sequence[Decided], genesis: Genesis) -> list[Decided]:
+    """With a turn before the first decisions in each slot, but for the first one."""
+    assert genesis.options.lifetime is not None
+    slot, turned, found = max(1000, 1000 * genesis.options.lifetime // 1024), 0, list[Decided]()
+    for each in decided:
+        time = each.entries[0].time if each.entries else 0
+        if time // slot > turned // slot:
+            if found:
+                found.append(_turn(genesis, found[-1].decisions, time, len(found) + 1))
+            turned = time
+        found.append(each._replace(next=len(found) + 1))
     return found
 
 
-def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None]) -> Entry:
+def _turn(genesis: Genesis, before: Decisions, time: int, after: int) -> Decided:
+    """What a turn says of pages is of no meaning for electors."""
+    turn = Turn(oldest=(0, 0), next=(0, 0), anchors=b"", duplicates=b"")
+    record = turn_record(genesis.journal, genesis.options.id, before.end, before.last, time, None, turn)
+    return Decided([], decode_decisions(encode_decisions(record), after - 1), after)
+
+
+def follow(elector: Elector, decided: Sequence[Decided]) -> None:
+    """Apply decisions as the role does, of which turns are applied each by itself."""
+    part = list[Decided]()
+    for each in decided:
+        if each.decisions.turn is None:
+            part.append(each)
+            continue
+        if part:
+            elector.apply(part)
+            part = []
+        elector.turn(each)
+    if part:
+        elector.apply(part)
+
+
+def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None], time: int) -> Entry:
     blank = Judged(0, "https://again.example/", None, "rejected", None)
     rows = [
         Row(0, each.url, each.fetched_at, url_digest_of(each.key), length=each.length, quality=each.quality)
@@ -79,7 +123,7 @@ def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None]) -> Ent
     value = columns.encode()
     decoded = decode_journal(value, offset)
     assert isinstance(decoded, Rows)
-    return Entry(offset, 1_700_000_000_000 + offset, digest_of(value), decoded)
+    return Entry(offset, time, digest_of(value), decoded)
 
 
 def _code(rng: random.Random, page: Judged | None) -> int:

@@ -5,27 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from stream.elector.judged_pages import NO_CLUSTER, Decided, JudgedPages
 from stream.elector.kept import kept_page
-from stream.elector.layout import CLUSTER, FORGOTTEN, NEVER, NOBODY, Cluster, Version, split
+from stream.elector.layout import (
+    CLUSTER,
+    FORGOTTEN,
+    NEVER,
+    NOBODY,
+    SEEN_VALUE,
+    Cluster,
+    Version,
+    expired_from,
+    expired_version,
+    heads_of,
+    split,
+)
 from stream.elector.newest import NO_KEY, Newest, member_keys
 from stream.elector.state import FORGOTTEN_URLS, Meta, State
 from stream.errors import PageError, RecordError
 from stream.fingerprint.seed import url_hasher
 from stream.judge.ids import NO_PAGE, parse, show
-from stream.judge.misfits import refuse_other_records
+from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.best import Because, BestRecord
 from stream.messages.journal import Genesis
 from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
 from stream.tables.store.failures import damage_error
-from stream.tables.store.rocks import CLUSTERS, DEFAULT, DUE, MEMBERS, VERSIONS, Writes
+from stream.tables.store.rocks import CLUSTERS, DEFAULT, DUE, MEMBERS, SEEN, VERSIONS, Writes
 from stream.text.url import url_key
+
+MOST_UNSEEN: Final = 1 << 16
+"""Most URLs that leave in a turn because they were not seen for a lifetime. It bounds how long one takes."""
+
+
+_NONE: Final[Mapping[bytes, int]] = {}
 
 
 class Due(NamedTuple):
@@ -69,6 +87,9 @@ class Elector:
 
     def __init__(self, state: State, genesis: Genesis) -> None:
         self.state, self.genesis = state, genesis
+        lifetime = genesis.options.lifetime
+        self._lifetime = None if lifetime is None else 1000 * lifetime
+        """Milliseconds."""
 
     @property
     def is_catching_up(self) -> bool:
@@ -83,7 +104,7 @@ class Elector:
         meta, writes = state.meta, state.store.batch()
         if len(pages):
             newest = Newest.of(pages, state)
-            urls = _write_versions(newest, writes)
+            urls = _write_versions(newest, writes, has_lifetime=self._lifetime is not None)
             moves = self._moves(pages, newest, writes)
             meta = self._write_clusters(moves, _founders(pages), writes)
             meta = msgspec.structs.replace(meta, urls=meta.urls + urls)
@@ -102,6 +123,45 @@ class Elector:
         )
         return len(pages)
 
+    def turn(self, decided: Decided) -> None:
+        """Apply a turn, in one atomic write: URLs that were not seen for a lifetime of log time leave their
+        clusters, at most MOST_UNSEEN, those first that were not seen for longest. Raises StateError if it
+        does not fit."""
+        state, record = self.state, decided.decisions
+        refuse_other_records([], record, self.genesis)
+        if self._lifetime is None:
+            raise invalid(record, "a turn, but the genesis has no lifetime")
+        meta, writes, moves = state.meta, state.store.batch(), _Moves()
+        pages = state.unseen(record.time - self._lifetime, MOST_UNSEEN)
+        gone = [digest for _, digest in pages]
+        values = state.store.get(VERSIONS, gone)
+        for (page, digest), value in zip(pages, values, strict=True):
+            if value is None or expired_from(value) is not None or Version.of(value).page != page:
+                raise damage_error(
+                    state.store.path, f"URL {digest.hex()} was seen with page {page}, but has no such version"
+                )
+        there, expired = [value for value in values if value is not None], dict[bytes, int]()
+        for (page, digest), value, key in zip(pages, there, member_keys(state, there), strict=True):
+            writes.delete(SEEN, CLUSTER.pack(page))
+            writes.delete(VERSIONS, digest)
+            writes.delete(MEMBERS, key)
+            version = Version.of(value)
+            expired[digest] = version.cluster
+            moves.removed.setdefault(version.cluster, set()).add(key[CLUSTER.size :])
+            if version.is_first:
+                moves.left[version.cluster] = version.first_url
+        meta = self._write_clusters(moves, {}, writes, expired=expired)
+        state.write(
+            writes,
+            msgspec.structs.replace(
+                meta,
+                urls=meta.urls - len(gone),
+                unseen=pages[-1][0] + 1 if pages else meta.unseen,
+                decided=decided.next,
+                time=max(meta.time, record.time),
+            ),
+        )
+
     def forget(self, decided: Decided) -> None:
         """Apply a decision that forgets pages, in one atomic write. Their URLs leave their clusters, and
         nothing that is told from now on names them. Raises StateError if it does not fit."""
@@ -109,15 +169,20 @@ class Elector:
         refuse_other_records([], record, self.genesis)
         assert record.forgotten is not None  # noqa: S101 (the caller knows)
         gone, writes, moves = record.forgotten.url_digests, state.store.batch(), _Moves()
-        versions = zip(gone, state.store.get(VERSIONS, gone), strict=True)
-        there = {url: value for url, value in versions if value is not None}
-        for url, key in zip(there, member_keys(state, list(there.values())), strict=True):
-            writes.delete(VERSIONS, url)
+        versions = dict(zip(gone, state.store.get(VERSIONS, gone), strict=True))
+        there = {
+            url: value for url, value in versions.items() if value is not None and expired_from(value) is None
+        }
+        for url, value in versions.items():
+            if value is not None:
+                writes.delete(VERSIONS, url)
+        for value, key in zip(there.values(), member_keys(state, list(there.values())), strict=True):
+            writes.delete(SEEN, CLUSTER.pack(Version.of(value).page))
             writes.delete(MEMBERS, key)
             moves.removed.setdefault(CLUSTER.unpack_from(key)[0], set()).add(key[CLUSTER.size :])
         for cluster in state.clusters_told(set(gone)):
             moves.removed.setdefault(cluster, set())
-        meta = self._write_clusters(moves, {}, writes, frozenset(gone))
+        meta = self._write_clusters(moves, {}, writes, forgotten=frozenset(gone))
         meta = msgspec.structs.replace(meta, urls=meta.urls - len(there), decided=decided.next)
         if gone:
             writes.put(DEFAULT, FORGOTTEN_URLS + CLUSTER.pack(decided.next), b"".join(gone))
@@ -194,10 +259,13 @@ class Elector:
         moves: _Moves,
         founders: Mapping[int, bytes],
         writes: Writes,
-        gone: frozenset[bytes] = frozenset(),
+        *,
+        forgotten: frozenset[bytes] = frozenset(),
+        expired: Mapping[bytes, int] = _NONE,
     ) -> Meta:
         """Write the clusters that something happened to. `founders`: cluster that began in the batch ->
-        digest of its first URL. `gone`: digests of URLs that are forgotten."""
+        digest of its first URL. `forgotten`: digests of URLs that are. `expired`: digest of a URL that was
+        not seen for a lifetime -> the cluster that it leaves."""
         meta = self.state.meta
         records, due = meta.clusters, meta.due
         for cluster, entry, is_stored in self._entries(moves.clusters(), founders):
@@ -209,8 +277,10 @@ class Elector:
             if not entry.was_told and not entry.kept_url:
                 entry.kept_url = moves.left.get(cluster, b"")
             self._move(cluster, entry, moves)
-            if entry.kept in gone:
+            if entry.kept in forgotten:
                 entry.forget_told()
+            elif expired.get(entry.kept) == cluster:
+                writes.put(VERSIONS, entry.kept, expired_version(cluster))
             records += self._put(writes, cluster, entry, is_stored=is_stored)
             due += _note_due(writes, cluster, entry, was_due)
         return msgspec.structs.replace(meta, clusters=records, due=due)
@@ -276,15 +346,19 @@ class Elector:
         clusters = state.due(limit, after + 1)
         entries = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
         best = state.versions([each.best for each in entries])
-        kept = state.versions([each.kept for each in entries])
-        return [self._due(*each) for each in zip(clusters, entries, best, kept, strict=True)]
+        told = [each.kept for each in entries]
+        kept, gone = state.versions(told), state.expired_from(told)
+        return [self._due(*each) for each in zip(clusters, entries, best, kept, gone, strict=True)]
 
     def _due_cluster(self, cluster: int, entry: Cluster | None) -> Cluster:
         if entry is None or not entry.is_due:
             raise damage_error(self.state.store.path, f"cluster {cluster} is noted as due, but it is not")
         return entry
 
-    def _due(self, cluster: int, entry: Cluster, best: Version | None, kept: Version | None) -> Due:
+    def _due(
+        self, cluster: int, entry: Cluster, best: Version | None, kept: Version | None, gone: int | None
+    ) -> Due:
+        """`gone`: the cluster in which the URL that was kept was not seen for a lifetime."""
         meta, journal = self.state.meta, self.genesis.journal
         if entry.best != NOBODY and (best is None or best.cluster != cluster):
             raise damage_error(self.state.store.path, f"cluster {cluster} has a member without a version")
@@ -298,7 +372,7 @@ class Elector:
             cluster=show(journal, cluster),
             best=None if best is None else kept_page(best, journal),
             was=was,
-            because=self._because(cluster, entry, kept),
+            because="expired" if gone == cluster else self._because(cluster, entry, kept),
             members=entry.members,
             as_of=show(journal, meta.page),
             decided_at=rfc3339(meta.page_time),
@@ -319,6 +393,7 @@ class Elector:
         """Note that these records are written, in one atomic write. `positions`: partition of the topic ->
         the offset after them."""
         meta, writes = self.state.meta, self.state.store.batch()
+        self._drop_expired(writes, [(each.cluster, each.entry.kept) for each in due])
         for record, digest, cluster, entry in due:
             self._note_told(entry, TopicRecord(record, digest, ""))
             self._put(writes, cluster, entry, is_stored=True)
@@ -335,9 +410,9 @@ class Elector:
         last = {self._page_of(each.record.cluster, each.where): each for each in written}
         records, due, until = meta.clusters, meta.due, meta.told_until
         later = {each: NOBODY for each in last if each > meta.page}  # they have no members yet
-        for (cluster, entry, is_stored), each in zip(
-            self._entries(list(last), later), last.values(), strict=True
-        ):
+        entries = list(self._entries(list(last), later))
+        self._drop_expired(writes, [(cluster, entry.kept) for cluster, entry, _ in entries if entry])
+        for (cluster, entry, is_stored), each in zip(entries, last.values(), strict=True):
             if entry is None:
                 raise RecordError(
                     f"{each.where}: of a cluster {each.record.cluster}, which state directory"
@@ -354,6 +429,13 @@ class Elector:
                 meta, clusters=records, due=due, told_until=until, positions={**meta.positions, **positions}
             ),
         )
+
+    def _drop_expired(self, writes: Writes, kept: Sequence[tuple[int, bytes]]) -> None:
+        """Drop that the URLs that clusters kept, given by digests, were not seen for a lifetime."""
+        digests = [digest for _, digest in kept]
+        for (cluster, digest), gone in zip(kept, self.state.expired_from(digests), strict=True):
+            if gone == cluster:
+                writes.delete(VERSIONS, digest)
 
     def _note_told(self, entry: Cluster, written: TopicRecord) -> None:
         """Note in a cluster what a record says. Raises RecordError."""
@@ -386,9 +468,13 @@ def _newest_ledger(decided: Sequence[Decided], before: int) -> int:
     return max(first, default=before)
 
 
-def _write_versions(newest: Newest, writes: Writes) -> int:
+def _write_versions(newest: Newest, writes: Writes, *, has_lifetime: bool) -> int:
     """Write the newest version of each URL, and return how many more URLs are in a cluster."""
     more, kept = 0, (newest.cluster != NO_CLUSTER).tolist()
+    for digest in newest.expired:
+        writes.delete(VERSIONS, digest)
+    if has_lifetime:
+        _note_seen(newest, kept, writes)
     for digest, value, before, is_kept in zip(newest.digest, newest.value, newest.before, kept, strict=True):
         if is_kept:
             writes.put(VERSIONS, digest, value)
@@ -397,6 +483,17 @@ def _write_versions(newest: Newest, writes: Writes) -> int:
             writes.delete(VERSIONS, digest)
             more -= 1
     return more
+
+
+def _note_seen(newest: Newest, kept: Sequence[bool], writes: Writes) -> None:
+    """Write when each URL that is in a cluster was seen last."""
+    there = [value for value in newest.before if value is not None]
+    for page in heads_of(there)["page"].tolist():
+        writes.delete(SEEN, CLUSTER.pack(page))
+    numbers = zip(newest.page.tolist(), newest.seen.tolist(), strict=True)
+    for digest, (page, seen), is_kept in zip(newest.digest, numbers, kept, strict=True):
+        if is_kept:
+            writes.put(SEEN, CLUSTER.pack(page), SEEN_VALUE.pack(seen, digest))
 
 
 def _note_due(writes: Writes, cluster: int, entry: Cluster, was_due: bool) -> int:

@@ -47,6 +47,8 @@ class JudgedPages:
     fetched_at: NDArray[np.int64]
     quality: NDArray[np.float64]
     url: StringColumn
+    seen: NDArray[np.int64]
+    """Log time of each page's record."""
     last: tuple[int, int] | None
     """Id of the last page that was judged, rejected or not, and its log time; None if none was."""
     time: int
@@ -70,9 +72,9 @@ class JudgedPages:
         judged = np.flatnonzero(verdict != NOT_ADMITTED)
         keep = np.flatnonzero((verdict != NOT_ADMITTED) & (verdict != Verdict.REJECTED))
         last = None
+        seen = np.repeat(times, sizes)
         if len(judged):
-            record = int(np.searchsorted(np.cumsum(sizes), judged[-1], "right"))
-            last = int(pages[judged[-1]]), int(times[record])
+            last = int(pages[judged[-1]]), int(seen[judged[-1]])
 
         def column(name: str, kind: Any) -> NDArray[Any]:
             return _joined([getattr(each, name) for each in rows if len(each)], kind)[keep]
@@ -88,6 +90,7 @@ class JudgedPages:
             fetched_at=column("fetched_at", np.int64),
             quality=column("quality", np.float64),
             url=columns_of([each.strings for each in rows]).url.take(keep) if rows else StringColumn.none(0),
+            seen=seen[keep],
             last=last,
             time=time,
         )

@@ -2,7 +2,8 @@
 
 A key of the family `members` is cluster (u64), rank and `since` (u64), big-endian, so the best member of a
 cluster is the first one of its keys; the value is the digest of its URL. The part behind the cluster is the
-member's *place*.
+member's *place*. With a lifetime, the family `seen` has the page with which each URL was seen last, so those
+that were not seen for long are its first keys.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ VERSION: Final = np.dtype(
 """The newest version of a URL, which is in a cluster since the page `since`. Its URL follows, and after it
 `first_url` bytes: how the URL was spelled when it began the cluster, if it did and the spelling differs."""
 _NUMBERS: Final = struct.Struct("<qqqqdII")
+SEEN_VALUE: Final = struct.Struct("<q16s")
+"""Value of the family `seen`, by page (u64 BE): log time at which that was judged, and digest of its URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,17 @@ class Version:
     def is_first(self) -> bool:
         """Whether it is still where it began a cluster."""
         return self.cluster == self.since
+
+
+def expired_version(cluster: int) -> bytes:
+    """In place of the version of a URL that was not seen for a lifetime, until it is told that the cluster
+    keeps another one."""
+    return CLUSTER.pack(cluster)
+
+
+def expired_from(value: bytes | None) -> int | None:
+    """The cluster of such a value; None for a version, and for none."""
+    return CLUSTER.unpack(value)[0] if value is not None and len(value) == CLUSTER.size else None
 
 
 class MemberKeys:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.elector.judged_pages import NO_CLUSTER, JudgedPages
-from stream.elector.layout import VERSION, Version, heads_of, split
+from stream.elector.layout import VERSION, Version, expired_from, heads_of, split
 from stream.elector.policy import Ranked
 from stream.elector.state import State
 from stream.tables.store.rocks import VERSIONS
@@ -36,6 +37,12 @@ class Newest:
     key_before: list[bytes]
     began: NDArray[np.bool_]
     """(m,): whether this stay began in the batch."""
+    page: NDArray[np.int64]
+    """(m,): the newest version."""
+    seen: NDArray[np.int64]
+    """(m,): log time of its record."""
+    expired: list[bytes]
+    """Digests of the URLs that had expired, of which a cluster is still to be told."""
 
     @classmethod
     def of(cls, pages: JudgedPages, state: State) -> Self:
@@ -43,7 +50,9 @@ class Newest:
         order, ends, stays_from, whole = _by_url(pages)
         rows, first_rows = order[ends], order[stays_from]
         digest = split(pages.digest[rows].tobytes(), 16)
-        before = state.store.get(VERSIONS, digest)
+        stored = state.store.get(VERSIONS, digest)
+        gone = [expired_from(value) is not None for value in stored]
+        before = [None if is_gone else value for value, is_gone in zip(stored, gone, strict=True)]
         there = np.flatnonzero([value is not None for value in before])
         values = [value for value in before if value is not None]
         old = heads_of(values)
@@ -71,6 +80,9 @@ class Newest:
             before=before,
             key_before=_keys_before(state, there, values, len(rows)),
             began=~stayed,
+            page=pages.page[rows],
+            seen=pages.seen[rows],
+            expired=list(compress(digest, gone)),
         )
 
 

@@ -11,7 +11,16 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from stream.elector.layout import CLUSTER, NOBODY, Cluster, Clusters, MemberKeys, Version
+from stream.elector.layout import (
+    CLUSTER,
+    NOBODY,
+    SEEN_VALUE,
+    Cluster,
+    Clusters,
+    MemberKeys,
+    Version,
+    expired_from,
+)
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
 from stream.messages.journal import Genesis
@@ -24,6 +33,7 @@ from stream.tables.store.rocks import (
     DUE,
     ELECTOR,
     MEMBERS,
+    SEEN,
     VERSIONS,
     Store,
     Writes,
@@ -32,7 +42,7 @@ from stream.tables.store.rocks import (
 
 FORGOTTEN_URLS: Final = b"forgotten/"
 """Prefix of records by the offset after that of a decision, u64 BE: digests of the URLs that it forgot."""
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Format version of an elector's state directory."""
 
 
@@ -76,6 +86,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """The offset after that of the last decision that forgot pages, in the decisions topic; 0 before any."""
     erased: int = 0
     """Such an offset: what decisions before it forgot is erased from state and topic."""
+    unseen: int = 0
+    """A page: no URL in a cluster was seen last before it. Only with a lifetime."""
 
 
 class Kept(NamedTuple):
@@ -140,7 +152,26 @@ class State:
     def versions(self, digests: Sequence[bytes]) -> list[Version | None]:
         """The newest version of each URL, given by digest; None for those that are in no cluster."""
         values = self.store.get(VERSIONS, list(digests))
-        return [None if value is None else Version.of(value) for value in values]
+        return [
+            None if value is None or expired_from(value) is not None else Version.of(value)
+            for value in values
+        ]
+
+    def expired_from(self, digests: Sequence[bytes]) -> list[int | None]:
+        """The cluster in which each URL, given by digest, was not seen for a lifetime, if that is still to be
+        told of it; None for others."""
+        return list(map(expired_from, self.store.get(VERSIONS, list(digests))))
+
+    def unseen(self, until: int, limit: int) -> list[tuple[int, bytes]]:
+        """The URLs that were seen last at a log time up to `until`, at most `limit`, those first that were
+        not seen for longest: page with which each was seen, and its digest."""
+        found = list[tuple[int, bytes]]()
+        for key, value in islice(self.store.scan(SEEN, CLUSTER.pack(self.meta.unseen)), limit):
+            seen, digest = SEEN_VALUE.unpack(value)
+            if seen > until:
+                break
+            found.append((CLUSTER.unpack(key)[0], digest))
+        return found
 
     def clusters(self, clusters: Sequence[int]) -> list[Cluster | None]:
         """The records of clusters; None for those that have none."""

@@ -24,11 +24,13 @@ from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages import verdict_options
+from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Turn, encode_decisions, turn_record
 from stream.messages.journal import SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
+from stream.roles.elector.role import ElectorRole
 from stream.roles.judge import append_times
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
@@ -48,7 +50,7 @@ from tests.kafka.judge_helpers import (
     text,
     verdicts,
 )
-from tests.kafka.worker_helpers import running, scrape
+from tests.kafka.worker_helpers import read_all, running, scrape
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -146,6 +148,32 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     assert (last["url"], last["verdict"]) == ("http://c/cold", "unique"), "it expired"
     assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, state_of(deployed))
     assert await recompute(deployed) == []
+
+
+async def test_an_elector_drops_urls_that_were_not_seen_for_a_lifetime(deployed: Settings) -> None:
+    """Also the anchor of a cluster that verdicts still name, and the only page of another one."""
+    electing = deployed.model_copy(update={"elect": "first", "elect_seconds": 0.1})
+    await topics.create(electing, Scheme(), VerdictOptions(lifetime=LIFETIME), seed=PUBLIC_SEED)
+    records, topic = journal(), TopicNames(electing.namespace).best()
+
+    async def told() -> list[BestRecord]:
+        return [decode_best(each.value, topic) for each in await read_all(electing, topic)]
+
+    async with running(JudgeRole(electing)), running(ElectorRole(electing)):
+
+        async def both() -> bool:
+            await decided(electing, await append(electing, next(records)))
+            was = {each.was.url for each in await told() if each.because == "expired" and each.was}
+            if not {"http://a/hot", "http://a/cold"} <= was:
+                return False
+            hot = {each.cluster: each for each in await told()}[by_url["http://a/hot"]]
+            return hot.best is not None and re.fullmatch("http://b/[0-9]+", hot.best.url) is not None
+
+        await decided(electing, await append(electing, next(records)))
+        by_url = {each["url"]: each["cluster"] for each in await verdicts(electing)}
+        await until(both)
+    cold = [each for each in await told() if each.cluster == by_url["http://a/cold"]]
+    assert [(each.best, each.members, each.because) for each in cold] == [(None, 0, "expired")]
 
 
 def check_metrics(told: dict[str, float], turns: dict[int, Turn]) -> None:

@@ -4,8 +4,8 @@ state. It shares no code with the elector."""
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ class Judged:
     """Equal for spellings of one URL; None where there is none, as no other page has this URL then."""
     verdict: str
     cluster: int | None
-    """Page of the cluster's anchor; None for `insufficient` and `rejected`."""
+    """Page of the cluster's anchor; None for `insufficient`, `rejected` and `expired`."""
     length: int = 0
     quality: float | None = None
     fetched_at: int | None = None
@@ -50,8 +50,7 @@ def members(judged: Iterable[Judged]) -> dict[int, list[Member]]:
     versions: dict[Hashable, list[Judged]] = {}
     for each in judged:
         if each.verdict != "rejected":
-            key = ("page", each.page) if each.key is None else ("url", each.key)
-            versions.setdefault(key, []).append(each)
+            versions.setdefault(url_of(each), []).append(each)
     found: dict[int, list[Member]] = {}
     for of_url in versions.values():
         newest = of_url[-1]
@@ -67,6 +66,17 @@ def members(judged: Iterable[Judged]) -> dict[int, list[Member]]:
             since = each.page
         found.setdefault(newest.cluster, []).append(Member(newest, since))
     return found
+
+
+def unseen(judged: Sequence[Judged], until: int, most: int, time: Callable[[Judged], int]) -> list[Judged]:
+    """Return what a turn adds to these verdicts: for each URL in a cluster that was seen last at a log time
+    up to `until`, its newest version again, now in no cluster. At most `most` URLs leave, those first that
+    were not seen for longest. `time` returns the log time of a page. A page that could not be read does not
+    count as seen."""
+    newest = {url_of(each): each for each in judged if each.verdict != "rejected"}
+    due = [each for each in newest.values() if each.cluster is not None and time(each) <= until]
+    oldest = sorted(due, key=lambda each: each.page)[:most]
+    return [replace(each, verdict="expired", cluster=None) for each in oldest]
 
 
 def rank(member: Member, elect: str) -> tuple[float, ...]:
@@ -128,7 +138,7 @@ def tell(before: dict[int, Told], judged: Sequence[Judged], elect: str) -> list[
         was = last.best if last else pages[cluster]
         grew = bool(last and page and size >= 2 * last.members)
         if url_of(page) != url_of(was) or grew:
-            found.append(Told(cluster, page, was, size, judged[-1].page))
+            found.append(Told(cluster, page, was, size, max(each.page for each in judged)))
     return found
 
 

@@ -137,11 +137,13 @@ class ElectorRole:
                     " built from other decisions"
                 )
             applied = decided.end
-            if decided.forgotten is not None:
+            if decided.forgotten is not None or decided.turn is not None:
                 if batch:
                     await self._apply(elector, batch)
                     batch, rows, size = [], 0, 0
-                await in_thread(elector.forget, Decided([], decided, record.offset + 1))
+                apply = elector.forget if decided.forgotten is not None else elector.turn
+                await in_thread(apply, Decided([], decided, record.offset + 1))
+                self.watch.health.turn()
                 continue
             entries = []
             if decided.has_rows:

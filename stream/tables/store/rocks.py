@@ -47,6 +47,7 @@ VERSIONS: Final = "versions"
 MEMBERS: Final = "members"
 CLUSTERS: Final = "clusters"
 DUE: Final = "due"
+SEEN: Final = "seen"
 TABLE: Final = "table-"
 ROLE: Final = "judge"
 """Name of the store's directory within that of a namespace."""
@@ -95,7 +96,7 @@ class Layout(NamedTuple):
 
 JUDGE: Final = Layout("a judge's", RECORDS, frozenset({LOG, ANCHORS, URLS}))
 ELECTOR: Final = Layout(
-    "an elector's", (DEFAULT, VERSIONS, MEMBERS, CLUSTERS, DUE), frozenset({VERSIONS, MEMBERS})
+    "an elector's", (DEFAULT, VERSIONS, MEMBERS, CLUSTERS, DUE, SEEN), frozenset({VERSIONS, MEMBERS})
 )
 
 
