@@ -328,19 +328,18 @@ class PageLog:
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the pages begin at `first`: those before it are gone at once. The caller writes `batch`, with
-        the pages that were added in RAM. What they take is removed by `remove`."""
+        the pages that were added in RAM. What they take is told by `take_removable`."""
         if not self.first <= first <= self.count:
             raise ValueError(f"{self._family} must begin from {self.first} on, and not after {self.count}")
         self.first = first
         self._put_head(batch, self._now)
 
-    def remove(self, batch: Writes, share: int) -> tuple[bytes, bytes] | None:
-        """Remove the groups of pages that are gone, through `batch`, if they are a `share`-th of what is left
-        or more. Returns the bounds of their keys."""
+    def take_removable(self, share: int) -> tuple[bytes, bytes] | None:
+        """The bounds of the keys of groups that are gone, for the caller to remove, if they are a `share`-th
+        of what is left or more. They are told once."""
         bounds = _key(self._removed), self.start
         if bounds[0] >= bounds[1] or share * (self.first - self._removed) < self.count - self.first:
             return None
-        batch.delete_range(self._family, *bounds)
         self._removed = self.first - self.first % GROUP
         return bounds
 

@@ -561,6 +561,7 @@ class State(StateReader):
         self._anchors.write(writes, prepared.anchors)
         self._duplicates.write(writes, prepared.duplicates)
         writes.put_many(URLS, _in_order(prepared.urls))
+        self._removal.note_written(prepared.urls)
         for source in change.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
@@ -667,6 +668,7 @@ class State(StateReader):
             log.write(writes, added)
         self.raise_first(writes, oldest)
         writes.put_many(URLS, _in_order(urls))
+        self._removal.note_written(urls)
         self._urls_ahead = {}
         window.note_hits(writes, hit, np.zeros(0, np.int64))
         window.turn(writes, time, oldest, self.next, carried_anchors)

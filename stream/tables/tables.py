@@ -398,11 +398,9 @@ class Tables:
         """Remove the rows of the anchors before `end` from the log, if they are many."""
         if REMOVED_AT_ONCE * (end - self._log.removed) < max(self.anchors, 1):
             return
-        batch = self._store.batch()
-        bounds = self._log.remove(batch, end)
+        bounds = self._log.take_removable(end)
         if bounds[0] < bounds[1]:
-            self._store.write(batch)
-            self._reclaiming.begin([LOG], bounds, "drop.pages")
+            self._reclaiming.remove(LOG, bounds, "drop.pages")
 
     def close(self) -> None:
         """Cancel freezing and merging. The store stays open."""

@@ -44,16 +44,16 @@ def replay(store: Store) -> None:
     removing = Removal(store, *logs)
     applied = int.from_bytes(store.get(DEFAULT, [APPLIED])[0] or b"", "big")
     for turn in range(applied, TURNS):
-        batch = store.batch()
+        batch, urls = store.batch(), dict[bytes, bytes]()
         for kind, log in zip((ANCHOR, DUPLICATE), logs, strict=True):
             numbers = range(log.count, log.count + PAGES)
             added = log.prepare(words_of(numbers), StringColumn.utf8([f"u{number}" for number in numbers]))
             log.advance(added)
             log.write(batch, added)
-            batch.put_many(
-                URLS, ((url_of(2 * each + (kind == ANCHOR)), reference(kind, each)) for each in numbers)
-            )
+            urls |= {url_of(2 * each + (kind == ANCHOR)): reference(kind, each) for each in numbers}
             log.raise_first(batch, max(0, log.count - WINDOW))
+        batch.put_many(URLS, urls.items())
+        removing.note_written(urls)
         batch.put(DEFAULT, APPLIED, (turn + 1).to_bytes(4, "big"))
         store.write(batch)
         removing.advance(wait=turn % 5 == 4)

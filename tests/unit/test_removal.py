@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from stream.judge.references import ANCHOR, DUPLICATE, all_gone, without_gone
 from stream.judge.removal import Removal
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
+from stream.tables.store import reclaim
 from stream.tables.store.rocks import ANCHORS, DUPLICATES, LOG, URLS, Store
 from stream.tables.tables import REMOVED_AT_ONCE
 from tests.judged_crawls import crawl, entries_of, judge_all, open_state
@@ -52,6 +53,21 @@ def test_each_reference_is_there_by_itself() -> None:
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "state", 1, 1 << 20) as opened:
         yield opened
+
+
+class Inline(ThreadPoolExecutor):
+    """Does at once what is submitted."""
+
+    def submit(self, do: Callable[..., object], /, *args: object, **named: object) -> Future[Any]:
+        done = Future[Any]()
+        done.set_result(do(*args, **named))
+        return done
+
+
+@pytest.fixture
+def without_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (removal, reclaim):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
 
 
 def key_of(number: int) -> bytes:
@@ -90,6 +106,7 @@ def test_urls_whose_pages_are_gone_are_swept(store: Store) -> None:
     sweeping.close()
 
 
+@pytest.mark.usefixtures("without_thread")
 def test_a_window_that_moves_keeps_few_urls_too_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "LEAST_SWEPT", 64)
     log, window = PageLog(store, ANCHORS, 5), 1000
@@ -111,25 +128,33 @@ def test_a_window_that_moves_keeps_few_urls_too_many(store: Store, monkeypatch: 
     sweeping.close()
 
 
-def test_nothing_is_looked_at_where_nothing_is_gone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many URLs were looked at in each step."""
+    some, counts = store.some, list[int]()
+
+    def counted(family: str, start: bytes, most: int) -> list[tuple[bytes, bytes]]:
+        counts.append(most)
+        return some(family, start, most)
+
+    monkeypatch.setattr(store, "some", counted)
+    return counts
+
+
+def test_nothing_is_looked_at_where_nothing_is_gone(store: Store, asked: list[int]) -> None:
     log = PageLog(store, ANCHORS, 5)
     sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
-    monkeypatch.setattr(removal, "islice", None)
     add(store, log, PAGES)
     sweeping.advance(wait=False)
     sweeping.advance(wait=True)
     sweeping.close()
+    assert not asked
 
 
-def test_a_step_is_as_long_as_pages_were_added(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, asked = PageLog(store, ANCHORS, 5), list[int]()
+@pytest.mark.usefixtures("without_thread")
+def test_a_step_is_as_long_as_pages_were_added(store: Store, asked: list[int]) -> None:
+    log = PageLog(store, ANCHORS, 5)
     sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
-
-    def counted(urls: Iterator[tuple[bytes, bytes]], most: int) -> Iterator[tuple[bytes, bytes]]:
-        asked.append(most)
-        return islice(urls, most)
-
-    monkeypatch.setattr(removal, "islice", counted)
     add(store, log, PAGES)
     raise_first(store, log, 9)
     sweeping.advance(wait=False)
@@ -141,6 +166,23 @@ def test_a_step_is_as_long_as_pages_were_added(store: Store, monkeypatch: pytest
     add(store, log, 1)
     sweeping.advance(wait=False)
     assert asked == [2 * PAGES, removal.LEAST_SWEPT]
+    sweeping.close()
+
+
+@pytest.mark.usefixtures("without_thread")
+def test_urls_that_are_written_after_they_were_looked_at_stay(store: Store) -> None:
+    """A page that expired comes again before its URL is removed."""
+    log = PageLog(store, ANCHORS, 5)
+    sweeping = Removal(store, log, PageLog(store, DUPLICATES, 5))
+    add(store, log, PAGES)
+    raise_first(store, log, PAGES)
+    sweeping.advance(wait=False)
+    batch, again = store.batch(), {key_of(7): a(PAGES), key_of(8): a(PAGES + 1)}
+    batch.put_many(URLS, again.items())
+    sweeping.note_written(again)
+    store.write(batch)
+    sweeping.advance(wait=True)
+    assert urls(store) == set(again)
     sweeping.close()
 
 

@@ -99,15 +99,14 @@ class AnchorLog:
         batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
 
     def raise_first(self, batch: Writes, first: int) -> None:
-        """Let the anchors begin at `first`, through `batch`. The rows before it stay until `remove`."""
+        """Let the anchors begin at `first`, through `batch`. The rows before it stay."""
         self.first = first
         batch.put(DEFAULT, FIRST, first.to_bytes(8, "little"))
 
-    def remove(self, batch: Writes, end: int) -> tuple[bytes, bytes]:
-        """Remove the rows before the chunk of the anchor `end`, which is not after the first one, through
-        `batch`. Returns the bounds of their keys."""
+    def take_removable(self, end: int) -> tuple[bytes, bytes]:
+        """The bounds of the keys of rows before the chunk of the anchor `end`, which is not after the first
+        one, for the caller to remove. They are told once."""
         bounds = _key(self.removed), _key(end - end % CHUNK)
-        batch.delete_range(LOG, *bounds)
         self.removed = end - end % CHUNK
         return bounds
 
@@ -299,12 +298,14 @@ class Dead(NumberSet):
     def drop(self, batch: Writes, first: int) -> None:
         """Drop the marks of the anchors before `first`, which are gone, in RAM at once and in the store
         through `batch`."""
-        batch.delete_range(DEFAULT, DEAD, DEAD + _key(first))
+        before = self.all_count
         if first > self.first:
             self._dropped = NumberSet(first)
             self.raise_first(first)
         else:
             self._dropped.raise_first(first)
+        if self.all_count < before:
+            batch.delete_range(DEFAULT, DEAD, DEAD + _key(first))
 
     def hold_from(self, held: int) -> None:
         """Let there be tables of the anchors from `held` on, which is not before the present number."""
@@ -377,9 +378,10 @@ class Skipped:
     def drop(self, batch: Writes, first: int) -> None:
         """Drop the anchors before `first`, which are gone, in RAM at once and in the store through
         `batch`."""
-        batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first))
         numbers, masks = self._held
-        gone = int(numbers.searchsorted(first))
+        if not (gone := int(numbers.searchsorted(first))):
+            return
+        batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first))
         self.digest = difference(self.digest, _digest_of(numbers[:gone], masks[:gone]))
         self._start += gone
         self._held = Skips(numbers[gone:], masks[gone:])

@@ -1,4 +1,4 @@
-"""Frees the disk space of removed keys, in the background of the judge."""
+"""Removes keys and frees the disk space of removed ones, in the background of the judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream.tables.store.rocks import Store
 
 
 class Reclaiming:
-    """Frees the disk space of removed keys, in a thread of its own."""
+    """Removes keys and frees the disk space of removed ones, in a thread of its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,6 +28,16 @@ class Reclaiming:
             if not self._closed:
                 reach(failpoint)
                 self._store.reclaim(family, *bounds)
+
+    def remove(self, family: str, bounds: tuple[bytes, bytes], failpoint: str) -> None:
+        """Start to remove the keys [bounds[0], bounds[1]) of a family, and to free their space, by
+        `Store.remove`. `failpoint` is reached before."""
+        self._under_way.append(self._thread.submit(self._remove, family, bounds, failpoint))
+
+    def _remove(self, family: str, bounds: tuple[bytes, bytes], failpoint: str) -> None:
+        if not self._closed:
+            reach(failpoint)
+            self._store.remove(family, *bounds)
 
     def check(self, *, wait: bool) -> None:
         """Raise what reclaiming has raised. With `wait`, waits until it is done."""

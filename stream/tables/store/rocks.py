@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
@@ -57,6 +57,9 @@ FLUSH: Final = "flush"
 """A family that is always empty, used to flush. `Rdict.flush` covers only one family, even with atomic flush
 enabled. A manual compaction flushes all families in one manifest edit and releases the GIL; in an empty
 family it has nothing to compact."""
+
+REMOVED: Final = "removed-"
+"""Prefix of the names of files with deletions, until they are ingested."""
 
 WRITE_BUFFER: Final = 64 << 20
 MANIFEST_BYTES: Final = 8 << 20
@@ -438,6 +441,13 @@ class Store:
         with self._translated_errors:
             yield from _items(self._read[family], start)
 
+    def some(self, family: str, start: bytes, most: int) -> list[tuple[bytes, bytes]]:
+        """At most so many keys from `start` on, in byte order, with their values. Unlike in a `scan`, others
+        may write meanwhile; but if there are fewer, a damaged block may be the reason."""
+        with self._translated_errors:
+            pairs = cast(Iterator[tuple[bytes, bytes]], self._read[family].items(from_key=start))
+            return list(islice(pairs, most))
+
     def first_from(self, family: str, starts: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
         """For each of these keys the first one that is not before it, with its value; None after the last.
         Cheaper than a `scan` for each, above all if they are in order."""
@@ -461,6 +471,28 @@ class Store:
         """A writer of files for `ingest`, with the family's options."""
         return SstFileWriter(_options(family, self._cache))
 
+    def remove(self, family: str, start: bytes, end: bytes) -> None:
+        """Remove the keys of [start, end), which nobody reads or writes any more, and free their disk space.
+        Also flushes, since it is durable at once what is removed; a thread may do it.
+
+        Deletions in a batch would be flushed to one file with the newest keys: wherever those of a family
+        ascend, compacting that file rewrites all of them. So the deletions have a file of their own.
+        """
+        with self._translated_errors:
+            self._flush()
+            keys = cast(Iterator[bytes], self._read[family].keys(from_key=start))
+            removed = list(takewhile(lambda key: key < end, keys))
+            if removed:
+                path = self.path / f"{REMOVED}{family}.sst"
+                path.unlink(missing_ok=True)  # of a process that was killed
+                writer = self.sst_writer(family)
+                writer.open(str(path))
+                for key in removed:
+                    del writer[key]
+                writer.finish()
+                self.ingest(family, path)
+        self.reclaim(family, start, end)
+
     def reclaim(self, family: str, start: bytes, end: bytes) -> None:
         """Free the disk space of removed keys in [start, end). Also flushes; releases the GIL."""
         self._read[family].compact_range(start, end)
@@ -476,10 +508,13 @@ class Store:
         """Make all writes durable, atomically over all families. Releases the GIL."""
         reach("flush")
         with self._translated_errors:
-            self._read[FLUSH].compact_range(None, None)
-            # compact_range does not report failures, but the next write does.
-            self._db.write(WriteBatch(raw_mode=True), self._unlogged)
+            self._flush()
             tighten(self.path)
+
+    def _flush(self) -> None:
+        self._read[FLUSH].compact_range(None, None)
+        # compact_range does not report failures, but the next write does.
+        self._db.write(WriteBatch(raw_mode=True), self._unlogged)
 
     def checkpoint(self, path: Path) -> None:
         """Make a directory `path` with the current content, by hard links, so on the same file system. What
