@@ -28,6 +28,9 @@ URL_DIGEST: Final = slice(2, 4)
 HEAD: Final = 4
 """Words before a page's fingerprint: the page id; the mask of tables that an anchor did not enter, or the
 cluster of a duplicate; and the digest of its URL."""
+HAS_OLDER: Final = np.uint64(1 << 63)
+"""A bit of an anchor's mask, where pages have a lifetime: its URL had baselines before it, so a turn that
+carries it must read which."""
 OF_ANCHOR: Final = 1
 """Words after a duplicate's sketch: the number of its cluster's anchor."""
 GROUPS_AT_ONCE: Final = 256
@@ -59,6 +62,11 @@ class LoggedPages:
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
         return self.urls(np.array([place])).text(0)
+
+    def take(self, places: I64) -> LoggedPages:
+        """Return the pages at these indexes (k,), which ascend."""
+        urls = None if self._urls is None else self._urls.take(places)
+        return LoggedPages(self.words[places], self.url_bytes[places], urls, self._numbers[places], self._log)
 
     def urls(self, places: I64) -> StringColumn:
         """Return the URLs (k,) of the pages at these indexes, which may repeat. Large ones are read again."""

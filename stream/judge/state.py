@@ -27,7 +27,16 @@ from stream.judge.batch import Batch
 from stream.judge.forgotten_pages import ForgottenPages
 from stream.judge.ledger import Ledger
 from stream.judge.meta import LoadedRecords, Meta, stored_meta
-from stream.judge.page_log import HEAD, OF_ANCHOR, URL_DIGEST, Added, LoggedPages, PageLog, record_words
+from stream.judge.page_log import (
+    HAS_OLDER,
+    HEAD,
+    OF_ANCHOR,
+    URL_DIGEST,
+    Added,
+    LoggedPages,
+    PageLog,
+    record_words,
+)
 from stream.judge.page_numbers import PageNumbers
 from stream.judge.references import ANCHOR as _ANCHOR
 from stream.judge.references import DUPLICATE as _DUPLICATE
@@ -178,6 +187,17 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Carried:
+    """What was read to decide a turn: the pages that it carries."""
+
+    turn: Turn
+    anchors: LoggedPages
+    duplicates: LoggedPages
+    references: dict[bytes, bytes]
+    """Digest of a URL -> references to its baselines, for URLs of duplicates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A state change with its encoded records, not applied yet."""
 
@@ -280,7 +300,7 @@ class StateReader:
             number=numbers,
             page=pages.words[:, 0].astype(np.int64),
             fingerprint=self._fingerprints(pages),
-            skipped=pages.words[:, 1],
+            skipped=_masks(pages),
             sketch=pages.words[:, end:].copy(),
             _pages=pages,
         )
@@ -402,6 +422,8 @@ class State(StateReader):
     ) -> None:
         """Open or create a state. Raises StateError."""
         options = genesis.options
+        self._carried: _Carried | None = None
+        """Of the turn that was decided, until it is applied."""
         self._reference_bytes = options.baselines * _REFERENCE.itemsize
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
@@ -485,6 +507,8 @@ class State(StateReader):
         )
         masks = np.zeros(len(batch), np.uint64)
         masks[list(change.skipped)] = list(change.skipped.values())
+        if self.window is not None:
+            masks[change.change != Change.NEW] |= HAS_OLDER
         of_cluster = change.cluster, change.cluster_anchor
         return Prepared(
             batch=batch,
@@ -605,44 +629,35 @@ class State(StateReader):
         nothing. No batch may be ahead of the store."""
         window = self._windowed()
         first, end = self.first, window.oldest_after(time)
-        duplicates = window.hit_duplicates.between(first.duplicates, end.duplicates)
-        pages = self._duplicates.pages(duplicates)
-        needed = np.flatnonzero(self._are_baselines(_DUPLICATE, duplicates, pages))
-        fitting = window.carried_at_once(pages.url_bytes[needed])
-        if fitting < len(needed):
-            end = end._replace(duplicates=int(duplicates[needed[fitting]]))
-        carried = needed[:fitting]
+        numbers = window.hit_duplicates.between(first.duplicates, end.duplicates)
+        duplicates = self._duplicates.pages(numbers)
+        references = self._references(list(dict.fromkeys(_url_digests(duplicates))))
+        some = np.flatnonzero(_are_among(references, _DUPLICATE, numbers, duplicates))
+        fitting = window.carried_at_once(duplicates.url_bytes[some])
+        if fitting < len(some):
+            end = end._replace(duplicates=int(numbers[some[fitting]]))
+        numbers, duplicates = numbers[some[:fitting]], duplicates.take(some[:fitting])
         hit = window.hit_anchors.between(first.anchors, end.anchors)
-        anchors = distinct(np.append(hit, self._cluster_anchors(pages)[carried]))
-        anchors = anchors[(anchors >= first.anchors) & (anchors < end.anchors)]
-        anchors = anchors[self.tables.is_alive(anchors)]
-        fitting = window.carried_at_once(self._anchors.pages(anchors).url_bytes)
-        if fitting < len(anchors):
-            end = end._replace(anchors=int(anchors[fitting]))
-        return Turn(
+        of_anchors = distinct(np.append(hit, self._cluster_anchors(duplicates)))
+        of_anchors = of_anchors[(of_anchors >= first.anchors) & (of_anchors < end.anchors)]
+        of_anchors = of_anchors[self.tables.is_alive(of_anchors)]
+        anchors = self._anchors.pages(of_anchors)
+        fitting = window.carried_at_once(anchors.url_bytes)
+        if fitting < len(of_anchors):
+            end = end._replace(anchors=int(of_anchors[fitting]))
+        turn = Turn(
             oldest=end,
             next=self.next,
-            anchors=anchors[:fitting].astype("<i8").tobytes(),
-            duplicates=duplicates[carried].astype("<i8").tobytes(),
+            anchors=of_anchors[:fitting].astype("<i8").tobytes(),
+            duplicates=numbers.astype("<i8").tobytes(),
         )
+        self._carried = _Carried(turn, anchors.take(np.arange(fitting)), duplicates, references)
+        return turn
 
     def _windowed(self) -> Window:
         if self.window is None:
             raise ValueError("a turn without a lifetime")
         return self.window
-
-    def _are_baselines(self, kind: int, numbers: NDArray[np.int64], pages: LoggedPages) -> NDArray[np.bool_]:
-        """Whether each of these pages is still a baseline of its URL (m,)."""
-        urls, own = _url_digests(pages), _references_to(kind, numbers)
-        baselines = self._references(list(dict.fromkeys(urls)))
-        size = _REFERENCE.itemsize
-        return np.array(
-            [
-                any(value[at : at + size] == reference for at in range(0, len(value), size))
-                for value, reference in zip((baselines.get(url, b"") for url in urls), own, strict=True)
-            ],
-            np.bool_,
-        )
 
     def turn(self, turn: Turn, time: int, decided: int) -> None:
         """Apply a turn at a log time in one atomic write. `decided` is the next offset of the decisions
@@ -652,11 +667,15 @@ class State(StateReader):
         carried_anchors, carried_duplicates = (
             np.frombuffer(each, "<i8").astype(np.int64) for each in (turn.anchors, turn.duplicates)
         )
-        anchors = self._anchors.pages(carried_anchors, keep_urls=True)
-        duplicates = self._duplicates.pages(carried_duplicates, keep_urls=True)
+        read, self._carried = self._carried, None
+        if read is None or read.turn is not turn:
+            read = _Carried(
+                turn, self._anchors.pages(carried_anchors), self._duplicates.pages(carried_duplicates), {}
+            )
+        anchors, duplicates = read.anchors, read.duplicates
         joined = self._carried_with(duplicates, carried_anchors, oldest)
         hit = joined[(joined != NO_LONGER_LIVE) & (joined < self.next.anchors)]
-        urls = self._carried_references(carried_anchors, anchors, carried_duplicates, duplicates, oldest)
+        urls = self._carried_references(carried_anchors, carried_duplicates, read, oldest)
         self._insert_again(writes, anchors)
         records = duplicates.words.copy()
         records[:, -1] = joined.astype(np.uint64)
@@ -698,37 +717,49 @@ class State(StateReader):
         prints, sketches = (
             np.ascontiguousarray(each) for each in (self._fingerprints(anchors), anchors.words[:, end:])
         )
-        skipped = {row: mask for row, mask in enumerate(anchors.words[:, 1].tolist()) if mask}
+        skipped = {row: mask for row, mask in enumerate(_masks(anchors).tolist()) if mask}
         words = self._rule.table_words(prints, sketches)
         self.tables.insert(writes, first_words(prints), skipped, words)
 
     def _carried_references(
         self,
         carried_anchors: NDArray[np.int64],
-        anchors: LoggedPages,
         carried_duplicates: NDArray[np.int64],
-        duplicates: LoggedPages,
+        pages: _Carried,
         oldest: PageNumbers,
     ) -> dict[bytes, bytes]:
         """Return digest of a URL -> references to its baselines after a turn, for the URLs of carried
         pages."""
-        renamed, urls = dict[bytes, bytes](), list[bytes]()
-        for kind, numbers, pages, next_ in (
-            (_ANCHOR, carried_anchors, anchors, self.next.anchors),
-            (_DUPLICATE, carried_duplicates, duplicates, self.next.duplicates),
-        ):
-            again = np.arange(next_, next_ + len(numbers))
-            renamed |= zip(_references_to(kind, numbers), _references_to(kind, again), strict=True)
-            urls += _url_digests(pages)
-        urls = [url for url in dict.fromkeys(urls) if url != NO_DIGEST]
+        of_anchors, of_duplicates = _url_digests(pages.anchors), _url_digests(pages.duplicates)
+        anchors_again, duplicates_again = (
+            _references_to(kind, np.arange(next_, next_ + len(numbers)))
+            for kind, next_, numbers in (
+                (_ANCHOR, self.next.anchors, carried_anchors),
+                (_DUPLICATE, self.next.duplicates, carried_duplicates),
+            )
+        )
+        # A live anchor is the newest baseline of its URL, and most are the only one: these are not read.
+        carried = dict(zip(of_anchors, anchors_again, strict=True))
+        behind = np.flatnonzero(pages.anchors.words[:, 1] & HAS_OLDER).tolist()
+        renamed = dict(zip(_references_to(_DUPLICATE, carried_duplicates), duplicates_again, strict=True))
+        renamed |= {
+            _references_to(_ANCHOR, carried_anchors[place : place + 1])[0]: anchors_again[place]
+            for place in behind
+        }
+        urls = dict.fromkeys([*of_duplicates, *(of_anchors[place] for place in behind)])
+        urls.pop(NO_DIGEST, None)
+        known = {url: pages.references[url] for url in urls if url in pages.references}
+        known |= self._references([url for url in urls if url not in known])
         size = _REFERENCE.itemsize
-        carried = {
+        again = {
             url: b"".join(
                 renamed.get(value[at : at + size], value[at : at + size]) for at in range(0, len(value), size)
             )
-            for url, value in self._references(urls).items()
+            for url, value in known.items()
         }
-        return self._unexpired(carried, oldest)
+        carried |= self._unexpired(again, oldest)
+        carried.pop(NO_DIGEST, None)
+        return carried
 
     def is_alive(self, anchor: int) -> bool:
         """Whether an anchor is alive: it was not superseded, and has not expired."""
@@ -829,10 +860,33 @@ class State(StateReader):
         self.store.close()
 
 
+def _masks(anchors: LoggedPages) -> NDArray[np.uint64]:
+    """The mask of each anchor's skipped tables and triples (m,)."""
+    return anchors.words[:, 1] & ~HAS_OLDER
+
+
 def _url_digests(pages: LoggedPages) -> list[bytes]:
     """The digest of each page's URL (m,)."""
     words = np.ascontiguousarray(pages.words[:, URL_DIGEST]).astype("<u8")
     return cast(list[bytes], words.view(_DIGEST).ravel().tolist())
+
+
+def _are_among(
+    references: dict[bytes, bytes], kind: int, numbers: NDArray[np.int64], pages: LoggedPages
+) -> NDArray[np.bool_]:
+    """Whether each of these pages is among the baselines of its URL (m,), given references to these."""
+    size = _REFERENCE.itemsize
+    return np.array(
+        [
+            any(value[at : at + size] == own for at in range(0, len(value), size))
+            for value, own in zip(
+                (references.get(url, b"") for url in _url_digests(pages)),
+                _references_to(kind, numbers),
+                strict=True,
+            )
+        ],
+        np.bool_,
+    )
 
 
 def _references_to(kind: int, numbers: NDArray[np.int64]) -> list[bytes]:
