@@ -28,6 +28,7 @@ STAGES = {
     "end-to-end": ("end_to_end",),
     "latency": ("latency",),
     "growth": ("growth",),
+    "lifetime": ("lifetime",),
     "batch": ("match",),
     "backfill": ("backfill",),
     "dedup": ("dedup",),

@@ -167,6 +167,17 @@ GOALS = (
          "saves only "
          "the search for candidates, which is fast: {rebuild[decided_per_second]:,} rows are decided a "
          "second"),
+    Goal("lifetime", "speed to that without a lifetime, {carried_a_page} pages carried a page",
+         ("to_that_without_ratio",), ">=", 0.85),
+    Goal("lifetime", "longest turn, milliseconds", ("longest_turn_ms",), "<=", 500),
+    Goal("lifetime", "speed in the last half, fastest to slowest eighth, less 1",
+         ("spread_of_last_half", "rows_per_second"), "<=", 0.1),
+    Goal("lifetime", "RAM in the last half, most to least, less 1", ("spread_of_last_half", "ram"),
+         "<=", 0.1),
+    Goal("lifetime", "disk in the last half, most to least, less 1", ("spread_of_last_half", "disk"),
+         "<=", 0.1),
+    Goal("lifetime", "start in the last half, slowest to fastest, less 1", ("spread_of_last_half", "start"),
+         "<=", 0.1),
     Goal("templates", "copies that are missed where 30,000 pages share a template, share",
          ("rust-doc, text", "default, mean of 5 seeds", "missed"), "<=", 0.003,
          "two minima in common say little there: buckets are full, and the copied page stands in none of "

@@ -1,11 +1,12 @@
 """A judge with a lifetime, over many times the pages that it remembers:
 
-    python -m tests.bench.lifetime --pages 5e7 --window 1e7 --directory DIRECTORY
+    python -m tests.bench.lifetime --pages 5e7 --window 1e7 --directory DIRECTORY [--keep FILE.json]
 
 Records are made, decided and applied batch after batch, with turns between them, and flushed beside that, as
-a judge does; no Kafka. A quarter of what it judges names an earlier page, so of ten pages about two are
+a judge does; no Kafka. Three of ten rows are near-duplicates of an earlier one, so of ten pages about two are
 carried when they expire. The same judge without a lifetime, grown to `--window` anchors before, says what
-the lifetime costs.
+the lifetime costs. Each quarter is judged by a process of its own, so that its memory is that of a judge that
+has started and judged a quarter, and its start is that of a judge with the state of the quarter before.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from statistics import fmean
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -31,6 +35,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.offline.planner import parse_memory, parse_pages
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.settings import Settings
+from tests.bench import report
 from tests.bench.bench_growth import Flushes, own_mib
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.growth import FIRST
@@ -45,13 +50,28 @@ LIVE_A_ROW: Final = 0.92
 WINDOWED: Final = 10
 """Generations in a window, as with the defaults and 1e7 anchors."""
 EPOCH: Final = 1_790_000_000_000
+SKETCH_BINS: Final = 64
+"""Smallest sketches, so that 1e7 anchors take 3 GB of disk."""
+QUARTERS: Final = 4
+PARTS: Final = 4
+"""Of a quarter."""
+
+
+class Setup(NamedTuple):
+    """What all parts of a run have in common."""
+
+    directory: Path
+    window: int
+    """Anchors that are remembered."""
+    tables_memory: int
+    sketch_bins: int
 
 
 class Part(msgspec.Struct):
-    """What was measured of a sixteenth of the run."""
+    """What was measured of a part of a run."""
 
     rows: int = 0
-    """Judged so far."""
+    """Judged so far, since the first record."""
     anchors: int = 0
     """That are live."""
     carried: int = 0
@@ -62,8 +82,6 @@ class Part(msgspec.Struct):
     longest_batch_ms: int = 0
     ram_mib: int = 0
     disk_bytes: int = 0
-    seconds_to_start: float = 0.0
-    """0 where the state was not opened anew."""
 
     @property
     def rows_per_second(self) -> float:
@@ -73,30 +91,29 @@ class Part(msgspec.Struct):
 class Windowed:
     """A judge that reads made records, at a pace with which it remembers so many anchors."""
 
-    def __init__(self, directory: Path, lifetime: int | None, window: int, memory: int, bins: int) -> None:
-        self._directory, self._memory, self._generation = directory, memory, window // WINDOWED
-
-        self._genesis = genesis_of(Scheme(sketch_bins=bins), VerdictOptions(lifetime=lifetime))
-        self._made = MadeRows(self._genesis.scheme)
-        self._millis_a_record = 1000 * LIFETIME * ROWS / (window / LIVE_A_ROW)
+    def __init__(self, setup: Setup, lifetime: int | None) -> None:
+        """Goes on where the state is, if there is one."""
+        genesis = genesis_of(Scheme(sketch_bins=setup.sketch_bins), VerdictOptions(lifetime=lifetime))
+        self._made = MadeRows(genesis.scheme)
+        self._millis_a_record = 1000 * LIFETIME * ROWS / (setup.window / LIVE_A_ROW)
         self._limit, self._flushes = BatchRows(TRANSACTION), Flushes()
         self._waiting: list[Entry] = []
-        self.seconds_to_start = 0.0
-        self.open()
-
-    def open(self) -> None:
         began = time.perf_counter()
         self.state = State(
-            self._directory, self._genesis, "c",
-            memory=self._memory, generation=self._generation, cache=Settings().tables_cache,
+            setup.directory, genesis, "c",
+            memory=setup.tables_memory, generation=setup.window // WINDOWED, cache=Settings().tables_cache,
         )  # fmt: skip
-        self.judge = Judge(self.state, self._genesis)
+        self.judge = Judge(self.state, genesis)
         self.seconds_to_start = time.perf_counter() - began
 
-    def start_again(self) -> None:
+    @property
+    def next(self) -> int:
+        """Offset of the next record."""
+        return max(FIRST, self.state.meta.applied)
+
+    def close(self) -> None:
         self._flushes.end()
         self.state.close()
-        self.open()
 
     def _entry(self, offset: int) -> Entry:
         when = EPOCH + int((offset - FIRST) * self._millis_a_record)
@@ -107,17 +124,17 @@ class Windowed:
     def _batch(self) -> list[Entry]:
         """The next records; those that were not decided come again."""
         wanted = max(1, self._limit.limit // ROWS)
-        first = max(FIRST, self.state.meta.applied)
+        first = self.next
         waiting = [entry for entry in self._waiting if entry.offset >= first]
         first += len(waiting)
         waiting += [self._entry(offset) for offset in range(first, first + wanted - len(waiting))]
         self._waiting = waiting
         return waiting
 
-    def judged(self, rows: int, part: Part) -> None:
-        """Judge so many rows."""
-        until = part.rows + rows
-        while part.rows < until:
+    def measure(self, rows: int) -> Part:
+        """Judge so many rows, and return what it took."""
+        part = Part()
+        while part.judged < rows:
             batch = self._batch()
             began = time.perf_counter()
             if (record := self.judge.decide_turn(batch[0])) is not None:
@@ -136,41 +153,111 @@ class Windowed:
             part.longest_batch_ms = max(part.longest_batch_ms, round(1000 * (end - middle)))
             part.seconds += end - began
             part.judged += len(decided.batch)
-            part.rows += len(decided.batch)
-
-    def measure(self, rows: int, before: Part) -> Part:
-        """Judge so many rows, and return what it took."""
-        part = Part(rows=before.rows)
-        self.judged(rows, part)
         self._flushes.end()
-        part.anchors = self.state.tables.count - self.state.tables.first
+        part.rows = (self.next - FIRST) * ROWS
+        part.anchors = self.state.tables.anchors
         part.ram_mib, part.disk_bytes = own_mib(), self.state.store.disk_bytes()
         return part
 
 
-def grown(directory: Path, window: int, memory: int, bins: int) -> float:
-    """Rows a second of a judge without a lifetime, over the last tenth of its way to so many anchors."""
-    judge = Windowed(directory, None, window, memory, bins)
-    part = Part()
-    judge.judged(round(0.9 * window / 0.7), part)
-    last = Part(rows=part.rows)
-    judge.judged(round(0.1 * window / 0.7), last)
-    judge.start_again()
-    judge.state.close()
-    shutil.rmtree(directory)
+def process_apart() -> Executor:
+    """What calls functions in a process of its own."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def speed_without(setup: Setup) -> float:
+    """Rows a second of a judge without a lifetime, over the last tenth of its way to as many anchors as the
+    window has."""
+    with batch_process_tuning():
+        judge = Windowed(setup, None)
+        judge.measure(round(0.9 * setup.window / 0.7))
+        last = judge.measure(round(0.1 * setup.window / 0.7))
+        judge.close()
+    _show(last)
     return last.rows_per_second
 
 
-def parts(judge: Windowed, pages: int, count: int) -> Iterator[Part]:
-    """Measure so many parts. The state is opened anew after half of them and at the end: memory of a process
-    that has opened one twice is not that of a judge, but comparable with itself."""
-    part = Part()
-    for place in range(1, count + 1):
-        part = judge.measure(pages // count, part)
-        if place in (count // 2, count):
-            judge.start_again()
-            part.seconds_to_start = round(judge.seconds_to_start, 2)
-        yield part
+def parts(setup: Setup, rows: int, count: int) -> tuple[float, list[Part]]:
+    """Judge so many rows in some parts. Returns the seconds that the state took to open, and the parts."""
+    with batch_process_tuning():
+        judge, measured = Windowed(setup, LIFETIME), list[Part]()
+        for _ in range(count):
+            measured.append(judge.measure(rows // count))
+            _show(measured[-1])
+        judge.close()
+    return judge.seconds_to_start, measured
+
+
+def _show(part: Part) -> None:
+    click.echo(
+        f"{part.rows:,} pages, {part.rows_per_second:,.0f} rows/s, {part.anchors:,} anchors, "
+        f"{part.carried / part.judged:.2f} carried a page, turns {part.turn_seconds / part.seconds:.3f} of "
+        f"the time, longest turn {part.longest_turn_ms} ms, longest batch {part.longest_batch_ms} ms, "
+        f"{part.ram_mib} MiB, {part.disk_bytes / 1e9:.2f} GB",
+        err=True,
+    )
+
+
+def measure(setup: Setup, pages: int, executor: Callable[[], Executor] = process_apart) -> dict[str, Any]:
+    """Judge so many pages through a window, in a directory that is emptied first. Returns all figures."""
+    starts, quarters = list[float](), list[list[Part]]()
+    shutil.rmtree(setup.directory, ignore_errors=True)
+    with executor() as apart:
+        without = apart.submit(speed_without, setup).result()
+    shutil.rmtree(setup.directory)
+    for rows, count in [*[(pages // QUARTERS, PARTS)] * QUARTERS, (0, 0)]:
+        with executor() as apart:
+            seconds, measured = apart.submit(parts, setup, rows, count).result()
+        starts.append(seconds)
+        quarters.append(measured)
+    return summary(quarters[:-1], starts[1:], without)
+
+
+def summary(quarters: list[list[Part]], starts: list[float], without: float) -> dict[str, Any]:
+    """All figures of a run, by quarter too, and how far those of the parts of its last half are apart.
+    `starts` are the seconds that the state took to open after each quarter."""
+    half = [part for quarter in quarters[len(quarters) // 2 :] for part in quarter]
+    ratio = _rate(half) / without
+
+    def spread(values: list[float]) -> float:
+        return round(max(values) / min(values) - 1, 3)
+
+    return {
+        "rows_per_second_without": round(without),
+        "rows_per_second": round(_rate(half)),
+        "to_that_without_ratio": round(ratio, 3),
+        "carried_a_page": round(sum(p.carried for p in half) / sum(p.judged for p in half), 3),
+        "longest_turn_ms": max(part.longest_turn_ms for quarter in quarters for part in quarter),
+        "spread_of_last_half": {
+            "rows_per_second": spread([part.rows_per_second for part in half]),
+            "ram": spread([float(part.ram_mib) for part in half]),
+            "disk": spread([float(part.disk_bytes) for part in half]),
+            "start": spread(starts[len(starts) // 2 :]),
+        },
+        "quarters": {
+            f"{quarter[-1].rows:,} pages": _row(quarter, start)
+            for quarter, start in zip(quarters, starts, strict=True)
+        },
+    }
+
+
+def _rate(measured: list[Part]) -> float:
+    return sum(part.judged for part in measured) / sum(part.seconds for part in measured)
+
+
+def _row(quarter: list[Part], start: float) -> dict[str, Any]:
+    judged, seconds = sum(part.judged for part in quarter), sum(part.seconds for part in quarter)
+    return {
+        "anchors": quarter[-1].anchors,
+        "carried_a_page": round(sum(part.carried for part in quarter) / judged, 3),
+        "rows_per_second": round(_rate(quarter)),
+        "turns_of_the_time": round(sum(part.turn_seconds for part in quarter) / seconds, 3),
+        "longest_turn_ms": max(part.longest_turn_ms for part in quarter),
+        "longest_batch_ms": max(part.longest_batch_ms for part in quarter),
+        "disk_gb": round(fmean(part.disk_bytes for part in quarter) / 1e9, 2),
+        "ram_mib": max(part.ram_mib for part in quarter),
+        "seconds_to_start": round(start, 2),
+    }
 
 
 @click.command("lifetime")
@@ -178,58 +265,21 @@ def parts(judge: Windowed, pages: int, count: int) -> Iterator[Part]:
 @click.option("--window", required=True, help="Anchors that are remembered, such as 1e7.")
 @click.option("--directory", required=True, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--tables-memory", default="1GiB", show_default=True)
-@click.option("--sketch-bins", type=int, default=64, show_default=True)
-@click.option("--parts", "count", type=int, default=16, show_default=True)
+@click.option("--sketch-bins", type=int, default=SKETCH_BINS, show_default=True, help="Fewer bins save disk.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path, dir_okay=False),
+    help="Store results in this JSON file, and as a page beside it.",
+)  # fmt: skip
 def command(
-    pages: str, window: str, directory: Path, tables_memory: str, sketch_bins: int, count: int
+    pages: str, window: str, directory: Path, tables_memory: str, sketch_bins: int, keep: Path | None
 ) -> None:
     """Judge many pages through a window. Prints figures as JSON; progress goes to stderr."""
-    memory, size, total = parse_memory(tables_memory), parse_pages(window), parse_pages(pages)
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    with batch_process_tuning():
-        without = grown(directory / "without", size, memory, sketch_bins)
-        click.echo(f"without a lifetime, at {size:,} anchors: {without:,.0f} rows/s", err=True)
-        judge = Windowed(directory / "with", LIFETIME, size, memory, sketch_bins)
-        done: list[Part] = []
-        for part in parts(judge, total, count):
-            done.append(part)
-            click.echo(
-                f"{part.rows:,} of {total:,} pages, {part.rows_per_second:,.0f} rows/s, "
-                f"{part.anchors:,} anchors, {part.carried / part.judged:.2f} carried a page, longest turn "
-                f"{part.longest_turn_ms} ms, longest batch {part.longest_batch_ms} ms, {part.ram_mib} MiB, "
-                f"{part.disk_bytes / 1e9:.2f} GB",
-                err=True,
-            )
-        judge.state.close()
-    sys.stdout.write(json.dumps(summary(done, without), indent=2) + "\n")
-
-
-def summary(done: list[Part], without: float) -> dict[str, Any]:
-    """All figures of a run, and how far those of its last half are apart."""
-    half = done[len(done) // 2 :]
-
-    def spread(values: list[float]) -> float:
-        return round(max(values) / min(values) - 1, 3)
-
-    seconds = sum(part.seconds for part in half)
-    rate = sum(part.judged for part in half) / seconds
-    return {
-        "parts": [
-            msgspec.to_builtins(part) | {"rows_per_second": round(part.rows_per_second)} for part in done
-        ],
-        "rows_per_second": round(rate),
-        "to_that_without_lifetime": round(rate / without, 3),
-        "carried_a_page": round(sum(p.carried for p in half) / sum(p.judged for p in half), 3),
-        "turn_share": round(sum(part.turn_seconds for part in half) / seconds, 3),
-        "longest_turn_ms": max(part.longest_turn_ms for part in done),
-        "seconds_to_start": [part.seconds_to_start for part in done if part.seconds_to_start],
-        "spread_of_last_half": {
-            "rows_per_second": spread([part.rows_per_second for part in half]),
-            "ram": spread([float(part.ram_mib) for part in half]),
-            "disk": spread([float(part.disk_bytes) for part in half]),
-        },
-    }
+    directory.mkdir(parents=True, exist_ok=True)
+    setup = Setup(directory / "state", parse_pages(window), parse_memory(tables_memory), sketch_bins)
+    figures = measure(setup, parse_pages(pages))
+    if keep is not None:
+        report.keep(keep, "lifetime", figures)
+    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

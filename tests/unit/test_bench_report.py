@@ -13,7 +13,7 @@ from tests.bench import pictures, report
 from tests.bench.goals import GOALS, judged
 
 STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile", "elector"}
-STAGES |= {"dashboard", "end_to_end", "latency", "growth", "match", "backfill", "templates"}
+STAGES |= {"dashboard", "end_to_end", "latency", "growth", "lifetime", "match", "backfill", "templates"}
 
 
 def growth(last: float) -> dict[str, Any]:

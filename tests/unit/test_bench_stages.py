@@ -7,6 +7,7 @@ import json
 import lzma
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -105,6 +106,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
+    "lifetime": lambda _: {"pages": 8192, "window": 2000, "executor": lambda: ThreadPoolExecutor(1)},
     "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},
     "backfill": backfill,
     "dedup": lambda _: {"pages": 200, "tools": ("neardup stars",)},
