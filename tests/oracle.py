@@ -98,7 +98,7 @@ class Oracle:
     def __init__(
         self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
-        evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 16, rows_between=1 << 15,
+        evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 15, rows_between=1 << 14,
         most_url_bytes=32 << 20,
     ):  # fmt: skip
         """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it

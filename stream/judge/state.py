@@ -333,9 +333,8 @@ class StateReader:
 
     def references(self, urls: Iterable[bytes]) -> dict[bytes, list[bytes]]:
         """Return digest of a URL -> references to its baselines, newest first, for the URLs that have any."""
-        size = _REFERENCE.itemsize
         return {
-            key: [value] if len(value) == size else [value[i : i + size] for i in range(0, len(value), size)]
+            key: [value] if len(value) == _REFERENCE.itemsize else _each(value)
             for key, value in self._references(list(dict.fromkeys(urls))).items()
         }
 
@@ -750,11 +749,8 @@ class State(StateReader):
         urls.pop(NO_DIGEST, None)
         known = {url: pages.references[url] for url in urls if url in pages.references}
         known |= self._references([url for url in urls if url not in known])
-        size = _REFERENCE.itemsize
         again = {
-            url: b"".join(
-                renamed.get(value[at : at + size], value[at : at + size]) for at in range(0, len(value), size)
-            )
+            url: renamed.get(value) or b"".join(renamed.get(each, each) for each in _each(value))
             for url, value in known.items()
         }
         carried |= self._unexpired(again, oldest)
@@ -875,10 +871,9 @@ def _are_among(
     references: dict[bytes, bytes], kind: int, numbers: NDArray[np.int64], pages: LoggedPages
 ) -> NDArray[np.bool_]:
     """Whether each of these pages is among the baselines of its URL (m,), given references to these."""
-    size = _REFERENCE.itemsize
     return np.array(
         [
-            any(value[at : at + size] == own for at in range(0, len(value), size))
+            value == own or (len(value) > len(own) and own in _each(value))
             for value, own in zip(
                 (references.get(url, b"") for url in _url_digests(pages)),
                 _references_to(kind, numbers),
@@ -887,6 +882,12 @@ def _are_among(
         ],
         np.bool_,
     )
+
+
+def _each(references: bytes) -> list[bytes]:
+    """The references of a value."""
+    size = _REFERENCE.itemsize
+    return [references[at : at + size] for at in range(0, len(references), size)]
 
 
 def _references_to(kind: int, numbers: NDArray[np.int64]) -> list[bytes]:

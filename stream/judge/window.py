@@ -25,12 +25,12 @@ SLOTS: Final = 1024
 """Number of slots in a lifetime."""
 LEAST_SLOT: Final = 1000
 """Milliseconds."""
-MOST_EXPIRING: Final = 1 << 16
+MOST_EXPIRING: Final = 1 << 15
 """Most numbers of anchors, and as many of duplicates, that expire in a turn. It bounds how long one takes."""
 CARRIED_URL_BYTES: Final = 32 << 20
 """Most bytes of URLs of the anchors that a turn carries, and as many of the duplicates. It bounds the memory
 that a turn takes."""
-ROWS_BETWEEN: Final = 1 << 15
+ROWS_BETWEEN: Final = 1 << 14
 """Rows that are judged between turns as long as more pages have expired than a turn takes."""
 _MARK: Final = b"turn/mark/"
 _FORWARD: Final = b"turn/forward/"
