@@ -218,16 +218,17 @@ def test_what_is_added_may_be_raised_before_it_is_written(store: Store) -> None:
 def test_groups_that_are_gone_are_removed_many_at_once(store: Store) -> None:
     log = fill(store, [COUNT])
     raise_first(store, log, 10)
-    batch = store.batch()
-    assert log.remove(batch, 4) is None  # they are less than a fourth of what is left
+    assert log.take_removable(4) is None  # they are less than a fourth of what is left
     raise_first(store, log, 25)
-    assert log.remove(batch, 4) is not None
-    store.write(batch)
+    bounds = log.take_removable(4)
+    assert bounds is not None
+    store.remove(ANCHORS, *bounds)
     assert [int.from_bytes(key, "big") for key, _ in store.scan(ANCHORS)] == [24, 32, 40, 48]
-    assert log.remove(batch, 4) is None
+    assert log.take_removable(4) is None
     assert np.array_equal(log.pages(np.arange(25, COUNT)).words, rows()[25:])
-    again, batch = PageLog(store, ANCHORS, WORDS), store.batch()
-    assert again.remove(batch, 4) is not None  # which another process may have done
-    store.write(batch)
+    again = PageLog(store, ANCHORS, WORDS)
+    bounds = again.take_removable(4)
+    assert bounds is not None  # another process may have removed them
+    store.remove(ANCHORS, *bounds)
     add(store, again, rows(), URLS)
     assert np.array_equal(again.pages(np.arange(COUNT, 2 * COUNT)).words, rows())

@@ -16,7 +16,7 @@ from rocksdict import Rdict
 from stream.errors import StateError
 from stream.tables.store import rocks
 from stream.tables.store.failures import MISSING_FILE
-from stream.tables.store.rocks import Store, table_family
+from stream.tables.store.rocks import LOG, Store, table_family
 
 CACHE = 8 << 20
 WRITTEN = ("default", "log", "anchors", "duplicates", "urls")
@@ -138,6 +138,33 @@ def test_ingested_file_is_durable_and_may_be_ingested_again(store: Store, tmp_pa
         with crashed(store, tmp_path / f"crash{turn}") as left:
             assert list(left.scan(table_family(1))) == [(b"a", b"1"), (b"b", b"2")]
     assert store.disk_bytes() > 0
+
+
+def test_removing_the_first_keys_leaves_the_files_of_others_as_they_are(store: Store) -> None:
+    """Wherever the keys of a family ascend, only those files are written anew that have removed keys."""
+    keys = [number.to_bytes(8, "big") for number in range(500)]
+
+    def files() -> dict[str, int]:
+        """Name of each file -> its first key."""
+        return {each["name"]: int.from_bytes(each["start_key"], "big") for each in store._db.live_files()}
+
+    for first in range(0, 400, 100):
+        batch = store.batch()
+        batch.put_many(LOG, ((key, b"row") for key in keys[first : first + 100]))
+        store.write(batch)
+        store.flush()
+    before = files()
+    assert sorted(before.values()) == [0, 100, 200, 300]
+    batch = store.batch()
+    batch.put_many(LOG, ((key, b"row") for key in keys[400:]))
+    store.write(batch)
+    store.remove(LOG, keys[0], keys[150])
+    assert [key for key, _ in store.scan(LOG)] == keys[150:]
+    after = files()
+    assert {name for name, first in before.items() if first >= 200} <= after.keys()
+    assert not {name for name, first in before.items() if first < 200} & after.keys()
+    store.remove(LOG, keys[0], keys[150])  # again, as by the next process
+    assert [key for key, _ in store.scan(LOG)] == keys[150:]
 
 
 def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> None:
