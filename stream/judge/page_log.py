@@ -59,6 +59,20 @@ class LoggedPages:
     _numbers: I64
     _log: PageLog
 
+    def merged(self, others: LoggedPages) -> LoggedPages:
+        """Return these pages and others of the same log, in order of their numbers."""
+        numbers, urls = np.append(self._numbers, others._numbers), None
+        order = np.argsort(numbers)
+        if self._urls is not None and others._urls is not None:
+            urls = StringColumn.joined([self._urls, others._urls]).take(order)
+        return LoggedPages(
+            np.concatenate([self.words, others.words])[order],
+            np.append(self.url_bytes, others.url_bytes)[order],
+            urls,
+            numbers[order],
+            self._log,
+        )
+
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
         return self.urls(np.array([place])).text(0)

@@ -38,6 +38,7 @@ from stream.judge.page_log import (
     record_words,
 )
 from stream.judge.page_numbers import PageNumbers
+from stream.judge.pages_ahead import PagesAhead
 from stream.judge.references import ANCHOR as _ANCHOR
 from stream.judge.references import DUPLICATE as _DUPLICATE
 from stream.judge.references import REFERENCE as _REFERENCE
@@ -423,6 +424,7 @@ class State(StateReader):
         options = genesis.options
         self._carried: _Carried | None = None
         """Of the turn that was decided, until it is applied."""
+        self._ahead: Final = PagesAhead()
         self._reference_bytes = options.baselines * _REFERENCE.itemsize
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
@@ -629,7 +631,7 @@ class State(StateReader):
         window = self._windowed()
         first, end = self.first, window.oldest_after(time)
         numbers = window.hit_duplicates.between(first.duplicates, end.duplicates)
-        duplicates = self._duplicates.pages(numbers)
+        duplicates = self._ahead.pages(self._duplicates, numbers)
         references = self._references(list(dict.fromkeys(_url_digests(duplicates))))
         some = np.flatnonzero(_are_among(references, _DUPLICATE, numbers, duplicates))
         fitting = window.carried_at_once(duplicates.url_bytes[some])
@@ -640,7 +642,7 @@ class State(StateReader):
         of_anchors = distinct(np.append(hit, self._cluster_anchors(duplicates)))
         of_anchors = of_anchors[(of_anchors >= first.anchors) & (of_anchors < end.anchors)]
         of_anchors = of_anchors[self.tables.is_alive(of_anchors)]
-        anchors = self._anchors.pages(of_anchors)
+        anchors = self._ahead.pages(self._anchors, of_anchors)
         fitting = window.carried_at_once(anchors.url_bytes)
         if fitting < len(of_anchors):
             end = end._replace(anchors=int(of_anchors[fitting]))
@@ -669,7 +671,10 @@ class State(StateReader):
         read, self._carried = self._carried, None
         if read is None or read.turn is not turn:
             read = _Carried(
-                turn, self._anchors.pages(carried_anchors), self._duplicates.pages(carried_duplicates), {}
+                turn,
+                self._ahead.pages(self._anchors, carried_anchors),
+                self._ahead.pages(self._duplicates, carried_duplicates),
+                {},
             )
         anchors, duplicates = read.anchors, read.duplicates
         joined = self._carried_with(duplicates, carried_anchors, oldest)
@@ -698,6 +703,15 @@ class State(StateReader):
         self.store.write(writes)
         self.meta = meta
         self.maintain()
+        self._read_ahead(window)
+
+    def _read_ahead(self, window: Window) -> None:
+        """Start to read what the next turn will carry, as far as it was hit."""
+        first, end = self.first, window.oldest_after(window.turned + window.slot)
+        anchors = window.hit_anchors.between(first.anchors, end.anchors)
+        self._ahead.begin(self._anchors, anchors[self.tables.is_alive(anchors)])
+        duplicates = window.hit_duplicates.between(first.duplicates, end.duplicates)
+        self._ahead.begin(self._duplicates, duplicates)
 
     def _carried_with(
         self, duplicates: LoggedPages, carried: NDArray[np.int64], oldest: PageNumbers
@@ -846,6 +860,7 @@ class State(StateReader):
     def close(self) -> None:
         """Finish background work, flush, and release the directory. Raises the first of several errors."""
         try:
+            self._ahead.close()
             self.tables.close()
             self._removal.close()
             self.store.flush()

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.errors import StateError
+from stream.errors import DamagedStateError, StateError
 from stream.judge import page_log
 from stream.judge.page_log import GROUP, PageLog
+from stream.judge.pages_ahead import PagesAhead
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DUPLICATES, Store
 
@@ -232,3 +233,21 @@ def test_groups_that_are_gone_are_removed_many_at_once(store: Store) -> None:
     store.remove(ANCHORS, *bounds)
     add(store, again, rows(), URLS)
     assert np.array_equal(again.pages(np.arange(COUNT, 2 * COUNT)).words, rows())
+
+
+@pytest.mark.parametrize("numbers", [[3, 4, 9, 33, 50], [3, 9], [4], [0, 5, 60], [], [0, 3, 4, 33, 59, 60]])
+def test_pages_that_were_read_ahead_are_those_of_the_log(store: Store, numbers: list[int]) -> None:
+    """Of those that are asked for, all, some or none were read ahead, and others as well."""
+    log, ahead = fill(store, [COUNT]), PagesAhead()
+    wanted = np.array(numbers, np.int64)
+    ahead.begin(log, np.array([3, 4, 9, 33, 50]))
+    for _ in range(2):  # what was read ahead is forgotten then
+        pages, plain = ahead.pages(log, wanted), log.pages(wanted)
+        assert np.array_equal(pages.words, plain.words)
+        assert np.array_equal(pages.url_bytes, plain.url_bytes)
+        places = np.arange(len(wanted))
+        assert pages.urls(places).strings() == plain.urls(places).strings()
+    ahead.begin(log, np.array([COUNT]))
+    with pytest.raises(DamagedStateError, match=f"no record of {COUNT}"):
+        ahead.pages(log, wanted)
+    ahead.close()
