@@ -27,8 +27,7 @@ from stream.elector.layout import (
 )
 from stream.elector.newest import NO_KEY, Newest, member_keys
 from stream.elector.state import FORGOTTEN_URLS, Meta, State
-from stream.errors import PageError, RecordError
-from stream.fingerprint.seed import url_hasher
+from stream.errors import RecordError
 from stream.judge.ids import NO_PAGE, parse, show
 from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.best import Because, BestRecord
@@ -37,7 +36,6 @@ from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
 from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import CLUSTERS, DEFAULT, DUE, MEMBERS, SEEN, VERSIONS, Writes
-from stream.text.url import url_key
 
 MOST_UNSEEN: Final = 1 << 16
 """Most URLs that leave in a turn because they were not seen for a lifetime. It bounds how long one takes."""
@@ -52,6 +50,8 @@ class Due(NamedTuple):
     record: BestRecord
     digest: bytes
     """Digest of the URL that is kept; NOBODY."""
+    was: bytes
+    """Digest of the URL of the page before; NOBODY."""
     cluster: int
     entry: Cluster
 
@@ -62,6 +62,8 @@ class TopicRecord(NamedTuple):
     record: BestRecord
     digest: bytes
     """Digest of the URL that is kept; NOBODY."""
+    was: bytes
+    """Digest of the URL of the page before; NOBODY."""
     where: str
     """Topic, partition and offset."""
 
@@ -191,22 +193,11 @@ class Elector:
 
     def naming(self, records: Sequence[TopicRecord], urls: set[bytes]) -> dict[int, bool]:
         """Return for each cluster of records of the topic whether the last of them names one of these URLs,
-        given by digests. A page before is known by its URL."""
-        digest_url, rules = url_hasher(self.genesis.seed), self.genesis.scheme.url_rules
-        named = {}
-
-        def is_named(url: str) -> bool:
-            try:
-                return digest_url(url_key(url, rules)) in urls
-            except PageError:  # it has no key
-                return False
-
-        for record, kept, where in records:
-            was = record.was
-            named[self._page_of(record.cluster, where)] = kept in urls or (
-                was is not None and is_named(was.url)
-            )
-        return named
+        given by digests."""
+        return {
+            self._page_of(record.cluster, where): kept in urls or was in urls
+            for record, kept, was, where in records
+        }
 
     def tell_again(self, clusters: Sequence[int]) -> None:
         """Have something told of clusters whose last record names a URL that is forgotten."""
@@ -377,7 +368,7 @@ class Elector:
             as_of=show(journal, meta.page),
             decided_at=rfc3339(meta.page_time),
         )
-        return Due(record, entry.best, cluster, entry)
+        return Due(record, entry.best, NOBODY if was is None else entry.kept, cluster, entry)
 
     def _because(self, cluster: int, entry: Cluster, kept: Version | None) -> Because:
         if entry.best == entry.kept:
@@ -394,8 +385,8 @@ class Elector:
         the offset after them."""
         meta, writes = self.state.meta, self.state.store.batch()
         self._drop_expired(writes, [(each.cluster, each.entry.kept) for each in due])
-        for record, digest, cluster, entry in due:
-            self._note_told(entry, TopicRecord(record, digest, ""))
+        for record, digest, was, cluster, entry in due:
+            self._note_told(entry, TopicRecord(record, digest, was, ""))
             self._put(writes, cluster, entry, is_stored=True)
             writes.delete(DUE, CLUSTER.pack(cluster))
         self.state.write(
@@ -439,7 +430,7 @@ class Elector:
 
     def _note_told(self, entry: Cluster, written: TopicRecord) -> None:
         """Note in a cluster what a record says. Raises RecordError."""
-        record, digest, where = written
+        record, digest, _, where = written
         first = page = self._page_of(record.cluster, where)
         entry.as_of = self._page_of(record.as_of, where)
         entry.kept, entry.told_members, entry.kept_page, entry.kept_url = digest, record.members, NEVER, b""

@@ -18,7 +18,7 @@ from stream.elector.elector import Due, Elector
 from stream.elector.layout import NOBODY
 from stream.elector.state import State
 from stream.fingerprint.scheme import Scheme
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, encode_best
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, encode_best
 from stream.messages.journal import Rows
 from tests.bench.bench_elector import CACHE, RECORDS, MadeVerdicts, decode
 from tests.bench.journal import ROWS
@@ -82,6 +82,7 @@ def _written(due: list[Due], elect: str) -> int:
         batch = batches[each.cluster % PARTITIONS]
         batch += bytes(OVERHEAD) + each.record.cluster.encode() + encode_best(each.record)
         batch += ELECT_HEADER.encode() + elect.encode()
-        if each.digest != NOBODY:
-            batch += DIGEST_HEADER.encode() + each.digest
+        for name, digest in ((DIGEST_HEADER, each.digest), (WAS_HEADER, each.was)):
+            if digest != NOBODY:
+                batch += name.encode() + digest
     return sum(len(bytes(cramjam.zstd.compress(bytes(batch)))) for batch in batches if batch)

@@ -22,7 +22,7 @@ from stream.elector.elector import Due
 from stream.errors import EXIT_ERROR, EXIT_REFUSED, DamagedStateError, RecordError, StaleError, StateError
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, BestRecord, decode_best, encode_best
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, BestRecord, decode_best, encode_best
 from stream.messages.decision import encode_decisions
 from stream.roles.elector.best_topic import BestTopic
 from stream.roles.elector.role import ElectorRole
@@ -69,6 +69,7 @@ async def told(settings: Settings) -> dict[str, list[BestRecord]]:
         headers = dict(record.headers)
         assert headers[ELECT_HEADER] == settings.elect.encode()
         assert (DIGEST_HEADER in headers) == (best.best is not None)
+        assert (WAS_HEADER in headers) == (best.was is not None)
         assert record.key == best.cluster.encode()
         found[best.cluster].append(best)
     return found
@@ -185,9 +186,14 @@ async def test_a_second_process_ends_the_first(electing: Settings, tmp_path: Pat
     assert all_agree(await kept_pages(electing, judged))
 
 
-async def publish(settings: Settings, record: BestRecord, digest: bytes | None = None) -> None:
+async def publish(settings: Settings, record: BestRecord) -> None:
     """Write a record to the topic, as another elector of this name and policy would."""
-    headers = [(ELECT_HEADER, settings.elect.encode())] + ([(DIGEST_HEADER, digest)] if digest else [])
+    headers = [(ELECT_HEADER, settings.elect.encode())]
+    headers += [
+        (name, bytes(range(16)))
+        for name, page in ((DIGEST_HEADER, record.best), (WAS_HEADER, record.was))
+        if page is not None
+    ]
     topic, key = TopicNames(settings.namespace).best(settings.elector_name), record.cluster.encode()
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         await producer.send_and_wait(topic, encode_best(record), key=key, partition=0, headers=headers)
@@ -226,7 +232,7 @@ async def test_a_topic_that_knows_more_than_the_decisions_is_refused(
     record = next(iter((await told(electing)).values()))[-1]
     prefix = record.cluster[:8]
     later = msgspec.structs.replace(record, as_of=f"{prefix}.1000.0")
-    await publish(electing, later, bytes(range(16)) if later.best else None)
+    await publish(electing, later)
     monkeypatch.setattr("stream.roles.elector.role.SHORT_SECONDS", 0.5)
     role = ElectorRole(electing)
     error = await error_of(role)

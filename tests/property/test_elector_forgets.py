@@ -12,7 +12,7 @@ import pytest
 
 from stream.elector.elector import Due, Elector, TopicRecord
 from stream.elector.judged_pages import Decided
-from stream.fingerprint.seed import url_hasher
+from stream.elector.layout import NOBODY
 from stream.messages.best import BestRecord, KeptPage
 from stream.messages.decision import Forgotten, decode_decisions, encode_decisions, forgetting_record
 from stream.messages.verdict import PageRef
@@ -44,13 +44,13 @@ def tell(elector: Elector) -> list[Due]:
     return found
 
 
-def erase(elector: Elector, topic: list[BestRecord], gone: set[bytes]) -> list[Due]:
-    """What the role does: records of the topic that name URLs are replaced, then files are rewritten."""
+def erase(elector: Elector, topic: list[Due], gone: set[bytes]) -> list[Due]:
+    """What the role does: records of the topic that name URLs are replaced, then files are rewritten. Digests
+    do not follow from URLs here, as those of pages with a canonical URL do not."""
     state = elector.state
     assert state.forgotten_urls() == gone
-    newest = {each.cluster: each for each in topic}
-    named = {each.cluster for each in newest.values() if each.was and _names(each, gone)}
-    elector.tell_again([elector._page_of(each, "best") for each in named])
+    records = [TopicRecord(read_back(each), each.digest, each.was, "best") for each in topic]
+    elector.tell_again([cluster for cluster, is_named in elector.naming(records, gone).items() if is_named])
     told = tell(elector)
     state.compact()
     state.note_erased()
@@ -63,30 +63,26 @@ _KEYS: dict[str, object] = {}
 
 
 def test_the_last_record_of_a_cluster_is_searched_for_urls(tmp_path: Path) -> None:
-    """By the digest of the kept page, and by the URL of the page before, which may have no key."""
+    """By the digests of the kept page and of the page before, which may be those of other URLs than their
+    own, such as canonical ones."""
     elector = open_elector(tmp_path, "first")
     show = partial(best_oracle.show, journal=elector.genesis.journal[:8])
 
-    def record(cluster: int, was: str, digest: bytes = b"k" * 16) -> TopicRecord:
+    def record(cluster: int, was: bytes, digest: bytes = b"k" * 16) -> TopicRecord:
         best = KeptPage("http://kept.example/", show(9), 1, None, None)
         told = BestRecord(
-            cluster=show(cluster), best=best, was=PageRef(was, show(cluster)), because="joined", members=2,
-            as_of=show(9), decided_at="2026-01-02T03:04:05.000Z",
+            cluster=show(cluster), best=best, was=PageRef("http://any.example/", show(cluster)),
+            because="joined", members=2, as_of=show(9), decided_at="2026-01-02T03:04:05.000Z",
         )  # fmt: skip
-        return TopicRecord(told, digest, "here")
+        return TopicRecord(told, digest, was, "here")
 
-    gone, key = "http://gone.example/", url_hasher(elector.genesis.seed)
+    gone, other = b"g" * 16, b"o" * 16
     records = [
-        record(1, gone), record(2, "http://other.example/"), record(3, "no url"), record(4, gone),
-        record(4, "http://other.example/"), record(5, "http://other.example/", b"g" * 16),
+        record(1, gone), record(2, other), record(3, NOBODY), record(4, gone), record(4, other),
+        record(5, other, gone),
     ]  # fmt: skip
-    found = elector.naming(records, {key(gone), b"g" * 16})
-    assert found == {1: True, 2: False, 3: False, 4: False, 5: True}
+    assert elector.naming(records, {gone}) == {1: True, 2: False, 3: False, 4: False, 5: True}
     elector.state.close()
-
-
-def _names(record: BestRecord, gone: set[bytes]) -> bool:
-    return record.was is not None and url_digest_of(_KEYS[record.was.url]) in gone
 
 
 def content(path: Path) -> bytes:
@@ -110,12 +106,12 @@ def test_what_is_kept_is_as_if_forgotten_urls_had_never_been(tmp_path: Path, ele
         decided_of(judged, seed),
         sorted({each.key for each in judged if isinstance(each.key, int)}),
     )
-    elector, topic = open_elector(tmp_path, elect), list[BestRecord]()
+    elector, topic = open_elector(tmp_path, elect), list[Due]()
     half = batches[len(batches) // 2]
     for batch in batches[: len(batches) // 2 + 1]:
         elector.apply([batch])
         if rng.random() < 0.5:
-            topic += map(read_back, tell(elector))
+            topic += tell(elector)
     gone_keys = set(rng.sample(keys, len(keys) // 3))
     gone = {url_digest_of(key) for key in gone_keys}
     elector.forget(forgetting(half, sorted(gone)))
@@ -126,10 +122,9 @@ def test_what_is_kept_is_as_if_forgotten_urls_had_never_been(tmp_path: Path, ele
         found = elector.state.kept(cluster)
         want = kept.get(cluster)
         assert (found and found.page and found.page.page) == (want and want.page), cluster
-    told = [read_back(each) for each in erase(elector, topic, gone)]
-    because = {each.because for each in told}
-    assert "forgotten" in because
-    newest = {each.cluster: each for each in [*topic, *told]}
+    told = erase(elector, topic, gone)
+    assert "forgotten" in {each.record.because for each in told}
+    newest = {each.record.cluster: each.record for each in [*topic, *told]}
     named = [each.url for record in newest.values() for each in (record.best, record.was) if each is not None]
     assert not any(_KEYS[url] in gone_keys for url in named)
     for cluster in every:  # what the topic says, and the rule for clusters without a record

@@ -183,7 +183,8 @@ def take_over(elector: Elector, topic: Sequence[Due], rng: random.Random) -> Non
     at = elector.state.meta.positions.get(0, 0)
     while at < len(topic):
         end = min(len(topic), at + rng.choice((1, 10, 100)))
-        part = [TopicRecord(read_back(each), each.digest, "best") for each in topic[at:end]]
+        part = [TopicRecord(read_back(each), each.digest, each.was, "best") for each in topic[at:end]]
         assert all((each.record.best is None) == (each.digest == NOBODY) for each in part)
+        assert all((each.record.was is None) == (each.was == NOBODY) for each in part)
         elector.take_over(part, {0: end})
         at = end

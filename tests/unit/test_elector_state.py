@@ -166,7 +166,7 @@ def test_invalid_records_are_refused_by_name(
     )  # fmt: skip
     record = msgspec.structs.replace(blank, **fields)
     with pytest.raises(RecordError, match=rf"^best partition 1 offset 7: .*{message}"):
-        elector.take_over([TopicRecord(record, NOBODY, "best partition 1 offset 7")], {})
+        elector.take_over([TopicRecord(record, NOBODY, NOBODY, "best partition 1 offset 7")], {})
     assert elector.state.store.digest() == before
     elector.state.close()
 

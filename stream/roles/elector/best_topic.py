@@ -18,7 +18,7 @@ from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import VERDICTS_BYTES
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, decode_best, encode_best
+from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
 from stream.settings import Settings
 
 ABORT_SECONDS: Final = 5.0
@@ -80,8 +80,9 @@ class BestTopic(ClientOwner):
 
     async def _send(self, due: Due) -> asyncio.Future[Any]:
         headers = [(ELECT_HEADER, self._elect)]
-        if due.digest != NOBODY:
-            headers.append((DIGEST_HEADER, due.digest))
+        for name, digest in ((DIGEST_HEADER, due.digest), (WAS_HEADER, due.was)):
+            if digest != NOBODY:
+                headers.append((name, digest))
         key, value = due.record.cluster.encode(), encode_best(due.record)
         return retrieved(await self._producer.send(self.name, value, key=key, headers=headers))
 
@@ -136,7 +137,9 @@ class BestTopic(ClientOwner):
                 f"{where}: has {by}, but the setting is elect={self._settings.elect}; give this elector an"
                 " elector_name, and so a topic of its own, or keep the policy"
             )
-        best, digest = decode_best(record.value, where), headers.get(DIGEST_HEADER, NOBODY)
-        if len(digest) != len(NOBODY) or (digest == NOBODY) != (best.best is None):
-            raise RecordError(f"{where}: its header {DIGEST_HEADER} does not fit")
-        return TopicRecord(best, digest, where)
+        best = decode_best(record.value, where)
+        digest, was = (headers.get(name, NOBODY) for name in (DIGEST_HEADER, WAS_HEADER))
+        for name, value, page in ((DIGEST_HEADER, digest, best.best), (WAS_HEADER, was, best.was)):
+            if len(value) != len(NOBODY) or (value == NOBODY) != (page is None):
+                raise RecordError(f"{where}: its header {name} does not fit")
+        return TopicRecord(best, digest, was, where)
