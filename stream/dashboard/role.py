@@ -15,12 +15,14 @@ import structlog
 from aiohttp import web
 
 from stream.dashboard.answers import About
-from stream.dashboard.counting.app import Statistics, tables_directory
+from stream.dashboard.counting.app import Statistics, directory_of, tables_directory
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
+from stream.dashboard.counting.rewriting import Rewriting
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.dashboard.deployment.system import Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
+from stream.dashboard.lookup.reading import keep_reading
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate, check_reach
@@ -114,7 +116,9 @@ class DashboardRole:
                 metrics.verdicts.labels(verdict).inc(pages)
 
         metrics.listeners.set_function(lambda: recent.listeners)
-        statistics = Statistics(settings, partitions, tell)
+        rewriting = Rewriting(genesis, directory_of(settings))
+        statistics = Statistics(settings, partitions, tell, rewriting.forgotten)
+        rewriting.trust(statistics.stored_partitions)
         await topics.create_changelogs(settings, statistics.changelogs, partitions)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
         superseded = SupersededClusters(settings, names.clusters)
@@ -143,6 +147,8 @@ class DashboardRole:
                     watch.run(),
                     finder.run(),
                     superseded.run(),
+                    keep_reading(partial(rewriting.forgotten.follow, settings), "requests_unavailable"),
+                    rewriting.run(statistics, recent),
                     *([kept.run()] if settings.elect else ()),
                 )
             ]

@@ -153,6 +153,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("topic", "{ns}.genesis", (_READ,), "read scheme, options and seed"),
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
+        ("topic", "{ns}.requests", (_READ,), "know what to forget"),
         ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
         ("topic", "{best}", (_READ,), "know kept pages, with `elect`"),
         *(

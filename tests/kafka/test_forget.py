@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
+import cramjam
 import pytest
+from rocksdict import AccessType, Options, Rdict
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
+from stream.dashboard.counting.history import _BLOCK
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.failpoints import VARIABLE
@@ -24,17 +30,18 @@ from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
-from stream.messages.journal import SourceRange
+from stream.messages.journal import Genesis, SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
 from stream.roles.forgetter.request import Name, names_in, names_of, request
-from stream.roles.forgetter.status import status
+from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.tables.store.rocks import ELECTOR, Store, tables_of
 from tests.commands import neardup_process, run_process
+from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import (
     CLUSTER,
     FINGERPRINTER,
@@ -215,6 +222,79 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
     with Store(directory, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
         found += [part for family in store.families for pair in store.scan(family) for part in pair]
     assert [url.encode() in b"\n".join(found) for url in (A, B, C, D)] == [False, True, False, True]
+
+
+def counted(directory: Path) -> bytes:
+    """All bytes of a dashboard's tables that no process has open: files as they are, keys and rows, blocks of
+    verdicts also decompressed."""
+    found = [each.read_bytes() for each in sorted(directory.rglob("*")) if each.is_file()]
+    for path in sorted(directory.rglob("*.db")):
+        table = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+        for key, row in cast(Iterable[tuple[bytes, bytes]], table.items()):
+            found += [key, row, *block_of(key, row)]
+        table.close()
+    return b"\n".join(found)
+
+
+def block_of(key: bytes, row: bytes) -> list[bytes]:
+    """The verdicts of a row, if it is a block."""
+    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if b"/@" in key else []
+
+
+async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
+    """Tables, changelogs, and what it shows. Figures stay as they are."""
+    hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
+    tables = deployed.state_dir / deployed.namespace / "dashboard"
+    genesis = await topics.wait_for_genesis(deployed, 10)
+    async with running(JudgeRole(deployed)):
+        await judge(deployed, 0, (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts))
+        async with dashboard(deployed) as client:
+
+            async def history(url: str) -> list[str]:
+                found = (await client.post("/api/v1/lookup", {"url": url}))["history"]
+                return [(each["duplicate_of"] or {}).get("url", "-") for each in found]
+
+            await client.counted(7)
+            assert [await history(each) for each in (A, B, C)] == [["-"], [A], ["-"]]
+            assert (await client.get("/api/v1/clusters", limit=5))["clusters"][0]["anchor"] == A
+            await ask(deployed, A, C, hosts=("gone.example.net",))
+
+            async def is_gone() -> bool:
+                return not await history(A)
+
+            await until(is_gone)
+            await until(lambda: not dashboard_delays(deployed, genesis))
+            assert [await history(each) for each in (A, B, C, D, hosts[1])] == [[], ["-"], [], ["-"], []]
+            shown = [await client.get(f"/api/v1/{each}", limit=9) for each in ("clusters", "verdicts")]
+            assert not [url for url in (A, C, *hosts) if url in json.dumps(shown)]
+            assert [each["pages"] for each in shown[0]["clusters"]] == [3, 2]
+            # Crawled again, a page is a new one.
+            assert await judge(deployed, 1, (A, 5)) == ["unique -"]
+            await client.counted(8)
+            assert await history(A) == ["-"]
+    names = TopicNames(deployed.namespace)
+    for topic in (f"{names.dashboard}-{name}-changelog" for name in ("urls", "clusters")):
+        rows = {each.key: each.value for each in await read_all(deployed, topic)}
+        told = b"".join(part for row in rows.items() for part in (*row, *block_of(*row)))
+        assert told
+        assert not [url for url in (C, *hosts) if url.encode() in told]
+    found = counted(tables)
+    assert [url.encode() in found for url in (B, D, C, *hosts)] == [True, True, False, False, False]
+    # From the changelogs, which have earlier versions of rows, too.
+    shutil.rmtree(tables / "v1")
+    async with dashboard(deployed) as client:
+        assert (await client.counted(8))["pages"] == 8
+        await until(lambda: not dashboard_delays(deployed, genesis))
+        log = deployed.state_dir.parent / "dashboard.log"
+        await until(lambda: log.read_text().count('"rewritten"') == 2 * deployed.partitions)
+    assert C.encode() not in counted(tables)
+
+
+def dashboard_delays(settings: Settings, genesis: Genesis) -> list[Delay]:
+    """What delays that a dashboard's directory has nothing of the three requests."""
+    home = settings.state_dir / settings.namespace
+    found = _directories(settings, genesis, _Decided(pages={}, requests=3))
+    return [each for each in found if each.what == str(home / "dashboard")]
 
 
 async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:

@@ -11,12 +11,17 @@ import msgspec
 import pytest
 import xxhash
 from faust.types import TP
+from msgspec import UNSET, structs
 
 from stream.dashboard.counting import history
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.history import KEPT, History
 from stream.dashboard.counting.rows import UrlRow
 from stream.dashboard.counting.verdict_columns import batch_of, normal
-from stream.messages.verdict import VerdictRecord
+from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.messages.requests import ForgetRequest, What
+from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
+from tests.genesis import genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker
 
 PARTITION = 2
@@ -44,6 +49,21 @@ def crawled(times: int) -> list[VerdictRecord]:
 def kept(table: History, verdicts: list[VerdictRecord], first: int = 0) -> dict[bytes, bytes]:
     values = [msgspec.json.encode(each) for each in verdicts]
     return table.keep([batch_of(PARTITION, range(first, first + len(values)), values)])
+
+
+GENESIS = genesis_of()
+FORGOTTEN = "http://a.example/3"
+
+
+def forgotten_pages(*requests: tuple[What, str], start: int = 8) -> ForgottenPages:
+    """Pages that are forgotten at a journal offset, by names of what was requested."""
+    pages = ForgottenPages(GENESIS)
+    for offset, (what, name) in enumerate(requests):
+        hasher = url_hasher if what == "url" else host_hasher
+        digest = hasher(GENESIS.seed)(name).hex()
+        pages.add(offset, 0, ForgetRequest(journal=GENESIS.journal, forget=what, digest=digest))
+    pages.decide(len(requests), start)
+    return pages
 
 
 def ids(verdicts: list[VerdictRecord]) -> list[str]:
@@ -90,3 +110,73 @@ def test_blocks_recovered_from_the_changelog_are_found(table: History, tmp_path:
     check(recovered, verdicts[:-1])
     found = recovered.of(PARTITION, normal(before.url or ""))
     assert ids(found) == ids([verdicts[-1], before]), "also those that an earlier version kept"
+
+
+def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: History) -> None:
+    prefix, verdicts = GENESIS.journal[:8], crawled(KEPT)
+    verdicts = [structs.replace(each, id=f"{prefix}.7.{place}") for place, each in enumerate(verdicts)]
+    named = PageRef(FORGOTTEN, f"{prefix}.7.3")
+    verdicts[-1] = structs.replace(
+        verdicts[-1],
+        verdict="unique", duplicate_of=None, nearest=NearestPage(named.url, named.id, 0.3),
+    )  # fmt: skip
+    verdicts[-2] = structs.replace(verdicts[-2], verdict="duplicate", duplicate_of=named)
+    kept(table, verdicts)
+    pages = forgotten_pages(("url", FORGOTTEN))
+    keys = [key for key, _ in table.next_rows(PARTITION, b"")]
+    rows = table.rewrite(PARTITION, keys, lambda key, row: table.without(key, row, pages))
+    assert len(rows) > 1
+    table.flush(PARTITION)
+    for each in ((b'"', b"~"), *table.index_slices(PARTITION)):
+        table.compact(PARTITION, *each)
+    assert table.of(PARTITION, FORGOTTEN) == []
+    check(
+        table,
+        [
+            structs.replace(
+                each,
+                duplicate_of=None if each.duplicate_of == named else each.duplicate_of,
+                nearest=UNSET,
+            )
+            for each in verdicts
+            if each.url != FORGOTTEN
+        ],
+    )
+    assert not table.rewrite(PARTITION, keys, lambda key, row: table.without(key, row, pages)), "once"
+    database = table.assigned_database(PARTITION)
+    contents = [part for entry in database.items() for part in entry]
+    digest = xxhash.xxh3_64_digest(FORGOTTEN.encode())
+    assert not any(digest in each for each in contents)
+    assert not any(digest in each.read_bytes() for each in Path(database.path()).glob("*.sst"))
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "url", "is_named"),
+    [
+        ("url", "http://a.example/3", "HTTP://A.example:80/3#part", True),
+        ("url", "http://a.example/3", "http://a.example/4", False),
+        ("url", "http://xn--bcher-kva.example/", "http://bücher.example/", True),
+        ("host", "a.example", "https://a.example:8443/x", True),
+        ("host", "a.example", "http://www.a.example/x", False),
+        ("host", "example", "http://a.example/x", False),
+        ("domain", "a.example", "http://www.a.example/x", True),
+        ("domain", "a.example", "http://nota.example/x", False),
+        ("domain", "a.example", "not a url", False),
+    ],
+)
+def test_pages_are_forgotten_by_urls_hosts_and_domains_until_the_decision(
+    what: What, name: str, url: str, is_named: bool
+) -> None:
+    pages, prefix = forgotten_pages(("url", "http://other.example/"), (what, name)), GENESIS.journal[:8]
+    assert pages.names(url, f"{prefix}.7.0") == is_named
+    assert not pages.names(url, f"{prefix}.8.0"), "crawled again later"
+    assert not pages.names(url, "ffffffff.7.0"), "of another journal"
+    assert not pages.names(None, f"{prefix}.7.0")
+    hasher = url_hasher if what == "url" else host_hasher
+    again = ForgetRequest(journal=GENESIS.journal, forget=what, digest=hasher(GENESIS.seed)(name).hex())
+    pages.add(2, 0, again)
+    assert not pages.names(url, f"{prefix}.8.0"), "not decided"
+    pages.decide(3, 20)
+    assert pages.names(url, f"{prefix}.19.0") == is_named
+    assert pages.names("http://other.example/", f"{prefix}.7.0")
+    assert not pages.names("http://other.example/", f"{prefix}.8.0")

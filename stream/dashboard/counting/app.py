@@ -27,12 +27,21 @@ from faust.types import TP
 from stream.dashboard.counting.committed import BatchRecords, CommittedTransport, records_skipped
 from stream.dashboard.counting.credentials import credentials
 from stream.dashboard.counting.ends import FoldedOffsets
-from stream.dashboard.counting.faust_internals import changelog_config, in_scope_of, items
-from stream.dashboard.counting.fold import Folder, cluster_key, cluster_row, window_key, window_row
+from stream.dashboard.counting.faust_internals import changelog_config, database_path, in_scope_of, items
+from stream.dashboard.counting.fold import (
+    ClusterTable,
+    Folder,
+    cluster_key,
+    cluster_of,
+    cluster_row,
+    window_key,
+    window_row,
+)
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.history import History
 from stream.dashboard.counting.loading import ViewLoading
 from stream.dashboard.counting.pending import Pending
-from stream.dashboard.counting.row_tables import RowTable
+from stream.dashboard.counting.row_tables import BEHIND_KEYS, FIRST_KEY, RowTable
 from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.counting.view import View, Window
@@ -56,13 +65,14 @@ SWEEP_SECONDS: Final = 600.0
 log = structlog.get_logger(__name__)
 
 
-def _directory(settings: Settings) -> Path:
+def directory_of(settings: Settings) -> Path:
+    """Return the directory of a dashboard."""
     return settings.state_dir / settings.namespace / "dashboard"
 
 
 def tables_directory(settings: Settings) -> Path:
     """Return the directory of the tables' RocksDB databases, which can be rebuilt from the changelogs."""
-    return (_directory(settings) / "v1" / "tables").absolute()
+    return (directory_of(settings) / "v1" / "tables").absolute()
 
 
 def check_partitions(topic: str, now: int, partitions: int) -> None:
@@ -77,10 +87,19 @@ def check_partitions(topic: str, now: int, partitions: int) -> None:
 class Statistics:
     """The tables, the agent that fills them, and the view of their sums."""
 
-    def __init__(self, settings: Settings, partitions: int, report: Callable[[VerdictColumns], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: int,
+        report: Callable[[VerdictColumns], None],
+        forgotten: ForgottenPages,
+    ) -> None:
         """`report` is called with every batch of verdicts that is new to this dashboard."""
         names = TopicNames(settings.namespace)
         self._settings, self._partitions, self._report = settings, partitions, report
+        self._forgotten = forgotten
+        self._folding = asyncio.Lock()
+        """Held while rows are written and sent, so that they come to the changelog in one order."""
         self._verdicts = names.verdicts
         self._reader = VerdictReader(settings)
         self.view = View(self.host_counts, self.cluster_rows)
@@ -113,7 +132,7 @@ class Statistics:
             self._tables[name].on_recover(self._loader(name, load))
 
     def _app(self, settings: Settings, names: TopicNames) -> Any:
-        directory = _directory(settings)
+        directory = directory_of(settings)
         private_directory(directory)
         self._instance = directory / "instance"
         brokers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
@@ -151,7 +170,8 @@ class Statistics:
         return app
 
     def _table(self, name: str, calendar: Calendar | None) -> None:
-        table = RowTable(self.app, name=name, partitions=self._partitions)
+        kind = ClusterTable if name == "clusters" else RowTable
+        table = kind(self.app, name=name, partitions=self._partitions)
         if calendar is not None:
             table.using_window(calendar)
             # Retention deletes old windows from the changelog by whole segments.
@@ -199,8 +219,11 @@ class Statistics:
             await pending.wait_until_due()
             if pending is not self._pending:  # dropped
                 continue
-            self._pending = Pending(pending.generation)
-            if await self._fold(pending):
+            async with self._folding:
+                self._pending = Pending(pending.generation)
+                is_folded = await self._fold(pending)
+            pending.done.set()
+            if is_folded:
                 for event in pending.events:
                     event.message.value.folded = True
                     await stream.ack(event)
@@ -229,7 +252,7 @@ class Statistics:
             self._drop_after_rebalance()
             if pending is not self._pending:
                 return
-        batch = batch_of(partition, offsets, values)
+        batch = batch_of(partition, offsets, list(self._forgotten.forget_all(values)))
         self._last_given[partition] = message.offset
         records.clear()  # the event is kept until it is acknowledged
         # The history first, so that all counted verdicts can be looked up.
@@ -299,6 +322,96 @@ class Statistics:
         ):
             self._interrupted_generation = generation
         return self._interrupted_generation == generation
+
+    # Forgetting.
+
+    @property
+    def stored_partitions(self) -> set[int]:
+        """Partitions whose rows are on the disk, or were and are being recovered."""
+        return {each for each in range(self._partitions) if database_path(self._urls, each).exists()}
+
+    @property
+    def open_partitions(self) -> set[int]:
+        """Partitions whose rows are recovered and can be read here now: those that are assigned to this
+        dashboard, and perhaps some of which another one is in charge."""
+        if not self.ready.is_set():
+            return set()
+        tables = self._tables.values()
+        return {
+            each
+            for each in range(self._partitions)
+            if all(table.assigned_database(each) is not None for table in tables)
+        }
+
+    async def rewrite(self, partition: int, *, whole: bool) -> int | None:
+        """Remove what the rows of a partition say of pages that are forgotten, in RocksDB and changelogs, and
+        return how many rows it were. If `whole`, files are rewritten though no row names any of these pages:
+        an earlier version of one may have.
+
+        None if a rebalance interrupted it, or another dashboard is in charge of the partition, and has not
+        rewritten it.
+        """
+        generation, rewritten = self.app.consumer_generation_id, 0
+        is_ours = TP(self._verdicts, partition) in self.app.consumer.assignment()
+        if (pending := self._pending).events:  # which were read when less was forgotten
+            await pending.done.wait()
+        try:
+            for name in ("urls", "clusters"):
+                slices = await self._rewrite_rows(self._tables[name], partition, is_ours=is_ours)
+                if slices is None:
+                    return None
+                rewritten += sum(slices.values())
+                await self._compact(
+                    self._tables[name], partition, [each for each, rows in slices.items() if rows or whole]
+                )
+        except Exception:
+            if generation == self.app.consumer_generation_id and partition in self.open_partitions:
+                raise
+            return None
+        return rewritten if generation == self.app.consumer_generation_id else None
+
+    async def _rewrite_rows(
+        self, table: RowTable, partition: int, *, is_ours: bool
+    ) -> dict[tuple[bytes, bytes], int] | None:
+        """Rewrite a few rows at a time. Returns how many rows it were of which ranges of keys, of all. None
+        if there are any and they are not ours."""
+        start, count = FIRST_KEY, dict[tuple[bytes, bytes], int]()
+        while start < BEHIND_KEYS:
+            began, first, keys = time.monotonic(), start, list[bytes]()
+            start = BEHIND_KEYS
+            for key, row in table.next_rows(partition, first):
+                if time.monotonic() > began + TURN_SECONDS / 20:
+                    start = key
+                    break
+                if table.without(key, row, self._forgotten) is not None:
+                    keys.append(key)
+            if keys and not is_ours:
+                return None
+            if keys:
+                await self._replace(table, partition, keys)
+            count[first, start] = len(keys)
+            await asyncio.sleep(time.monotonic() - began)
+        return count
+
+    async def _compact(self, table: RowTable, partition: int, slices: list[tuple[bytes, bytes]]) -> None:
+        """Rewrite the files with rows in ranges of keys, and the index of the table."""
+        if not slices:
+            return
+        table.flush(partition)
+        for each in (*slices, *table.index_slices(partition)):
+            began = time.monotonic()
+            table.compact(partition, *each)
+            await asyncio.sleep(time.monotonic() - began)
+
+    async def _replace(self, table: RowTable, partition: int, keys: list[bytes]) -> None:
+        async with self._folding:
+            rows = table.rewrite(partition, keys, lambda key, row: table.without(key, row, self._forgotten))
+            await table.send(partition, rows)
+        if table is self._tables["clusters"]:
+            for key, row in rows.items():
+                if not cluster_row(row).anchor:
+                    self.view.forget_anchor(cluster_of(key))
+            self.view.revision += 1
 
     # Reading the tables, outside of the agent.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -27,6 +28,11 @@ def database(table: Any, partition: int) -> Any:
     return table.data._db_for_partition(partition)
 
 
+def database_path(table: Any, partition: int) -> Path:
+    """Where the RocksDB of a table's partition is."""
+    return Path(table.data.partition_path(partition))
+
+
 def items(table: Any) -> Iterator[tuple[Any, Any]]:
     """Keys and rows of the partitions active here. Raises the error at which RocksDB stops, where Faust's
     iteration ends silently."""
@@ -35,10 +41,15 @@ def items(table: Any) -> Iterator[tuple[Any, Any]]:
         entries = db.iter()
         entries.seek_to_first()
         while entries.valid():
-            if entries.key() != store.offset_key:
+            if not is_offset(table, entries.key()):
                 yield store._decode_key(entries.key()), store._decode_value(entries.value())
             entries.next()
         entries.status()
+
+
+def is_offset(table: Any, key: bytes) -> bool:
+    """Whether a key in a table's RocksDB is not that of a row, but of how far the changelog was recovered."""
+    return bool(key == table.data.offset_key)
 
 
 def producer_of(app: Any) -> AIOKafkaProducer:

@@ -10,8 +10,10 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import structs
 
-from stream.dashboard.counting.row_tables import Rows
+from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.row_tables import Rewritten, Rows, RowTable
 from stream.dashboard.counting.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
 from stream.dashboard.counting.verdict_columns import ClusterNews, Sum
 from stream.dashboard.counting.view import View, Window
@@ -28,6 +30,21 @@ class FoldTable(Protocol):
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
     def write(self, partition: int, rows: Rows) -> None: ...
+
+
+class ClusterTable(RowTable):
+    """The table of clusters."""
+
+    def without(self, key: bytes, row: bytes, forgotten: ForgottenPages) -> Rewritten | None:
+        """Return what takes the place of a row without what it says of forgotten pages; None if it says
+        nothing of any."""
+        stored, is_named = cluster_row(row), forgotten.names
+        changed = structs.replace(
+            stored,
+            anchor="" if is_named(stored.anchor, cluster_of(key)) else stored.anchor,
+            pages=[each for each in stored.pages if not is_named(each.url, each.id)],
+        )
+        return None if changed == stored else Rewritten(msgspec.msgpack.encode(changed))
 
 
 class Folder(Generic[TableT]):
@@ -134,6 +151,12 @@ def window_key(partition: int, window: Window, host: str = "") -> bytes:
 def cluster_key(partition: int, cluster: str) -> bytes:
     """Encode the key of a table as Faust does."""
     return _string(partition, cluster).encode()
+
+
+def cluster_of(key: bytes) -> str:
+    """Return the cluster whose key this is."""
+    name: str = msgspec.json.decode(key)
+    return name.partition("/")[2]
 
 
 def _string(partition: int, name: str) -> str:

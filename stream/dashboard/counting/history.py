@@ -7,22 +7,28 @@ verdicts and takes a tenth of the bytes. The index is only in RocksDB, and rebui
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import cramjam
 import msgspec
 import numpy as np
 import xxhash
 
-from stream.dashboard.counting.row_tables import RowTable
+from stream.dashboard.counting.row_tables import Rewritten, RowTable
 from stream.dashboard.counting.rows import UrlRow
-from stream.dashboard.counting.verdict_columns import VerdictColumns, normal
+from stream.dashboard.counting.verdict_columns import VerdictColumns, digest_of_url, normal
 from stream.messages.verdict import VerdictRecord
+
+if TYPE_CHECKING:
+    from stream.dashboard.counting.forgotten import ForgottenPages
 
 KEPT: Final = 8
 """Maximum number of verdicts returned for a URL and partition."""
 BLOCK_BYTES: Final = 256 << 10
 """Maximum size of a block's verdicts before compression, except for a single larger verdict."""
+SLICE_BYTES: Final = 16 << 20
+"""Bytes of RocksDB's files for which the index is compacted in one more piece."""
 _INDEX: Final = b"\0"
 """Prefix of index keys. Keys of rows are JSON and never start with it."""
 _PLACE_BYTES: Final = 8
@@ -43,6 +49,13 @@ class Block(msgspec.Struct, array_like=True):
 
 class History(RowTable):
     """The table of verdicts by URL."""
+
+    def index_slices(self, partition: int) -> list[tuple[bytes, bytes]]:
+        """Return ranges of keys that are an index, together all, to compact one after the other."""
+        size = self.assigned_database(partition).property_int_value("rocksdb.estimate-live-data-size")
+        count = min(256, 1 + (size or 0) // SLICE_BYTES)
+        edges = [_INDEX + bytes([256 * each // count]) for each in range(count)] + [b"\1"]
+        return list(pairwise(edges))
 
     def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
         """Recover rows as Faust does, but index the blocks before Faust records them as recovered."""
@@ -91,6 +104,34 @@ class History(RowTable):
         if before is not None:
             latest += [each for each in _BEFORE.decode(before).verdicts if each.id not in ids]
         return latest[:KEPT]
+
+    def without(self, key: bytes, row: bytes, forgotten: ForgottenPages) -> Rewritten | None:
+        """Return what takes the place of a block without what its verdicts say of forgotten pages, with its
+        index; None if they say nothing of any."""
+        if (first := _first(key)) is None:
+            before = _BEFORE.decode(row)
+            verdicts = [msgspec.json.encode(each) for each in before.verdicts]
+            if not any(map(forgotten.forget, verdicts)):
+                return None
+            before.verdicts = [_VERDICT.decode(forgotten.forget(each) or each) for each in verdicts]
+            return Rewritten(msgspec.msgpack.encode(before))
+        block = _BLOCK.decode(row)
+        raw: list[msgspec.Raw] = _ARRAY.decode(bytes(cramjam.zstd.decompress(block.verdicts)))
+        verdicts = [bytes(each) for each in raw]
+        changed = {
+            place: new for place, each in enumerate(verdicts) if (new := forgotten.forget(each)) is not None
+        }
+        if not changed:
+            return None
+        digests = np.frombuffer(block.digests, ">u8").copy()
+        for place, new in changed.items():
+            verdicts[place] = new
+            digests[place] = digest_of_url(_VERDICT.decode(new).url)
+        array = b"[" + b",".join(verdicts) + b"]"
+        replaced = Block(block.offsets, digests.tobytes(), bytes(cramjam.zstd.compress(array, level=1)))
+        index = dict(_index(first, replaced))
+        gone = [each for each, _ in _index(first, block) if each not in index]
+        return Rewritten(msgspec.msgpack.encode(replaced), index, gone)
 
     def _verdict(self, partition: int, first: int, offset: int) -> VerdictRecord | None:
         (row,) = self.rows(partition, [_key(partition, first)])

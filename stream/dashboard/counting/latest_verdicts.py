@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
 from stream.kafka import broker_metadata, clients
 from stream.kafka.verdict_values import VerdictReader
@@ -106,6 +107,17 @@ class LatestVerdicts:
             self._bytes -= dropped.nbytes
         for listener in self._listeners:
             listener.set()
+
+    async def forget(self, forgotten: ForgottenPages) -> None:
+        """Remove what the verdicts say of pages that are forgotten."""
+        for batch in list(self._batches):
+            values = batch.values()
+            changed = list(forgotten.forget_all(values))
+            if changed != values and batch in self._batches:
+                new = batch_of(batch.partition, batch.offsets.tolist(), changed)
+                self._batches[self._batches.index(batch)] = new
+                self._bytes += new.nbytes - batch.nbytes
+            await asyncio.sleep(0)
 
     def _enough_without(self, batch: VerdictColumns) -> bool:
         return self._count - len(batch) >= KEPT or self._bytes > KEPT_BYTES

@@ -33,6 +33,8 @@ class Pending:
         self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
+        self.done = asyncio.Event()
+        """Set once everything is folded and sent, or dropped."""
         self._occupied, self._due, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def add(self, event: Any, batch: VerdictColumns, ends: FoldedOffsets) -> None:
@@ -60,7 +62,7 @@ class Pending:
 
     def drop(self) -> None:
         """Discard everything after a rebalance, since it will be redelivered."""
-        for each in (self._occupied, self._due, self._room):
+        for each in (self._occupied, self._due, self._room, self.done):
             each.set()
 
     async def wait_for_room(self, *, idle: bool) -> None:

@@ -7,18 +7,21 @@ are read, written and sent in batches. Faust still assigns the partitions, recov
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import faust
 import numpy as np
 from faust.types import TP
-from rocksdict import WriteBatch
+from rocksdict import BottommostLevelCompaction, CompactOptions, WriteBatch
 
-from stream.dashboard.counting.faust_internals import database, open_database, producer_of
+from stream.dashboard.counting.faust_internals import database, is_offset, open_database, producer_of
 from stream.futures import retrieved
 from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.byte_strings import StringColumn, Texts
+
+if TYPE_CHECKING:
+    from stream.dashboard.counting.forgotten import ForgottenPages
 
 STORE_BYTES: Final = 64 << 20
 """RAM of all tables together, for write buffers and caches. Each table and partition has its own RocksDB,
@@ -28,10 +31,23 @@ WRITE_BUFFERS: Final = 2
 _LEAST, _MOST = 64 << 10, 2 << 20
 CHANGELOG_BYTES: Final = 900_000
 """Maximum size of a batch of changelog records, below Kafka's default `max.message.bytes` of 1 MiB."""
+FIRST_KEY: Final = b'"'
+BEHIND_KEYS: Final = b"~"
+"""Keys of rows, which are JSON, are between these. What sorts before them is an index."""
 _NO_HEADERS: Final = Texts.of([header_block([])])
 
 Rows = Mapping[bytes, bytes]
 """Key -> row, both encoded as in RocksDB and the changelog."""
+
+
+class Rewritten(NamedTuple):
+    """What takes the place of a row."""
+
+    row: bytes
+    entries: Rows | None = None
+    """Entries of an index, which are in RocksDB alone."""
+    gone: Iterable[bytes] = ()
+    """Keys of entries that are removed."""
 
 
 class RowTable(faust.Table):  # type: ignore[type-arg]
@@ -66,9 +82,11 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         values: list[bytes | None] = store.get(list(keys))
         return values
 
-    def write(self, partition: int, rows: Rows) -> None:
-        """Write rows to RocksDB atomically."""
+    def write(self, partition: int, rows: Rows, gone: Iterable[bytes] = ()) -> None:
+        """Write rows to RocksDB, and remove those with the keys `gone`, atomically."""
         batch = WriteBatch(raw_mode=True)
+        for key in gone:
+            batch.delete(key)
         for key, row in rows.items():
             batch.put(key, row)
         database(self, partition).write(batch)
@@ -91,6 +109,50 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
             self.assigned_database(partition) is not None
         ):  # unless a rebalance revoked the partition meanwhile
             self.data.set_persisted_offset(TP(topic, partition), end - 1)
+
+    # Rewriting of rows without what they say of pages that are forgotten.
+
+    def without(self, key: bytes, row: bytes, forgotten: ForgottenPages) -> Rewritten | None:
+        """Return what takes the place of a row without what it says of forgotten pages; None if it says
+        nothing of any."""
+        raise NotImplementedError(f"rows of {self.name} have no URLs")
+
+    def index_slices(self, partition: int) -> list[tuple[bytes, bytes]]:
+        """Return ranges of keys that are an index, together all, to compact one after the other."""
+        return []
+
+    def next_rows(self, partition: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a partition from a key on, and their keys. Raises the error at which RocksDB
+        stops."""
+        entries = database(self, partition).iter()
+        entries.seek(max(start, FIRST_KEY))
+        while entries.valid() and entries.key() < BEHIND_KEYS:
+            if not is_offset(self, key := entries.key()):
+                yield key, entries.value()
+            entries.next()
+        entries.status()
+
+    def rewrite(
+        self, partition: int, keys: Sequence[bytes], without: Callable[[bytes, bytes], Rewritten | None]
+    ) -> Rows:
+        """Replace rows in RocksDB, as they are now, and return those to send to the changelog."""
+        rows = dict[bytes, bytes]()
+        for key, row in zip(keys, self.rows(partition, keys), strict=True):
+            if row is not None and (changed := without(key, row)) is not None:
+                self.write(partition, {key: changed.row, **(changed.entries or {})}, changed.gone)
+                rows[key] = changed.row
+        return rows
+
+    def compact(self, partition: int, start: bytes, end: bytes) -> None:
+        """Rewrite the files that have keys in [start, end) without what was removed or replaced."""
+        options = CompactOptions()
+        if start < FIRST_KEY:  # by default the lowest level may keep keys of what was removed
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        database(self, partition).compact_range(start, end, options)
+
+    def flush(self, partition: int) -> None:
+        """Write what is in memory to files, and drop the log that has it."""
+        database(self, partition).flush()
 
     def drop(self, keys: list[Any]) -> None:
         """Delete rows from RocksDB. The changelog drops them by its own retention."""

@@ -170,6 +170,12 @@ class VerdictColumns:
         """Decode a verdict with all its fields."""
         return _RECORD.decode(self.json[self.starts[row] : self.ends[row]])
 
+    def values(self) -> list[bytes]:
+        """Return the verdicts, each in JSON."""
+        return [
+            self.json[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        ]
+
     def array(self) -> bytes:
         """Return the verdicts as a JSON array."""
         return b"[" + self.json[self.starts[0] : self.ends[-1]] + b"]"
@@ -305,6 +311,11 @@ def normal(url: str) -> str:
         return url_key(url, PLAIN)
     except PageError:
         return url
+
+
+def digest_of_url(url: str | None) -> int:
+    """Return the digest by which the verdicts of a URL are found; of no URL, that of an empty one."""
+    return _DIGEST(normal(url or "").encode(errors="replace"))
 
 
 def host_of(url: str) -> str:

@@ -94,6 +94,12 @@ class View:
         if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
             self._prune_clusters()
 
+    def forget_anchor(self, cluster: str) -> None:
+        """Drop the URL of a cluster's anchor."""
+        if (present := self.clusters.get(cluster)) is not None:
+            self._anchors -= len(present.anchor)
+            present.anchor = ""
+
     def sweep(self, now: float) -> None:
         """Drop expired windows."""
         for windows, retention in ((self.totals, TOTALS), (self.hosts, HOSTS)):

@@ -259,7 +259,7 @@ async def without_former(pages: ClusterPages, history: Callable[[str], list[Verd
     newest verdict on the URL names another cluster, or none. A rejected page replaces nothing."""
     members = []
     for each in pages.members:
-        verdicts = history(normal(each.url or ""))
+        verdicts = history(normal(each.url)) if each.url else []
         newest = next((verdict for verdict in verdicts if verdict.verdict != "rejected"), None)
         if newest is None or newest.cluster == pages.cluster:
             members.append(each)

@@ -24,6 +24,7 @@ from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
+from stream.kafka.rewritten import counted_partitions, rewritten_in
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
@@ -31,12 +32,6 @@ from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
 GENESIS_SECONDS: Final = 10.0
-
-_WITH_URLS: Final = ("-clusters-changelog", "-urls-changelog")
-_DASHBOARD: Final = (
-    "has what the dashboard counted before: stop it, delete its directory in state_dir and its changelogs,"
-    " and start it again; it counts what verdicts are left"
-)
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -121,15 +116,15 @@ async def status(settings: Settings) -> Status:
         )
     if decided.offset >= 0:
         delays += await _topics(settings, names, decided, notes)
-        delays += await in_thread(_directories, settings, decided)
+        delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
             delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
         else:
             notes.append("checkpoints were not looked at: the setting checkpoints names no store")
         notes.append("state directories of other machines were not looked at")
         notes.append(
-            f"compacted topics ({names.clusters}, {names.best()}) have tombstones; the records before them go"
-            " when Kafka next compacts"
+            f"compacted topics ({names.clusters}, {names.best()}, {names.dashboard}-*-changelog) have later"
+            " records in place of those before; these go when Kafka next compacts"
         )
     return Status(
         requests=len(offsets),
@@ -164,10 +159,9 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
     """What topics still have from before the last decision."""
     delays, kept = list[Delay](), [names.pages, names.verdicts, names.rejected]
     routed = [names.route_topic(verdict) for verdict in settings.routes]
-    changelogs = [each for each in names.dashboard_changelogs if each.endswith(_WITH_URLS)]
     async with broker_metadata.connect(settings) as client:
         existing = list((await broker_metadata.metadata(client, kept)).topics)
-        for topic in (*routed, *changelogs):
+        for topic in routed:
             try:
                 existing += (await broker_metadata.metadata(client, [topic])).topics
             except TopicAuthorizationFailedError:
@@ -185,11 +179,7 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
             if each.topic == topic and bounds[each].start < _first_later(later[each], bounds[each].end)
         ]
         if old:
-            delays.append(
-                Delay(topic, _DASHBOARD)
-                if topic in changelogs
-                else _retention(topic, configs[topic], decided.time)
-            )
+            delays.append(_retention(topic, configs[topic], decided.time))
     if bounds[TopicPartition(names.journal, 0)].start < decided.journal:
         delays.append(
             Delay(
@@ -218,10 +208,20 @@ def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
     )
 
 
-def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
+def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> list[Delay]:
     """What directories of this machine still have."""
     delays, home = list[Delay](), settings.state_dir / settings.namespace
-    for path in sorted(home.glob("*")) if home.is_dir() else []:
+    dashboard = home / "dashboard"
+    noted = rewritten_in(dashboard, genesis.journal).partitions
+    counted = counted_partitions(dashboard)
+    if behind := sorted(each for each in counted if noted.get(each, 0) < decided.requests):
+        partitions = ", ".join(map(str, behind))
+        delays.append(
+            Delay(str(dashboard), f"the dashboard has not rewritten its figures of partitions {partitions}")
+        )
+    for path in sorted(
+        each for pattern in ("*", "dashboard/*", "dashboard/*/*") for each in home.glob(pattern)
+    ):
         if f".{DAMAGED}-" in path.name or f".{OUTDATED}-" in path.name:
             delays.append(Delay(str(path), "was set aside: delete it"))
         elif (path / "CURRENT").exists() and (why := _left(path, decided)):

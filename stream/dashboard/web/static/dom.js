@@ -72,7 +72,7 @@ export function hostOf(url) {
 /** A URL as a link to its look-up, which is on the page `at`. Only a marked link beside it opens the page itself, which
  * may be hostile. */
 export function address(url, at = "") {
-  if (url === null || url === undefined) return element("em", {}, "no URL");
+  if (!url) return element("em", {}, "no URL");
   if (url.length > LONGEST_LOOKUP) return [spelled(url), outside(url)];
   const place = `${at}#${new URLSearchParams({ url })}`; // main.js follows it
   return [element("a", { href: place, title: "Look this URL up" }, spelled(url)), outside(url)];

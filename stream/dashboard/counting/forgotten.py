@@ -1,0 +1,235 @@
+"""Which verdicts name pages that were forgotten (rule 24), by requests and by where these were decided.
+
+Requests name URLs and hosts by keyed digests. A page is forgotten if it has such a URL and was judged before
+the decision, so a page that is crawled again later is not. Nothing is asked of the judge's state: verdicts on
+pages that it never stored, as they were insufficient, have URLs as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from stream.errors import PageError, RecordError
+from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.kafka import broker_metadata
+from stream.kafka.log_starts import first_since
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import TopicReader
+from stream.messages.decision import Decisions, decode_decisions
+from stream.messages.journal import Genesis
+from stream.messages.requests import ForgetRequest, decode_request
+from stream.messages.verdict import PageRef, VerdictRecord
+from stream.settings import Settings
+from stream.text.url import host_of, url_key
+
+POLL_SECONDS: Final = 1.0
+_DIGEST: Final = np.dtype([("first", "<u8"), ("second", "<u8")])
+
+log = structlog.get_logger(__name__)
+
+
+class _Named(msgspec.Struct, gc=False):
+    """The pages that a verdict names."""
+
+    id: str
+    url: str | None
+    duplicate_of: PageRef | None
+    nearest: PageRef | None = None
+
+
+class _Decided:
+    """Digest of what was named -> the journal offset at which it was last forgotten."""
+
+    def __init__(self) -> None:
+        self._digests, self._starts = np.zeros(0, _DIGEST), np.zeros(0, np.int64)
+
+    def __bool__(self) -> bool:
+        return len(self._digests) > 0
+
+    def add(self, digests: Sequence[bytes], start: int) -> None:
+        """Note that these are forgotten at `start`, later than all before."""
+        if not digests:
+            return
+        digests_, starts = np.frombuffer(b"".join(digests), _DIGEST), np.full(len(digests), start)
+        # The first of equal ones is kept: the newest.
+        self._digests, first = np.unique(np.concatenate([digests_, self._digests]), return_index=True)
+        self._starts = np.concatenate([starts, self._starts])[first]
+
+    def start_of(self, digest: bytes) -> int:
+        """Where this was last forgotten; 0 if it never was."""
+        wanted: NDArray[np.void] = np.frombuffer(digest, _DIGEST)
+        place = int(np.searchsorted(self._digests["first"], wanted["first"][0]))
+        while place < len(self._digests) and self._digests["first"][place] == wanted["first"][0]:
+            if self._digests["second"][place] == wanted["second"][0]:
+                return int(self._starts[place])
+            place += 1
+        return 0
+
+
+class _Waiting(NamedTuple):
+    """A request that is not decided, as far as is known."""
+
+    offset: int
+    appended: int
+    """In milliseconds since the epoch."""
+    request: ForgetRequest
+
+
+class ForgottenPages:
+    """Says which pages are forgotten; `follow` keeps it up to date."""
+
+    def __init__(self, genesis: Genesis, decided: Iterable[tuple[int, int]] = ()) -> None:
+        """`decided` is what another one knew before."""
+        self._genesis = genesis
+        self._digest_url, self._digest_host = url_hasher(genesis.seed), host_hasher(genesis.seed)
+        self._urls, self._hosts, self._domains = _Decided(), _Decided(), _Decided()
+        self._known = list(decided)
+        self._waiting = deque[_Waiting]()
+        self._position = 0
+        """The next request to read."""
+        self._floor: Decisions | None = None
+        """The first decision that was read, where those before it are gone."""
+        self._floor_appended = 0
+        self.decided = list[tuple[int, int]]()
+        """(requests, start) of all decisions that requests waited for, as `Rewritten.decided`."""
+        self.end = 0
+        """The journal offset before which pages may be forgotten."""
+        self._start_of = lru_cache(4096)(self._ask_start)
+
+    @property
+    def requests(self) -> int:
+        """The offset before which all requests are decided and known."""
+        return self.decided[-1][0] if self.decided else 0
+
+    def forget(self, verdict: bytes) -> bytes | None:
+        """Return a verdict, in JSON, without what it says of pages that are forgotten; None if it says
+        nothing of any."""
+        if not self.end:
+            return None
+        named = _NAMED.decode(verdict)
+        if self._offset(named.id) >= self.end:
+            return None
+        changes = dict[str, object]()
+        if self.names(named.url, named.id):
+            changes = {"url": None, "fingerprint": None, "text_hash": None, "fetched_at": None}
+        if named.duplicate_of and self.names(named.duplicate_of.url, named.duplicate_of.id):
+            changes["duplicate_of"] = None
+        if named.nearest and self.names(named.nearest.url, named.nearest.id):
+            changes["nearest"] = msgspec.UNSET
+        if not changes:
+            return None
+        return msgspec.json.encode(msgspec.structs.replace(_VERDICT.decode(verdict), **changes))
+
+    def names(self, url: str | None, page: str) -> bool:
+        """Whether the page with this URL and id is forgotten."""
+        return bool(url) and self._offset(page) < self._start_of(url)
+
+    def _offset(self, page: str) -> int:
+        """The offset in the journal of a page, which is beyond all if it is of another journal."""
+        journal, _, place = page.partition(".")
+        return int(place.partition(".")[0]) if self._genesis.journal.startswith(journal) else self.end
+
+    def _ask_start(self, url: str) -> int:
+        start, key = 0, url
+        with suppress(PageError):
+            key = url_key(url, self._genesis.scheme.url_rules)
+            start = self._urls.start_of(self._digest_url(key))
+        if host := host_of(key) if self._hosts or self._domains else "":
+            start = max(start, self._hosts.start_of(self._digest_host(host)))
+        while self._domains and host:
+            start = max(start, self._domains.start_of(self._digest_host(host)))
+            host = host.partition(".")[2]
+        return start
+
+    def add(self, offset: int, appended: int, request: ForgetRequest) -> None:
+        """Add a request, in their order, before it is decided."""
+        self._waiting.append(_Waiting(offset, appended, request))
+
+    def decide(self, requests: int, start: int) -> None:
+        """Note that the requests before an offset are decided at a journal offset."""
+        some = list[ForgetRequest]()
+        while self._waiting and self._waiting[0].offset < requests:
+            some.append(self._waiting.popleft().request)
+        for named, what in ((self._urls, "url"), (self._hosts, "host"), (self._domains, "domain")):
+            named.add([each.words for each in some if each.forget == what], start)
+        self.end = max(self.end, start)
+        self.decided.append((requests, start))
+        self._start_of.cache_clear()
+
+    # Following the topics.
+
+    async def follow(self, settings: Settings) -> None:
+        """Read requests and, while some wait, decisions. Does not return. Raises as readers do."""
+        names = TopicNames(settings.namespace)
+        async with (
+            TopicReader(settings, names.requests, 0) as requests,
+            TopicReader(settings, names.decisions, 0) as decisions,
+        ):
+            first, _ = await retry_until_answered(f"topic {names.requests}", requests.bounds)
+            requests.seek(max(first, self._position))
+            is_reading = False
+            while True:
+                await self._read_requests(requests)
+                if not self._waiting:
+                    is_reading = False
+                    await asyncio.sleep(POLL_SECONDS)
+                    continue
+                if not is_reading:
+                    await self._seek(settings, decisions, self._waiting[0].appended)
+                    is_reading = True
+                await self._read_decisions(decisions)
+
+    async def _read_requests(self, reader: TopicReader) -> None:
+        while records := await reader.poll(0.05):
+            for record in records:
+                with suppress(RecordError):  # the judge reports it
+                    request = decode_request(record.value, record.offset)
+                    if request.journal == self._genesis.journal:
+                        self.add(record.offset, record.timestamp, request)
+            self._position = reader.position
+        while self._known and self._known[0][0] <= self._position:
+            self.decide(*self._known.pop(0))
+
+    async def _seek(self, settings: Settings, decisions: TopicReader, appended: int) -> None:
+        """Go to the first decision since a time."""
+        async with broker_metadata.connect(settings) as client:
+            since = await first_since(client, decisions.topic, appended)
+        first, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        decisions.seek(max(first, end if since is None else since.offset))
+        self._floor, self._floor_appended = None, 0
+        self._is_trimmed = decisions.position == first > 0
+
+    async def _read_decisions(self, decisions: TopicReader) -> None:
+        records = await decisions.poll()
+        for record in records:
+            decided = decode_decisions(record.value, record.offset)
+            if self._is_trimmed:
+                self._floor, self._floor_appended, self._is_trimmed = decided, record.timestamp, False
+            if decided.forgotten is not None and decided.forgotten.requests > self.requests:
+                self.decide(decided.forgotten.requests, decided.start)
+        if not records and self._floor is not None:
+            # What no decision that is left is about was decided by one that is gone.
+            older = [each.offset for each in self._waiting if each.appended < self._floor_appended]
+            if older:
+                self.decide(older[-1] + 1, self._floor.start)
+            self._floor = None
+
+    def forget_all(self, verdicts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield verdicts, in JSON, without what they say of pages that are forgotten."""
+        for each in verdicts:
+            yield self.forget(each) or each
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_VERDICT: Final = msgspec.json.Decoder(VerdictRecord)

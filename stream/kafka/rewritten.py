@@ -1,0 +1,55 @@
+"""How far a dashboard has rewritten what it counted, so that nothing of it names forgotten pages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stream.durable import sync_directory
+
+NAME: Final = "rewritten.json"
+VERSION: Final = 1
+
+
+class Rewritten(msgspec.Struct, kw_only=True):
+    """What a dashboard notes in its directory."""
+
+    version: int = VERSION
+    journal: str
+    decided: list[tuple[int, int]] = []
+    """(requests, start): the requests before an offset of `requests` were decided at a journal offset, where
+    the ones before it in this list were decided earlier."""
+    partitions: dict[int, int] = {}
+    """Partition of `verdicts` -> the offset of `requests` before which all were attended to."""
+
+    def write(self, directory: Path) -> None:
+        """Replace the file in the directory of a dashboard. Raises OSError."""
+        path = directory / NAME
+        written = path.with_suffix(".new")
+        with written.open("wb") as file:
+            file.write(msgspec.json.encode(self))
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+        sync_directory(directory)
+
+
+def counted_partitions(directory: Path) -> set[int]:
+    """The partitions of which a dashboard's directory has tables."""
+    return {int(each.stem.rpartition("-")[2]) for each in (directory / "v1" / "tables").glob("*urls-*.db")}
+
+
+def rewritten_in(directory: Path, journal: str) -> Rewritten:
+    """What the dashboard of a directory has noted. Nothing, if it did not, if the file cannot be read, or if
+    it is about another journal: then all is done again."""
+    try:
+        noted = _DECODER.decode((directory / NAME).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return Rewritten(journal=journal)
+    return noted if (noted.version, noted.journal) == (VERSION, journal) else Rewritten(journal=journal)
+
+
+_DECODER: Final = msgspec.json.Decoder(Rewritten)
