@@ -137,11 +137,13 @@ class _Sweep:
         self._step, looked = None, step.looked.result()
         if looked.number < step.most:  # these are the last ones, or there is a damaged block: this raises
             looked = _Looked.at(list(islice(self._store.scan(URLS, self._cursor), step.most)), step.first)
-        gone = [url for url in looked.gone if not any(url in written for written in self.written)]
+        gone = looked.gone
+        for written in self.written:
+            if not written.keys().isdisjoint(gone):
+                gone = [url for url in gone if url not in written]
         if gone:
             batch = self._store.batch()
-            for url in gone:
-                batch.delete(URLS, url)
+            batch.delete_many(URLS, gone)
             self._store.write(batch)
             reach("sweep.urls")
         if looked.number == step.most:

@@ -335,6 +335,12 @@ class Writes:
         """Remove a key, if it exists."""
         self.writes.delete(key, self._handles[family])
 
+    def delete_many(self, family: str, keys: Iterable[bytes]) -> None:
+        """Remove many keys of a family, as far as they exist."""
+        delete, handle = self.writes.delete, self._handles[family]
+        for key in keys:
+            delete(key, handle)
+
     def delete_range(self, family: str, start: bytes, end: bytes) -> None:
         """Remove the keys of [start, end)."""
         self.writes.delete_range(start, end, self._handles[family])
