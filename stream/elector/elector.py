@@ -227,22 +227,21 @@ class Elector:
                 continue
             if before != NO_KEY:
                 writes.delete(MEMBERS, before)
-                where = CLUSTER.unpack_from(before)[0]
-                moves.removed.setdefault(where, set()).add(before[size:])
+                former = CLUSTER.unpack_from(before)[0]
+                moves.removed.setdefault(former, set()).add(before[size:])
                 value = newest.before[at]
                 assert value is not None  # noqa: S101 (it has a key)
                 version = Version.of(value)
                 if version.is_first and newest.began[at]:
-                    moves.left[where] = version.first_url
+                    moves.left[former] = version.first_url
             if key != NO_KEY:
                 writes.put(MEMBERS, key, newest.digest[at])
                 if not alone[at]:
-                    where = int(cluster[at])
-                    moves.added.setdefault(where, []).append((key[size:], newest.digest[at]))
+                    moves.added.setdefault(int(cluster[at]), []).append((key[size:], newest.digest[at]))
         began = np.flatnonzero(pages.cluster == pages.page)
         gone = began[~np.isin(pages.page[began], since[(cluster == since)])]
-        for where, url in zip(pages.page[gone].tolist(), pages.url.take(gone).strings(), strict=True):
-            moves.left[where] = url or b""
+        for each, url in zip(pages.page[gone].tolist(), pages.url.take(gone).strings(), strict=True):
+            moves.left[each] = url or b""
         return moves
 
     def _write_clusters(
@@ -396,9 +395,15 @@ class Elector:
 
     def take_over(self, written: Sequence[TopicRecord], positions: Mapping[int, int]) -> None:
         """Take records of the topic as what was told, in one atomic write: those that are there from the
-        state's positions on, in the order of their partition. Raises RecordError."""
+        state's positions on, in the order of their partition. Raises RecordError.
+
+        If partitions were added, the records of a cluster are in several, which are read in any order. So one
+        with a lower `as_of` than what is known is passed over.
+        """
         meta, writes = self.state.meta, self.state.store.batch()
-        last = {self._page_of(each.record.cluster, each.where): each for each in written}
+        last = dict[int, TopicRecord]()
+        for each in sorted(written, key=lambda each: self._page_of(each.record.as_of, each.where)):
+            last[self._page_of(each.record.cluster, each.where)] = each
         records, due, until = meta.clusters, meta.due, meta.told_until
         later = {each: NOBODY for each in last if each > meta.page}  # they have no members yet
         entries = list(self._entries(list(last), later))
@@ -409,6 +414,8 @@ class Elector:
                     f"{each.where}: of a cluster {each.record.cluster}, which state directory"
                     f" {self.state.store.path} does not know, though it has come as far"
                 )
+            if entry.was_told and self._page_of(each.record.as_of, each.where) < entry.as_of:
+                continue
             was_due = is_stored and entry.is_due
             self._note_told(entry, each)
             until = max(until, entry.as_of)

@@ -179,12 +179,15 @@ def elect_now(elector: Elector, topic: list[Due], rng: random.Random) -> bool:
 
 
 def take_over(elector: Elector, topic: Sequence[Due], rng: random.Random) -> None:
-    """As a new process reads the topic."""
-    at = elector.state.meta.positions.get(0, 0)
-    while at < len(topic):
-        end = min(len(topic), at + rng.choice((1, 10, 100)))
-        part = [TopicRecord(read_back(each), each.digest, each.was, "best") for each in topic[at:end]]
+    """As a new process reads the topic, one partition after the other. At some time partitions were added, so
+    the records of a cluster may be in two."""
+    known, added = elector.state.meta.positions.get(0, 0), rng.randrange(len(topic) + 1)
+    numbered = list(enumerate(topic))[known:]
+    numbered.sort(key=lambda each: (each[1].cluster * 7 + (each[0] >= added)) % 3)
+    while numbered:
+        size = rng.choice((1, 10, 100))
+        part = [TopicRecord(read_back(each), each.digest, each.was, "best") for _, each in numbered[:size]]
         assert all((each.record.best is None) == (each.digest == NOBODY) for each in part)
         assert all((each.record.was is None) == (each.was == NOBODY) for each in part)
-        elector.take_over(part, {0: end})
-        at = end
+        numbered = numbered[size:]
+        elector.take_over(part, {} if numbered else {0: len(topic)})
