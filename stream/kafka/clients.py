@@ -349,11 +349,11 @@ _OTHER_HOST: Final = (62, 64)
 
 
 @contextmanager
-def translated_errors() -> Iterator[None]:
+def translated_errors(*, when_fenced: str = "this one ends, and stands by when restarted") -> Iterator[None]:
     """Convert errors of Kafka to ours, unless they indicate a bug.
 
-    A missing ACL becomes an AccessError that names the resource, a fenced producer a StaleError, and an
-    unreachable or temporarily failing broker a BrokerError.
+    A missing ACL becomes an AccessError that names the resource, a fenced producer a StaleError with what is
+    said `when_fenced`, and an unreachable or temporarily failing broker a BrokerError.
     """
     try:
         yield
@@ -363,8 +363,7 @@ def translated_errors() -> Iterator[None]:
         raise AccessError(f"{kind} {named}: an ACL is missing; {DOCUMENTED}") from error
     except _FENCED as error:
         raise StaleError(
-            f"fenced ({type(error).__name__}): another process uses this transactional id now; this one "
-            "ends, and stands by when restarted"
+            f"fenced ({type(error).__name__}): another process uses this transactional id now; {when_fenced}"
         ) from error
     except KafkaError as error:
         if not (error.retriable or isinstance(error, _AWAY) or _is_unknown(error)):

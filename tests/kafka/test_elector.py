@@ -19,7 +19,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from stream.elector.elector import Due
-from stream.errors import EXIT_ERROR, EXIT_REFUSED, DamagedStateError, RecordError, StaleError, StateError
+from stream.errors import (
+    EXIT_ERROR,
+    EXIT_REFUSED,
+    DamagedStateError,
+    RecordError,
+    StaleError,
+    StateBusyError,
+    StateError,
+)
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, BestRecord, decode_best, encode_best
@@ -151,16 +159,18 @@ async def test_an_elector_that_lost_its_state_tells_nothing_that_the_topic_has(e
 async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings, tmp_path: Path) -> None:
     await create(electing)
     judged = crawl(5, 200, offset=0)
-    await judge(electing, judged)
+    end = await judge(electing, judged, range(20))
+    other = electing.model_copy(update={"elect": "newest"})
     async with running(ElectorRole(electing)) as role:
         await caught_up(role)
-    other = electing.model_copy(update={"elect": "newest"})
+        error = await error_of(ElectorRole(other.model_copy(update={"state_dir": tmp_path / "new"})))
+        assert isinstance(error, StateError)
+        assert "has elect=longest, but the setting is elect=newest" in str(error)
+        await caught_up(role, await judge(electing, judged, range(end, 1 << 30)))
+    assert all_agree(await kept_pages(electing, judged)), "it was not disturbed"
     error = await error_of(ElectorRole(other))
     assert isinstance(error, StateError)
     assert "elects by elect=longest, but the setting says elect=newest" in str(error)
-    error = await error_of(ElectorRole(other.model_copy(update={"state_dir": tmp_path / "new"})))
-    assert isinstance(error, StateError)
-    assert "has elect=longest, but the setting is elect=newest" in str(error)
     named = other.model_copy(update={"elector_name": "fresh"})
     await create(named)
     async with running(ElectorRole(named)) as role:
@@ -169,18 +179,23 @@ async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings
     assert all_agree(await kept_pages(electing, judged))
 
 
-async def test_a_second_process_ends_the_first(electing: Settings, tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_on_the_same_state_and_else_ends_the_first(
+    electing: Settings, tmp_path: Path
+) -> None:
     await create(electing)
     judged = crawl(6, 300, offset=0)
     end = await judge(electing, judged, range(20))
     first = ElectorRole(electing)
     running_first = asyncio.create_task(first.run())
     await caught_up(first)
+    error = await error_of(ElectorRole(electing))
+    assert isinstance(error, StateBusyError)
+    assert f"state directory {first._directory}: in use by another process" in str(error)
     second = ElectorRole(electing.model_copy(update={"state_dir": tmp_path / "second"}))
     async with running(second):
         await caught_up(second)
         end = await judge(electing, judged, range(end, 1 << 30))
-        with pytest.raises(StaleError, match="fenced"):
+        with pytest.raises(StaleError, match=r"^fenced .*run one elector of a name, or give each an"):
             await running_first
         await caught_up(second, end)
     assert all_agree(await kept_pages(electing, judged))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, Final
 
 from aiokafka import TopicPartition
@@ -14,9 +14,10 @@ from stream.elector.elector import Due, TopicRecord
 from stream.elector.layout import NOBODY
 from stream.errors import RecordError, StateError
 from stream.futures import retrieved
-from stream.kafka import clients
+from stream.kafka import broker_metadata, clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import VERDICTS_BYTES
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
 from stream.settings import Settings
@@ -86,17 +87,28 @@ class BestTopic(ClientOwner):
         key, value = due.record.cluster.encode(), encode_best(due.record)
         return retrieved(await self._producer.send(self.name, value, key=key, headers=headers))
 
+    async def refuse_other_policy(self) -> None:
+        """Raise StateError if the topic has records by another policy. For before the entry, which ends the
+        elector that writes them."""
+        async with aclosing(self.records_from({})) as batches:
+            async for _ in batches:
+                return
+
     async def records_from(
         self, positions: Mapping[int, int]
-    ) -> AsyncIterator[tuple[list[TopicRecord], dict[int, int]]]:
+    ) -> AsyncGenerator[tuple[list[TopicRecord], dict[int, int]], None]:
         """Yield the records from these positions on, partition by partition, with the positions after them.
 
         Raises StateError for records by another policy, and if the topic ends before a position; RecordError
         for what is no record of this topic.
         """
-        partitions = [
-            TopicPartition(self.name, each) for each in sorted(await self._producer.partitions_for(self.name))
-        ]
+        async with clients.open_client(
+            self._settings, clients.client(self._settings), patiently=True
+        ) as client:
+            counts = await retry_until_answered(
+                f"topic {self.name}", lambda: broker_metadata.partition_counts(client, [self.name])
+            )
+        partitions = [TopicPartition(self.name, each) for each in range(counts[self.name])]
         consumer = clients.reader(self._settings, auto_offset_reset="none")
         async with clients.open_client(self._settings, consumer, patiently=True):
             consumer.assign(partitions)

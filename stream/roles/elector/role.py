@@ -45,6 +45,10 @@ BATCH_ROWS: Final = 16_384
 """Rows applied at once."""
 TOLD_AT_ONCE: Final = 4096
 """Records in one transaction."""
+_WHEN_FENCED: Final = (
+    "this one ends, and would end the other when restarted: run one elector of a name, or give each an"
+    " elector_name"
+)
 
 
 class ElectorRole:
@@ -76,7 +80,8 @@ class ElectorRole:
 
     async def run(self) -> None:
         """Elect until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
-        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
+        translated = clients.translated_errors(when_fenced=_WHEN_FENCED)
+        with batch_process_tuning(), stop_event_on_signals(self._stop), translated:
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 
@@ -189,6 +194,8 @@ class ElectorRole:
                     return
             await in_thread(elector.tell_again, [cluster for cluster, names in named.items() if names])
             await self._tell(elector, topic)
+            if self._stop.is_set():
+                return
             reach("forget.erased")
             await in_thread(state.compact)
             reach("forget.compacted")
@@ -220,6 +227,7 @@ class ElectorRole:
             state, journal, decisions = opened
             elector, fencing = Elector(state, genesis), BestTopic(settings)
             instance = member_id(self._directory.with_suffix(".instance"))
+            await run_unless_stopped(self._stop, fencing.refuse_other_policy())
             async with (
                 self._scrubs.beside(),
                 self._checkpoints.beside(instance),
