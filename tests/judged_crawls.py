@@ -18,6 +18,7 @@ from stream.judge.batch import Entry
 from stream.judge.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import Prepared, State
 from stream.judge.turns import turn_time
 from stream.messages.decision import Decisions, decode_decisions, encode_decisions
@@ -309,23 +310,7 @@ def judge_all(
         turn_if_due(judge, part[0], cap, i)
         decided = judge.decide(part, cap=cap)
         part = list(decided.entries)
-        j = decided.verdicts.columns
-        gone = {s.row: s.page for s in decided.verdicts.superseded}
-        nearest = j.verdict == Verdict.UNIQUE
-        others = [j.other, j.distance, j.similarity, j.number]
-        columns = [
-            j.cluster,
-            *(np.where(nearest, -1, each) for each in others),
-            j.anchor,
-            *(np.where(nearest, each, -1) for each in (j.other, j.number, j.similarity)),
-        ]
-        assert (j.distance[nearest] == -1).all()
-        found += [
-            (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
-            for row, (page, verdict, change) in enumerate(
-                zip(decided.batch.page.tolist(), j.verdict.tolist(), j.change.tolist(), strict=True)
-            )
-        ]
+        found += verdicts_of(decided)
         recorded = decode_decisions(encode_decisions(decided.record()), i)
         assert recorded == decided.record()
         assert judge.json(part, recorded) == decided.json(), "journal and decisions say every verdict"
@@ -333,6 +318,27 @@ def judge_all(
         judge.state.maintain(wait=rng.random() < 0.3)
         i += len(part)
     return found
+
+
+def verdicts_of(decided: JudgedBatch) -> list[tuple[object, ...]]:
+    """The verdicts of a batch, as an oracle has them."""
+    j = decided.verdicts.columns
+    gone = {s.row: s.page for s in decided.verdicts.superseded}
+    nearest = j.verdict == Verdict.UNIQUE
+    others = [j.other, j.distance, j.similarity, j.number]
+    columns = [
+        j.cluster,
+        *(np.where(nearest, -1, each) for each in others),
+        j.anchor,
+        *(np.where(nearest, each, -1) for each in (j.other, j.number, j.similarity)),
+    ]
+    assert (j.distance[nearest] == -1).all()
+    return [
+        (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
+        for row, (page, verdict, change) in enumerate(
+            zip(decided.batch.page.tolist(), j.verdict.tolist(), j.change.tolist(), strict=True)
+        )
+    ]
 
 
 def turn_if_due(judge: Judge, entry: Entry, cap: int | None, decided: int) -> Decisions | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
+from stream.errors import AwaitedAnswerError, StateError
 from stream.judge.batch import Batch, Entry, pages_of
 from stream.judge.candidates_compared import CandidateSearch, TablesSearch
 from stream.judge.decide import Effort, decide
@@ -53,7 +53,7 @@ class Judge:
         """Candidates are found in the tables of the state by default."""
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
-        self._candidates = candidates or TablesSearch(state.tables, state, self.rule)
+        self.candidates = candidates or TablesSearch(state.tables, state, self.rule)
 
     def decide(
         self, entries: Sequence[Entry], effort: Effort | None = None, cap: int | None = None
@@ -61,7 +61,8 @@ class Judge:
         """Decide the next journal records, without changing the state.
 
         With an effort, or before a turn, possibly only the first of them are decided: see
-        `JudgedBatch.entries`. With a lifetime, append times count at most as `cap` (rule 15), and no turn may
+        `JudgedBatch.entries`. So it is where an answer about a later one is awaited; AwaitedAnswerError is
+        raised for the first. With a lifetime, append times count at most as `cap` (rule 15), and no turn may
         be due before the first record.
         """
         state, window = self.state, self.state.window
@@ -72,11 +73,21 @@ class Judge:
                 raise ValueError(f"a turn is due before journal offset {entries[0].offset}")
             times = log_times(state.time, [entry.time for entry in entries], cap)
             entries = entries[: window.before_turn(times)]
+        try:
+            return self._decide(entries, effort, cap)
+        except AwaitedAnswerError as awaited:
+            answered = [entry for entry in entries if entry.offset < awaited.offset]
+            if not answered:
+                raise
+        return self.decide(answered, effort, cap)
+
+    def _decide(self, entries: Sequence[Entry], effort: Effort | None, cap: int | None) -> JudgedBatch:
+        state, window = self.state, self.state.window
         batch, ends, admission = self._admit(entries, cap)
         if window is not None and (until := window.rows_until(ends)) < len(entries):
             entries = entries[:until]
             batch, ends, admission = self._admit(entries, cap)
-        judged = decide(batch, state, self.rule, ends, self._candidates, effort)
+        judged = decide(batch, state, self.rule, ends, self.candidates, effort)
         if len(judged) < len(batch):
             entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
             batch, _, admission = self._admit(entries, cap)

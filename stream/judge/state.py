@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -50,7 +50,7 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE, Forgotten, SourceProgress, Turn
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
-from stream.tables.arrays import distinct
+from stream.tables.arrays import I64, U64, distinct
 from stream.tables.compaction import RUN
 from stream.tables.store.anchors import DEAD, with_prefix
 from stream.tables.store.contents import union
@@ -212,6 +212,19 @@ class Prepared:
     """Digest of a URL -> references to its baselines."""
     writes: Writes
     """Further writes, filled by `advance`."""
+
+
+class DeathListener(Protocol):
+    """Is told which anchors die by each decision."""
+
+    def note(self, numbers: I64, words: U64, skipped: U64) -> None:
+        """The anchors (k,), ascending, die by the next decision. `words` (k, W) are their keys in the tables,
+        and `skipped` (k,) their masks."""
+        ...
+
+    def reach(self, position: int) -> None:
+        """The decisions before this offset are applied."""
+        ...
 
 
 class StateReader:
@@ -446,6 +459,7 @@ class State(StateReader):
                 generation=generation,
                 kind=IndexKind(self._rule.triples, windowed=options.lifetime is not None),
             )
+            self.deaths: DeathListener | None = None
             self._removal = Removal(store, self._anchors, self._duplicates)
             indexed, logged = (f"[{each.first}, {each.count})" for each in (self.tables, self._anchors))
             if indexed != logged:
@@ -565,6 +579,7 @@ class State(StateReader):
         batch, change, unique, writes = prepared.batch, prepared.change, prepared.unique, prepared.writes
         anchors = np.searchsorted(unique, np.fromiter(change.skipped, np.int64, len(change.skipped)))
         skipped = dict(zip(anchors.tolist(), change.skipped.values(), strict=True))
+        self._note_deaths(change.superseded)
         words = self._rule.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, change.superseded)
@@ -602,6 +617,18 @@ class State(StateReader):
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+        self._note_position(decided)
+
+    def _note_deaths(self, numbers: I64) -> None:
+        """Tell the listener of stored anchors that a decision supersedes, lets expire or forgets."""
+        if self.deaths is not None:
+            numbers = distinct(numbers[numbers < self.tables.count])
+            numbers = numbers[self.tables.is_alive(numbers)]
+            self.deaths.note(numbers, *self.tables.entered(numbers))
+
+    def _note_position(self, decided: int) -> None:
+        if self.deaths is not None:
+            self.deaths.reach(decided)
 
     def raise_first(self, writes: Writes, first: PageNumbers) -> None:
         """Let anchors and duplicates begin at these numbers, in RAM at once and in the store through
@@ -680,6 +707,7 @@ class State(StateReader):
         joined = self._carried_with(duplicates, carried_anchors, oldest)
         hit = joined[(joined != NO_LONGER_LIVE) & (joined < self.next.anchors)]
         urls = self._carried_references(carried_anchors, carried_duplicates, read, oldest)
+        self._note_deaths(np.arange(self.first.anchors, oldest.anchors))
         self._insert_again(writes, anchors)
         records = duplicates.words.copy()
         records[:, -1] = joined.astype(np.uint64)
@@ -702,6 +730,7 @@ class State(StateReader):
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+        self._note_position(decided)
         self.maintain()
         self._read_ahead(window)
 
@@ -783,11 +812,13 @@ class State(StateReader):
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+        self._note_position(decided)
 
     def forget(self, forgotten: Forgotten, decided: int) -> None:
         """Forget pages: nothing finds them any more. `decided` is the next offset of the decisions
         topic. No batch may be ahead of the store. Call `maintain` before the next `advance`."""
         writes, (anchors, duplicates) = self.store.batch(), forgotten.numbers
+        self._note_deaths(anchors)
         self.tables.kill(writes, anchors[self.tables.is_alive(anchors)])
         gone = {
             reference
@@ -806,6 +837,7 @@ class State(StateReader):
             self.forgotten.add(writes, decided, anchors, duplicates)
             forgetting = msgspec.structs.replace(forgetting, decided=decided)
         self._write_meta(writes, decided=decided, forgetting=forgetting)
+        self._note_position(decided)
 
     def blank_forgotten(self) -> bool:
         """Remove what says what forgotten pages were from the records of some of them. Returns whether there

@@ -94,20 +94,21 @@ class Answer:
         pairs, counts = self.pairs, self.counts
         pages = np.concatenate([pairs.page, self.cut, counts.page])
         if len(outside := pages[~self.run.has(pages)]):
-            raise AnswerError(f"{self} names page {_shown(outside[0])}")
+            raise AnswerError(f"{self} names page {shown(outside[0])}")
         if len(outside := pairs.anchor[~self.segment.has(pairs.anchor)]):
             raise AnswerError(f"{self} names anchor {outside[0]}")
         if not (_ascend(pairs.page, pairs.anchor) and _ascend(counts.page, counts.bucket)):
             raise AnswerError(f"{self} is not in order")
         low, high = (np.searchsorted(pairs.page, self.cut, side) for side in ("left", "right"))
         if len(wrong := self.cut[high - low != self.most]):
-            raise AnswerError(f"{self} is cut for page {_shown(wrong[0])}, but does not list {self.most}")
+            raise AnswerError(f"{self} is cut for page {shown(wrong[0])}, but does not list {self.most}")
 
     def __str__(self) -> str:
         return f"the answer of {self.segment} about {self.run}"
 
 
-def _shown(page: np.int64) -> str:
+def shown(page: int | np.int64) -> str:
+    """The place of a page in the journal, by its packed id."""
     offset, index = divmod(int(page), 1 << INDEX_BITS)
     return f"{offset}.{index}"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,22 +28,55 @@ _NO_LIMIT: Final = np.iinfo(np.int64).max
 
 
 class Answers:
-    """The answers of the segments that a judge has no tables of."""
+    """The answers of the segments that a judge has no tables of.
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    One thread changes it. Others may call `about` at the same time.
+    """
+
+    def __init__(self, segments: Sequence[Segment] = ()) -> None:
         """Raises AnswerError unless each segment begins where the one before it ends."""
-        for one, other in pairwise(segments):
-            if one.end != other.first:
-                raise AnswerError(f"{one} and {other} do not abut")
-        self.segments: Final = list(segments)
-        self._answers: dict[Segment, list[Answer]] = defaultdict(list)
+        self.segments: list[Segment] = []
+        self._answers: dict[Segment, list[Answer]] = {}
+        for segment in segments:
+            self.include(segment)
+
+    def include(self, segment: Segment) -> None:
+        """Need answers of a further segment. Raises AnswerError unless it begins where the last one ends."""
+        if self.segments and self.segments[-1].end != segment.first:
+            raise AnswerError(f"{self.segments[-1]} and {segment} do not abut")
+        self._answers[segment] = []
+        self.segments = [*self.segments, segment]
+
+    def leave_out(self, first: int) -> None:
+        """Need no answers any more of segments whose anchors are all before `first`."""
+        self.segments = [each for each in self.segments if each.end > first]
+        self._answers = {each: self._answers[each] for each in self.segments}
 
     def add(self, answer: Answer) -> None:
         """Add an answer, in any order. Raises AnswerError if it is of another range of anchors."""
-        if answer.segment not in self.segments:
+        if answer.segment not in self._answers:
             ranges = ", ".join(map(str, self.segments))
             raise AnswerError(f"{answer} is of none of the segments in use: {ranges}")
         self._answers[answer.segment].append(answer)
+
+    def replace(self, segment: Segment, answers: list[Answer]) -> None:
+        """Let these be the answers of a segment."""
+        self._answers[segment] = answers
+
+    def answered_until(self, offset: int, deaths: Deaths) -> tuple[int, Segment | None]:
+        """Return the journal record before which all records from `offset` on are answered about by all
+        segments, as of known positions, and the first of the segments that does not answer about that one;
+        None if there are no segments."""
+        least: tuple[int, Segment | None] = (_NO_LIMIT, None)
+        for segment in self.segments:
+            until = offset
+            for run in sorted(each.run for each in self._answers[segment] if deaths.knows(each.decided)):
+                if run.start > until:
+                    break
+                until = max(until, run.end)
+            if until < least[0]:
+                least = until, segment
+        return least
 
     def about(self, ids: NDArray[np.int64], segment: Segment, deaths: Deaths) -> list[ChosenAnswer]:
         """Return the answers of a segment about pages (n,), and the rows for which each is taken: the newest
@@ -53,7 +84,14 @@ class Answers:
 
         Raises AwaitedAnswerError if some page has none that is as of a known position.
         """
-        usable = [each for each in self._answers[segment] if deaths.knows(each.decided)]
+        if not len(ids):
+            return []
+        first, last = (int(each) >> INDEX_BITS for each in (ids[0], ids[-1]))
+        usable = [
+            each
+            for each in self._answers[segment]
+            if each.run.start <= last and first < each.run.end and deaths.knows(each.decided)
+        ]
         usable.sort(key=lambda each: (each.decided, each.most))
         chosen = np.full(len(ids), -1)
         for number, each in enumerate(usable):
@@ -136,7 +174,8 @@ class MergedSearch:
         """`tail` searches the anchors from the end of the last segment on. `state` has the records of all
         anchors, and knows which are dead; `deaths` are those up to now."""
         self._tail, self._state, self._rule, self._answers, self._deaths = tail, state, rule, answers, deaths
-        self._buckets = BUCKETS if rule.triples else rule.design().tables
+        self.buckets: Final = BUCKETS if rule.triples else rule.design().tables
+        """Number of buckets of a page that are counted."""
 
     def search(
         self, ids: NDArray[np.int64], pages: FingerprintedPages, wanted: Callable[[], Nearest]
@@ -146,6 +185,9 @@ class MergedSearch:
         Raises AwaitedAnswerError if answers are missing or too old, and AnswerError for one that contradicts
         what is known.
         """
+        if not self._answers.segments:
+            yield from self._tail.search(ids, pages, wanted)
+            return
         chosen = [
             each
             for segment in self._answers.segments
@@ -168,7 +210,7 @@ class MergedSearch:
             answer, counts = each.answer, each.answer.counts
             index, row = each.of(counts.page, ids)
             bucket, size = counts.bucket[index], counts.size[index]
-            if len(bucket) and (candidates.bucket_sizes is None or bucket.max() >= self._buckets):
+            if len(bucket) and (candidates.bucket_sizes is None or bucket.max() >= self.buckets):
                 raise AnswerError(f"{answer} counts anchors in bucket {bucket.max()}, which no page has")
             of_triples, key = bucket >= tables, np.empty(len(bucket), np.uint64)
             key[~of_triples] = keys[row[~of_triples], bucket[~of_triples]]

@@ -1,0 +1,264 @@
+"""What a judge knows of the segments that probers hold, without Kafka.
+
+    announcements, answers of probers -> `ProbedSegments` -> which records can be decided
+                                                          -> which tables of its own the judge drops
+
+No verdict depends on it: it says when there are answers, never what is decided without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from stream.errors import AnswerError, RecordError, StateError
+from stream.judge.candidates_compared import TablesSearch
+from stream.judge.rule import Rule
+from stream.judge.segments.answer import Answer, ListedPairs, Segment, shown
+from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
+from stream.judge.segments.deaths import Deaths
+from stream.judge.segments.merged_search import Answers, MergedSearch
+from stream.judge.state import State
+from stream.messages.journal import Genesis
+from stream.messages.segments import SegmentRecord
+
+AHEAD: Final = 1 << 20
+"""Answers about journal records so far ahead of the next one to judge are not kept; no prober is."""
+
+
+class Awaited(NamedTuple):
+    """What a judge waits for: the answer of a segment about a journal record."""
+
+    segment: Segment
+    offset: int
+    holder: str
+    """Who answered for the segment last; empty if nobody did."""
+
+
+class _Announced(NamedTuple):
+    segment: Segment
+    digests: frozenset[bytes]
+    """The beginnings of the digests of its files, of which this process has seen announcements."""
+
+
+class ProbedSegments:
+    """The segments that are announced, the answers about them, and which of them a judge needs answers of."""
+
+    def __init__(self, state: State, rule: Rule, genesis: Genesis, replicas: int) -> None:
+        """A judge drops its tables of a segment when so many groups of probers answer for it."""
+        self._state, self._genesis, self._replicas = state, genesis, replicas
+        self._deaths = state.deaths = Deaths(rule, state.meta.decided)
+        self._answers = Answers()
+        self.search: Final = MergedSearch(
+            TablesSearch(state.tables, state, rule), state, rule, self._answers, self._deaths
+        )
+        """Where the judge finds candidates."""
+        self._announced = dict[int, _Announced]()
+        self._sent = dict[Segment, list[SentAnswer]]()
+        self._uncompared = list[SentAnswer]()
+        self._holders = dict[Segment, str]()
+
+    @property
+    def announced(self) -> int:
+        """Number of announced segments."""
+        return len(self._announced)
+
+    @property
+    def dropped(self) -> list[Segment]:
+        """The segments of which the judge has no tables."""
+        return self._answers.segments
+
+    def announce(self, record: SegmentRecord | int, name: str) -> None:
+        """Note an announcement, or that the segment with this first number has expired. `name` names the
+        record. Raises StateError for that of another journal or scheme."""
+        if isinstance(record, int):
+            self._announced.pop(record, None)
+            return
+        genesis = self._genesis
+        for what, value, here in (
+            ("journal", record.journal, genesis.journal),
+            ("scheme", record.scheme, genesis.scheme_id),
+        ):
+            if value != here:
+                raise StateError(f"{name}: announces a segment of {what} {value}, but here is {here}")
+        segment = Segment(record.first, record.end)
+        before = self._announced.get(record.first)
+        digests = before.digests if before is not None and before.segment == segment else frozenset[bytes]()
+        digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
+        self._announced[record.first] = _Announced(segment, digests | {digest})
+
+    def need_dropped(self) -> None:
+        """Need answers of the segments of which the state has no tables, as all announcements are known.
+        Raises StateError if some of these anchors are in no announced segment."""
+        tables = self._state.tables
+        for segment in self._chain(tables.held):
+            if not self.dropped or segment.first >= self.dropped[-1].end:
+                self._include(segment)
+        end = self.dropped[-1].end if self.dropped else tables.first
+        if end != tables.held:
+            raise StateError(
+                f"state directory {self._state.store.path}: has no tables of anchors [{end}, {tables.held}),"
+                " which were dropped, and no segments of these are announced; take the tables back with"
+                " `neardup judge --take-back all`"
+            )
+
+    def _chain(self, held: int) -> list[Segment]:
+        """The announced segments that have the anchors from the first one on to `held`, one after the
+        other."""
+        first, chain = self._state.tables.first, list[Segment]()
+        for _, (segment, _) in sorted(self._announced.items()):
+            begins = segment.first <= first if not chain else segment.first == chain[-1].end
+            if begins and first < segment.end <= held:
+                chain.append(segment)
+        return chain
+
+    def _include(self, segment: Segment) -> None:
+        self._answers.include(segment)
+        self._answers.replace(segment, [each.answer for each in self._sent.get(segment, [])])
+
+    def add(self, sent: SentAnswer, name: str) -> bool:
+        """Add an answer, in any order. `name` names its record. Returns whether its segment is announced.
+
+        Raises RecordError for one of another journal, scheme or file than announced.
+        """
+        answer, genesis = sent.answer, self._genesis
+        for what, value, here in (
+            ("journal", sent.journal, genesis.journal),
+            ("scheme", sent.scheme, genesis.scheme_id),
+        ):
+            if value != here:
+                raise RecordError(f"{name}: is an answer of {what} {value}, but here is {here}")
+        announced = self._announced.get(answer.segment.first)
+        if announced is None or announced.segment != answer.segment:
+            return False
+        if sent.digest not in announced.digests:
+            raise RecordError(
+                f"{name}: {answer} is by {sent.holder}, of a file {sent.digest.hex()} that was not announced"
+            )
+        if (last := int(answer.counts.bucket.max(initial=-1))) >= self.search.buckets:
+            raise RecordError(f"{name}: {answer} counts anchors in bucket {last}, which no page has")
+        applied = self._state.meta.applied
+        if answer.run.end <= applied or answer.run.start > applied + AHEAD:
+            return True
+        self._holders[answer.segment] = sent.holder
+        self._sent.setdefault(answer.segment, []).append(sent)
+        self._uncompared.append(sent)
+        if answer.segment in self.dropped:
+            self._answers.add(answer)
+        return True
+
+    def awaited(self, offset: int) -> Awaited | None:
+        """Return what is awaited before this journal record can be decided, if anything is. The lists of
+        answers that are there may be too short all the same."""
+        until, segment = self._answers.answered_until(offset, self._deaths)
+        if segment is None or until > offset:
+            return None
+        return Awaited(segment, offset, self._holders.get(segment, ""))
+
+    def answered_until(self, offset: int) -> int:
+        """Return the journal record before which there are answers about all records from `offset` on."""
+        return self._answers.answered_until(offset, self._deaths)[0]
+
+    def attend(self) -> None:
+        """Compare answers, and let go of what is decided. Raises AnswerError if groups differ."""
+        self._compare()
+        self._prune()
+
+    def due(self) -> Segment | None:
+        """Return the next segment if enough groups have answered for it about the next record, so that the
+        judge can drop its own tables of it."""
+        tables, applied = self._state.tables, self._state.meta.applied
+        for segment in self._chain(tables.count):
+            if segment.end <= tables.held:
+                continue
+            groups = {
+                sent.group
+                for sent in self._sent.get(segment, [])
+                if sent.answer.run.start <= applied < sent.answer.run.end
+                and self._deaths.knows(sent.answer.decided)
+            }
+            return segment if len(groups) >= self._replicas else None
+        return None
+
+    def drop(self, segment: Segment) -> None:
+        """Drop the judge's own tables of a segment that is due. No batch may be ahead of the store."""
+        self._state.hold_from(segment.end)
+        self._include(segment)
+
+    def _prune(self) -> None:
+        """Let go of answers about decided records, of those in whose place others came, and of segments that
+        have expired."""
+        applied, first = self._state.meta.applied, self._state.tables.first
+        if any(each.end <= first for each in self.dropped):
+            self._answers.leave_out(first)
+        announced = {each.segment for each in self._announced.values()}
+        for segment, sent in list(self._sent.items()):
+            best, kept = dict[tuple[str, int, int], SentAnswer](), list[SentAnswer]()
+            for each in sent:
+                answer = each.answer
+                if answer.run.end <= applied:
+                    continue
+                if not self._deaths.knows(answer.decided):
+                    if answer.decided > self._deaths.position:
+                        kept.append(each)
+                    continue
+                key = (each.group, *answer.run)
+                if key not in best or _rank(answer) >= _rank(best[key].answer):
+                    best[key] = each
+            kept += best.values()
+            if kept and segment in announced:
+                self._sent[segment] = kept
+            else:
+                del self._sent[segment]
+            if len(kept) < len(sent) and segment in self.dropped:
+                self._answers.replace(segment, [each.answer for each in kept])
+
+    def _compare(self) -> None:
+        """Compare answers of different groups. Raises AnswerError if they differ."""
+        later = list[SentAnswer]()
+        for sent in self._uncompared:
+            if sent.answer.decided > self._deaths.position:
+                later.append(sent)
+                continue
+            for other in self._sent.get(sent.answer.segment, []):
+                if other.group != sent.group and other.answer.decided <= self._deaths.position:
+                    self._refuse_difference(sent, other)
+        self._uncompared = later
+
+    def _refuse_difference(self, one: SentAnswer, other: SentAnswer) -> None:
+        first, second = (self._compared(each.answer, (one.answer, other.answer)) for each in (one, other))
+        for page, mine, its in _differing(first, second):
+            holders = [f"{each.holder} of group {each.group or 'without a name'}" for each in (one, other)]
+            raise AnswerError(
+                f"{one.answer} and that about {other.answer.run} differ about page {page}: {holders[0]} has"
+                f" anchors {mine}, {holders[1]} has {its}; one of them holds a damaged segment: stop it, and"
+                " start it with an empty directory"
+            )
+
+    def _compared(self, answer: Answer, both: Sequence[Answer]) -> ListedPairs:
+        """The live pairs of an answer about pages of which neither answer is cut, and of which both are."""
+        pairs = answer.pairs
+        some = self._state.tables.is_alive(pairs.anchor)
+        for each in both:
+            some &= each.run.has(pairs.page) & ~np.isin(pairs.page, each.cut)
+        return ListedPairs._make(column[some] for column in pairs)
+
+
+def _rank(answer: Answer) -> tuple[int, int]:
+    return answer.decided, answer.most
+
+
+def _differing(one: ListedPairs, other: ListedPairs) -> list[tuple[str, list[int], list[int]]]:
+    """The first page of which pairs differ, and the anchors of either; none if all are equal."""
+    if all(np.array_equal(*columns) for columns in zip(one, other, strict=True)):
+        return []
+    records = [_records(each) for each in (one, other)]
+    page = min(first[0] for first in set(records[0]) ^ set(records[1]))
+    anchors = [each.anchor[each.page == page].tolist() for each in (one, other)]
+    return [(shown(page), *anchors)]
+
+
+def _records(pairs: ListedPairs) -> list[tuple[int, ...]]:
+    return list(zip(*(column.tolist() for column in pairs), strict=True))
