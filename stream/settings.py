@@ -183,6 +183,10 @@ class Settings(BaseSettings):
     `NAMESPACE.segments`, for probers. With 0 there are none. `topics create` needs it as well. A later change
     applies to later segments."""
 
+    prober_replicas: int = Field(0, ge=0)
+    """Number of groups of probers that must answer for a segment before a judge drops its own tables of it.
+    From then on the judge waits for the answers of any group. With 0, judges keep all tables."""
+
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Number of child processes that fingerprint pages; by default one per core."""
     worker_memory: Bytes = Field(128 * MIB, ge=MIB)
@@ -296,6 +300,8 @@ class Settings(BaseSettings):
     def _segments_abut(self) -> Self:
         if self.segment_anchors & (self.segment_anchors - 1):
             raise ValueError(f"segment_anchors is {self.segment_anchors}, which is no power of two")
+        if self.prober_replicas and not self.segment_anchors:
+            raise ValueError("prober_replicas requires segment_anchors")
         return self
 
     @model_validator(mode="after")

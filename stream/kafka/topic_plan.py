@@ -141,7 +141,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
             "requests",
             "verdicts",
             "clusters",
-            *segments[:1],
+            *(segments if settings.prober_replicas else segments[:1]),
             *route_names,
         ),
         "prober": ("genesis", "journal", "decisions", *segments),

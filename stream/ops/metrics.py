@@ -170,7 +170,30 @@ class JudgeMetrics(CheckpointMetrics):
         self._add_timers()
         self._add_gauges()
         self._add_window()
+        self._add_probing()
         self._add_checkpoints()
+
+    def _add_probing(self) -> None:
+        self.segments = self._gauge(
+            "neardup_judge_segments",
+            "Announced segments of anchors, by whether the judge has tables of them: held, or dropped as "
+            "probers answer for them.",
+            "tables",
+        )
+        for tables in ("held", "dropped"):
+            self.segments.labels(tables)
+        self.answers = self._counter(
+            "neardup_judge_answers_total",
+            "Answers of probers, by outcome: taken, unknown (no such segment is announced) or refused "
+            "(malformed, or of another journal, scheme or file).",
+            "outcome",
+        )
+        for outcome in ("taken", "unknown", "refused"):
+            self.answers.labels(outcome)
+        self.awaited_seconds = self._gauge(
+            "neardup_judge_awaited_answer_seconds",
+            "Seconds for which the next journal record has waited for answers of probers; 0 if it does not.",
+        )
 
     def _add_counters(self) -> None:
         self.consumed = self._counter(

@@ -15,8 +15,9 @@ import structlog
 
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.periodic import Checkpoints
-from stream.errors import StaleError, StateError
+from stream.errors import AwaitedAnswerError, StaleError, StateError
 from stream.failpoints import reach
+from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
@@ -36,6 +37,7 @@ from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.forgetting import forget_requests
 from stream.roles.judge.ledger_records import LedgerRecords
+from stream.roles.judge.probing import Probing, open_probing
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.turns import Turns
@@ -52,7 +54,11 @@ With less, waiting for the end of the transaction costs no throughput and makes 
 class JudgeRole:
     """One judge process, which leads or stands by."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, take_back: int | None = None) -> None:
+        """With `take_back`, tables that were dropped are built again, of the anchors from that number on."""
+        self._take_back = take_back
+        self._probing: Probing | None = None
+        self._nothing = TransactionInFlight()
         self.settings, self.names = settings, TopicNames(settings.namespace)
         self._stop = asyncio.Event()
         self.stats = JudgeStats()
@@ -96,17 +102,22 @@ class JudgeRole:
                     journal.give_back(entries)
                     await transaction.finish()
                     await turns.publish(entries[0])
-                elif entries:
+                elif entries := await self._answered(entries, follower, transaction):
                     cap = turns.cap(entries[0])
-                    async with BatchInFlight(entries, follower.judge, publisher, self.watch, cap) as batch:
-                        began = time.perf_counter()
-                        journal.give_back(await batch.decide())
-                        await batch.prepare()
-                        size.note(len(batch.decided.batch), time.perf_counter() - began)
-                        if transaction.is_in_flight:
-                            reach("judge.ahead")
-                            await transaction.finish()
-                        await batch.publish(transaction, partial(self._committed, batch, state, election))
+                    batch = BatchInFlight(entries, follower.judge, publisher, self.watch, cap)
+                    try:
+                        async with batch:
+                            began = time.perf_counter()
+                            journal.give_back(await batch.decide())
+                            await batch.prepare()
+                            size.note(len(batch.decided.batch), time.perf_counter() - began)
+                            if transaction.is_in_flight:
+                                reach("judge.ahead")
+                                await transaction.finish()
+                            await batch.publish(transaction, partial(self._committed, batch, state, election))
+                    except AwaitedAnswerError as awaited:
+                        journal.give_back(entries)
+                        await self._await(awaited.offset, transaction)
                 request = self._checkpoints.request()
                 if ledger.is_due(request):
                     await transaction.finish()
@@ -118,8 +129,34 @@ class JudgeRole:
                 if follower.erasing.is_due:
                     await transaction.finish()
                     await follower.erasing.attend()
+                await self._attend_probing(transaction)
                 self._attend(state, request)
             await transaction.finish()
+
+    async def _answered(
+        self, entries: list[Entry], follower: Follower, transaction: TransactionInFlight
+    ) -> list[Entry]:
+        """Return which of these journal records can be decided: none if answers of probers about the first
+        one are awaited. The others are given back."""
+        if self._probing is None or not entries:
+            return entries
+        answered, later = self._probing.split(entries)
+        follower.journal.give_back(later)
+        if not answered:
+            await self._await(entries[0].offset, transaction)
+        return answered
+
+    async def _await(self, offset: int, transaction: TransactionInFlight) -> None:
+        await transaction.finish()
+        if self._probing is not None:
+            await self._probing.wait(offset)
+
+    async def _attend_probing(self, transaction: TransactionInFlight) -> None:
+        if self._probing is not None:
+            self._probing.attend()
+            if self._probing.is_due:
+                await transaction.finish()
+                await self._probing.drop()
 
     def _attend(self, state: State, request: str | None) -> None:
         """Attend to what runs beside the loop. `request` names the request for a checkpoint that waits."""
@@ -129,6 +166,8 @@ class JudgeRole:
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """Report a batch whose verdicts are published and whose state is written."""
+        if self._probing is not None:
+            self._probing.note_decided()
         election.note_judged(batch.entries[-1].offset + 1)
         self.watch.metrics.gaps_met.inc(self.stats.add(batch.decided, state.ledger))
         self.watch.note_batch(batch.decided, len(self.stats.gaps))
@@ -145,11 +184,12 @@ class JudgeRole:
         with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
-        opening = watch.opened(open_follower(settings, genesis, directory, restore=True))
-        async with enter_unless_stopped(self._stop, opening) as follower:
+        following = open_follower(settings, genesis, directory, restore=True, take_back=self._take_back)
+        async with enter_unless_stopped(self._stop, watch.opened(following)) as follower:
             if follower is not None:
                 instance = member_id(directory.with_suffix(".instance"))
                 async with (
+                    open_probing(settings, follower, watch) as self._probing,
                     self._flushes.beside(follower.state),
                     self._scrubs.beside(),
                     self._checkpoints.beside(instance),
@@ -170,6 +210,7 @@ class JudgeRole:
             while not election.won.is_set() and not self._stop.is_set():
                 await election.attend()
                 await run_unless_stopped(self._stop, follower.follow())
+                await self._attend_probing(self._nothing)
                 self._attend(follower.state, self._checkpoints.request())
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)

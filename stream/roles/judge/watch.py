@@ -13,6 +13,7 @@ import numpy as np
 
 from stream.judge.batch import Entry
 from stream.judge.judged_batch import JudgedBatch
+from stream.judge.segments.probed import ProbedSegments
 from stream.judge.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
@@ -127,7 +128,7 @@ class JudgeWatch:
         self._at_hand.append(entries)
         with self.metrics.batch_seconds.time():
             yield
-        del self._at_hand[0]  # batches end in the order in which they began
+        self._at_hand = [each for each in self._at_hand if each is not entries]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -184,6 +185,12 @@ class JudgeWatch:
         for place in np.unique(decided.batch.source).tolist():
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
+
+    def note_segments(self, probed: ProbedSegments) -> None:
+        """Report how many segments there are."""
+        dropped = len(probed.dropped)
+        self.metrics.segments.labels("dropped").set(dropped)
+        self.metrics.segments.labels("held").set(max(0, probed.announced - dropped))
 
     def note_scrub(self, ended: float, damaged: int) -> None:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""

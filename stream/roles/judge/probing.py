@@ -1,0 +1,175 @@
+"""Reads, beside the loop of a judge, which segments are announced and what probers answer about them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import structlog
+
+from stream.errors import RecordError, StateError
+from stream.failpoints import reach
+from stream.judge.batch import Entry
+from stream.judge.segments.answer_records import decode_answer
+from stream.judge.segments.probed import ProbedSegments
+from stream.kafka.follower import Follower
+from stream.kafka.in_flight import in_thread
+from stream.kafka.names import TopicNames
+from stream.kafka.topic_subscription import TopicSubscription
+from stream.messages.segments import decode_segment
+from stream.roles.judge.watch import JudgeWatch
+from stream.settings import Settings
+
+WAIT_SECONDS: Final = 0.2
+"""Time for which `Probing.wait` waits at most."""
+FIRST_WARNING: Final = 2.0
+LAST_WARNING: Final = 60.0
+"""Seconds between warnings that an answer is awaited, at first and at most."""
+
+log = structlog.get_logger(__name__)
+
+
+class Probing:
+    """The segments that are announced, and the answers of probers about them."""
+
+    def __init__(self, probed: ProbedSegments, watch: JudgeWatch) -> None:
+        self._probed, self._watch = probed, watch
+        self._all_announced, self._answered = asyncio.Event(), asyncio.Event()
+        self._reading: list[asyncio.Task[None]] = []
+        self._awaited_offset, self._since, self._next_warning = -1, 0.0, FIRST_WARNING
+
+    @asynccontextmanager
+    async def beside(self, settings: Settings) -> AsyncIterator[None]:
+        """Read announcements and answers while entered; all announcements of before are read on entry."""
+        names = TopicNames(settings.namespace)
+        announced = TopicSubscription(
+            settings, names.segments, from_beginning=True, report_waiting=lambda _: self._all_announced.set()
+        )
+        async with TopicSubscription(settings, names.candidates) as sent, announced:
+            self._reading = [
+                asyncio.create_task(self._read_segments(announced)),
+                asyncio.create_task(self._read_answers(sent)),
+            ]
+            try:
+                while not self._all_announced.is_set():
+                    self._refuse_errors()
+                    await asyncio.sleep(WAIT_SECONDS / 4)
+                yield
+            finally:
+                for task in self._reading:
+                    task.cancel()
+                await asyncio.gather(*self._reading, return_exceptions=True)
+
+    async def _read_segments(self, announced: TopicSubscription) -> None:
+        async for record in announced:
+            name = _name(record)
+            self._probed.announce(decode_segment(record.key, record.value, name), name)
+            self._watch.note_segments(self._probed)
+
+    async def _read_answers(self, sent: TopicSubscription) -> None:
+        async for record in sent:
+            name = _name(record)
+            try:
+                is_known = self._probed.add(decode_answer(record.value, name), name)
+            except RecordError as error:
+                self._watch.metrics.answers.labels("refused").inc()
+                log.error("answer_refused", message=str(error))
+                continue
+            self._watch.metrics.answers.labels("taken" if is_known else "unknown").inc()
+            self._answered.set()
+
+    def _refuse_errors(self) -> None:
+        for task in self._reading:
+            if task.done():
+                task.result()
+
+    def attend(self) -> None:
+        """Compare answers, and let go of what is decided. Raises what reading raised, and AnswerError if
+        groups of probers differ."""
+        self._refuse_errors()
+        self._probed.attend()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether tables of a segment can be dropped."""
+        return self._probed.due() is not None
+
+    async def drop(self) -> None:
+        """Drop the tables of the next segment, if that is due. No batch may be ahead of the store."""
+        if (segment := self._probed.due()) is not None:
+            await in_thread(self._probed.drop, segment)
+            reach("judge.dropped_segment")
+            log.info("dropped_segment", first=segment.first, end=segment.end)
+            self._watch.note_segments(self._probed)
+
+    def split(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Return which of these journal records can be decided by the answers that are there, and which
+        follow."""
+        until = self._probed.answered_until(entries[0].offset)
+        answered = [entry for entry in entries if entry.offset < until]
+        return answered, list(entries[len(answered) :])
+
+    def note_decided(self) -> None:
+        """Note that nothing is awaited any more."""
+        if self._awaited_offset >= 0:
+            self._awaited_offset = -1
+            self._watch.metrics.awaited_seconds.set(0)
+
+    async def wait(self, offset: int) -> None:
+        """Wait a little for further answers about this journal record, the next one to decide."""
+        now = time.monotonic()
+        if offset != self._awaited_offset:
+            self._awaited_offset, self._since, self._next_warning = offset, now, FIRST_WARNING
+        waited = now - self._since
+        self._watch.metrics.awaited_seconds.set(waited)
+        if waited >= self._next_warning:
+            self._next_warning = waited + min(2 * self._next_warning, LAST_WARNING)
+            awaited = self._probed.awaited(offset)
+            log.warning(
+                "awaits_answer",
+                record=offset,
+                segment=str(awaited.segment) if awaited else "any",
+                holder=(awaited.holder if awaited else "") or "none yet",
+                seconds=round(waited, 1),
+                message="probers have not answered about this journal record, or their lists are too short",
+            )
+        self._answered.clear()
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._answered.wait()
+        except TimeoutError:
+            pass
+
+
+def _name(record: Any) -> str:
+    return f"topic {record.topic} partition {record.partition} offset {record.offset}"
+
+
+@asynccontextmanager
+async def open_probing(
+    settings: Settings, follower: Follower, watch: JudgeWatch
+) -> AsyncIterator[Probing | None]:
+    """Let a judge find candidates by answers of probers, too; None without the setting `prober_replicas`.
+
+    Raises StateError if tables were dropped, and nobody can answer for their anchors.
+    """
+    judge, tables = follower.judge, follower.state.tables
+    if not settings.prober_replicas:
+        if tables.held > tables.first:
+            raise StateError(
+                f"state directory {follower.directory}: has no tables of anchors"
+                f" [{tables.first}, {tables.held}), which were dropped as probers answer for them: set"
+                " prober_replicas, or take the tables back with `neardup judge --take-back all`"
+            )
+        yield None
+        return
+    probed = ProbedSegments(judge.state, judge.rule, judge.genesis, settings.prober_replicas)
+    probing = Probing(probed, watch)
+    async with probing.beside(settings):
+        probed.need_dropped()
+        judge.candidates = probed.search
+        watch.note_segments(probed)
+        yield probing
