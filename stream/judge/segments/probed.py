@@ -252,9 +252,9 @@ def _rank(answer: Answer) -> tuple[int, int]:
 
 def _differing(one: ListedPairs, other: ListedPairs) -> list[tuple[str, list[int], list[int]]]:
     """The first page of which pairs differ, and the anchors of either; none if all are equal."""
-    if all(np.array_equal(*columns) for columns in zip(one, other, strict=True)):
-        return []
     records = [_records(each) for each in (one, other)]
+    if records[0] == records[1]:
+        return []
     page = min(first[0] for first in set(records[0]) ^ set(records[1]))
     anchors = [each.anchor[each.page == page].tolist() for each in (one, other)]
     return [(shown(page), *anchors)]
