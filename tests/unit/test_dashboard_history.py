@@ -16,6 +16,7 @@ from msgspec import UNSET, structs
 from stream.dashboard.counting import history
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.history import KEPT, History
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
 from stream.dashboard.counting.rows import UrlRow
 from stream.dashboard.counting.verdict_columns import batch_of, normal
 from stream.fingerprint.seed import host_hasher, url_hasher
@@ -180,3 +181,17 @@ def test_pages_are_forgotten_by_urls_hosts_and_domains_until_the_decision(
     assert pages.names(url, f"{prefix}.19.0") == is_named
     assert pages.names("http://other.example/", f"{prefix}.7.0")
     assert not pages.names("http://other.example/", f"{prefix}.8.0")
+
+
+async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages() -> None:
+    latest, prefix = LatestVerdicts(), GENESIS.journal[:8]
+    verdicts = [structs.replace(each, id=f"{prefix}.7.{n}") for n, each in enumerate(crawled(2))]
+    for first, last in ((0, 2), (2, 7), (7, len(verdicts))):
+        values = [msgspec.json.encode(each) for each in verdicts[first:last]]
+        latest.tell(batch_of(PARTITION, range(first, last), values))
+    await latest.forget(forgotten_pages(("url", FORGOTTEN)))
+    shown = [each.answer().verdict for each in latest.latest(VerdictFilter(), 100, None)]
+    assert [each.id for each in shown] == [each.id for each in reversed(verdicts)]
+    assert [each.url for each in shown if each.url] == [
+        each.url for each in reversed(verdicts) if each.url != FORGOTTEN
+    ]

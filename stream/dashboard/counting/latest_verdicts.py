@@ -113,9 +113,10 @@ class LatestVerdicts:
         for batch in list(self._batches):
             values = batch.values()
             changed = list(forgotten.forget_all(values))
-            if changed != values and batch in self._batches:
+            place = next((at for at, each in enumerate(self._batches) if each is batch), None)
+            if changed != values and place is not None:
                 new = batch_of(batch.partition, batch.offsets.tolist(), changed)
-                self._batches[self._batches.index(batch)] = new
+                self._batches[place] = new
                 self._bytes += new.nbytes - batch.nbytes
             await asyncio.sleep(0)
 
