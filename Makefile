@@ -16,6 +16,8 @@ EXAMPLES := .cache/examples
 KUBERNETES := .cache/kubernetes/cluster
 # Tests run side by side, each process with a broker of its own; more than four help little.
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+# Not $(MAKE), with which a recipe runs even where it is only to be shown (make --dry-run).
+AGAIN := $(MAKE)
 ENGINES := .cache/engines
 S3 := .cache/s3
 GATEWAY := .cache/versitygw
@@ -42,7 +44,7 @@ ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
 	@status=0
-	$(MAKE) boundscheck || status=1
+	$(AGAIN) boundscheck || status=1
 	$(call say,"pytest: the other tests$(comma) which start a Kafka broker of their own")
 	$(PYTEST) --ignore=tests/unit --ignore=tests/property || status=1
 	exit $$status
