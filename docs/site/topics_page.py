@@ -30,7 +30,7 @@ _MEANING: Final = {
     ),
     "requests": (
         "`neardup forget`",
-        "judge",
+        "judge, dashboard",
         "keyed digests of URLs and hosts to forget",
     ),
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
