@@ -227,12 +227,14 @@ class Settings(BaseSettings):
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)
     """RocksDB block cache for everything but the tables, which are cached by the operating system."""
 
-    elect: str = Field("", pattern=rf"^(first|longest|newest|quality|hosts={_HOST}(,{_HOST})*)?$")
+    elect: str = Field(
+        "", pattern=rf"^(first|longest|newest|quality|hosts={_HOST}(,{_HOST})*)?$", max_length=4096
+    )
     """Which page of each cluster is kept, and told on the topic `NAMESPACE.best`: `first`, `longest`,
     `newest` by `fetched_at`, `quality` for the highest one, or `hosts=a.example,b.example` for a page of the
     first of these hosts that has one. Of equal quality, and of one host, the longest page is kept; other ties
-    go to the URL that is in the cluster for the longest time. By default there is no such topic. `topics
-    create` and the elector need the same value."""
+    go to the URL that is in the cluster for the longest time. Each record repeats it, so it has at most 4,096
+    characters. By default there is no such topic. `topics create` and the elector need the same value."""
     elect_seconds: Duration = Field(10.0, ge=0)
     """Seconds, or a time with a unit, in which at most one record of a cluster is written to that topic."""
     elector_name: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")

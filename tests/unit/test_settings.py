@@ -77,6 +77,13 @@ def test_other_policies_are_refused(written: str) -> None:
         load(elect=written)
 
 
+def test_a_policy_that_records_cannot_repeat_is_refused() -> None:
+    hosts = ",".join(f"{number:03}.example" for number in range(400))
+    assert load(elect=f"hosts={hosts[:4090]}").elect
+    with pytest.raises(SettingsError, match=r"^--elect: String should have at most 4096 characters"):
+        load(elect=f"hosts={hosts}")
+
+
 @pytest.mark.parametrize("written", ["-", "Newest", "a" * 33, "a.b"])
 def test_other_names_of_electors_are_refused(written: str) -> None:
     with pytest.raises(SettingsError, match=r"^--elector-name: use at most 32 "):
