@@ -1,0 +1,263 @@
+"""What a prober answers next: about which journal records, for which segment.
+
+A state machine without Kafka, tables or a clock of its own. The role tells it what was read, decided and
+answered, and asks it for tasks.
+
+Answers may be lost: nobody acknowledges them, a judge that begins to lead reads those that follow, and
+retention deletes old ones. So where decisions stand still, all that was answered beyond them is answered
+again, with longer lists.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.judge.ids import INDEX_BITS
+from stream.judge.segments.answer import Answer, Run, Segment
+
+RUN_ROWS: Final = 4096
+"""Rows of a run of records, unless its first record has more. Tables are searched with as many at a time."""
+AHEAD_ROWS: Final = 65_536
+"""Rows beyond the last decided record that are read: two batches of a judge. About 7 MB."""
+STILL_SECONDS: Final = 5.0
+"""How long decisions stand still before what is beyond them is answered again."""
+LONGEST_STILL_SECONDS: Final = 60.0
+SPARE: Final = 8
+"""A list is longer by this part of what a judge selects, so that it suffices although some of it die in the
+very record that it is for. No decision comes between, after which it would be sent again."""
+MOST: Final = 512
+"""Longest list, however often it was doubled. Then an answer about a worker's record has less than 2 MB."""
+
+
+class Reason(StrEnum):
+    """Why records are answered."""
+
+    NEW = "new"
+    DEATHS = "deaths"
+    """Of a list that is cut, an anchor died."""
+    REPEATED = "repeated"
+    """Decisions stand still, or another judge leads."""
+
+
+class Task(NamedTuple):
+    """Records to answer for a segment."""
+
+    segment: Segment
+    run: Run
+    most: int
+    """Pairs to list for a page."""
+    reason: Reason
+
+
+class _Record(NamedTuple):
+    offset: int
+    rows: int
+
+    @property
+    def size(self) -> int:
+        """What it counts of what is read ahead. Records without rows take memory as well."""
+        return max(self.rows, 1)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What was answered for a segment."""
+
+    next: int
+    """Records from here on are answered next."""
+    again: set[int] = field(default_factory=set)
+    """Offsets of records before that which are to be answered again."""
+    repeated: int = 0
+    """Records before this offset were answered before."""
+    cut: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """Offset of a record -> the anchors in those of its lists that are cut, distinct and ascending."""
+
+
+class Schedule:
+    """Says what is answered next."""
+
+    def __init__(self, judged: int, selected: int) -> None:
+        """`judged` is the journal offset up to which decisions were made; `selected` is how many candidates a
+        judge selects for a page."""
+        self.judged = judged
+        """The journal offset up to which decisions were made."""
+        # In strict mode, where all are selected, no list is cut.
+        self.shortest: Final = min(selected + selected // SPARE, sys.maxsize)
+        """How many pairs are listed for a page unless decisions stand still."""
+        self._most = self.shortest
+        self._records = list[_Record]()  # read and not decided
+        self._rows = 0  # in them
+        self._held = dict[Segment, _Held]()
+        self._still_since: float | None = None  # None while nothing is answered that is not decided
+        self._still_end = 0  # what was read when that began
+        self._patience = STILL_SECONDS
+        self._is_new_leader = False
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments that are held."""
+        return list(self._held)
+
+    @property
+    def room(self) -> int:
+        """Rows that may be read ahead now; none if not positive."""
+        return AHEAD_ROWS - self._rows
+
+    @property
+    def behind(self) -> int:
+        """Rows that are read and not decided, and which some segment was not asked about."""
+        first = min((held.next for held in self._held.values()), default=sys.maxsize)
+        return sum(each.rows for each in self._records if each.offset >= first)
+
+    # What happened.
+
+    def hold(self, segment: Segment) -> None:
+        """Answer for a segment from now on: all that is not decided."""
+        self._held[segment] = _Held(self.judged)
+
+    def release(self, segment: Segment) -> None:
+        """Answer for a segment no more."""
+        self._held.pop(segment, None)
+        if not self._held:
+            self._still_since = None
+
+    def note_read(self, offset: int, rows: int) -> bool:
+        """Note the next journal record, with so many rows that have a fingerprint. Returns whether it is
+        still to be decided."""
+        if offset < self.judged:
+            return False
+        self._records.append(_Record(offset, rows))
+        self._rows += self._records[-1].size
+        return True
+
+    def note_decided(self, end: int, now: float) -> None:
+        """Note that the journal is decided up to `end`."""
+        if end <= self.judged:
+            return
+        self.judged = end
+        decided = self._records[: self._place(end)]
+        del self._records[: len(decided)]
+        self._rows -= sum(each.size for each in decided)
+        for held in self._held.values():
+            held.next = max(held.next, end)
+            held.again = {offset for offset in held.again if offset >= end}
+            held.cut = {offset: anchors for offset, anchors in held.cut.items() if offset >= end}
+        self._most, self._patience = self.shortest, STILL_SECONDS
+        self._still_since = None
+        self._watch(now)
+
+    def note_leader(self) -> None:
+        """Note that a judge may have begun to lead, which knows no answers that were sent before: they are
+        due again."""
+        self._is_new_leader = True
+
+    def note_deaths(self, segment: Segment, dead: NDArray[np.int64]) -> None:
+        """Note that anchors of a segment died. A judge takes the dead from lists by itself; only what follows
+        in a list that is cut it cannot know."""
+        if held := self._held.get(segment):
+            held.again.update(
+                offset
+                for offset, anchors in held.cut.items()
+                if offset < held.next and np.isin(anchors, dead).any()
+            )
+
+    def note_answered(self, answer: Answer, now: float) -> None:
+        """Note an answer that was sent, of a task that was taken."""
+        held = self._held.get(answer.segment)
+        if held is None:
+            return
+        for offset in [offset for offset in held.cut if answer.run.start <= offset < answer.run.end]:
+            del held.cut[offset]
+        held.cut.update(_cut_of(answer))
+        if self._still_since is None:
+            self._watch(now)
+
+    def _watch(self, now: float) -> None:
+        """Watch from now on whether decisions stand still, if something is answered that is not decided."""
+        if self._records and any(held.next > self._records[0].offset for held in self._held.values()):
+            self._still_since, self._still_end = now, self._records[-1].offset + 1
+
+    # What to do.
+
+    def take(self, now: float, most: int) -> list[Task]:
+        """Return at most so many tasks, each of another segment, those about the first records first.
+
+        The tasks that were taken before have been answered, and their answers noted.
+        """
+        if self._is_new_leader:
+            self._is_new_leader, self._patience = False, STILL_SECONDS
+            self._begin_again(now)
+        if self.wait(now) == 0 and all(held.next >= self._still_end for held in self._held.values()):
+            self._most = min(2 * self._most, max(MOST, self.shortest))
+            self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
+            self._begin_again(now)
+        return self._next(most)
+
+    def wait(self, now: float) -> float | None:
+        """Return for how many seconds there is nothing to do, if no task is left and nothing is noted; None
+        for any time."""
+        if self._still_since is None:
+            return None
+        return max(0.0, self._still_since + self._patience - now)
+
+    def _begin_again(self, now: float) -> None:
+        """Let all be answered again that is not decided."""
+        if self._still_since is None:
+            return
+        self._watch(now)
+        for held in self._held.values():
+            held.repeated = max(held.repeated, held.next)
+            held.next, held.again = self.judged, set()
+
+    def _next(self, most: int) -> list[Task]:
+        due = [(start, segment) for segment in self._held if (start := self._first_due(segment)) is not None]
+        return [self._take(segment, start) for start, segment in sorted(due)[:most]]
+
+    def _first_due(self, segment: Segment) -> int | None:
+        """The offset of the first record to answer for a segment."""
+        held = self._held[segment]
+        if held.again:
+            return min(held.again)
+        place = self._place(held.next)
+        return self._records[place].offset if place < len(self._records) else None
+
+    def _take(self, segment: Segment, start: int) -> Task:
+        """Return the task about the records from `start` on, and count them as answered."""
+        held, first = self._held[segment], self._place(start)
+        is_again, rows, end = bool(held.again), 0, first
+        for each in self._records[first:]:
+            rows += each.rows
+            if end > first and (rows > RUN_ROWS or (is_again and each.offset not in held.again)):
+                break
+            end += 1
+        run = Run(start, self._records[end - 1].offset + 1)
+        if is_again:
+            held.again.difference_update(range(*run))
+            return Task(segment, run, self._most, Reason.DEATHS)
+        held.next = run.end
+        return Task(segment, run, self._most, Reason.NEW if start >= held.repeated else Reason.REPEATED)
+
+    def _place(self, offset: int) -> int:
+        """The index of the first record from this offset on."""
+        return bisect_left(self._records, offset, key=lambda each: each.offset)
+
+
+def _cut_of(answer: Answer) -> dict[int, NDArray[np.int64]]:
+    """Return, by offset of the record, the anchors in lists that are cut."""
+    if not len(answer.cut):
+        return {}
+    page, anchor = answer.pairs.page, answer.pairs.anchor
+    some = np.isin(page, answer.cut)
+    offset, anchor = page[some] >> INDEX_BITS, anchor[some]
+    starts = np.flatnonzero(np.diff(offset, prepend=-1))
+    return {
+        int(offset[start]): np.unique(part)
+        for start, part in zip(starts, np.split(anchor, starts[1:]), strict=True)
+    }

@@ -1,0 +1,330 @@
+"""The schedule of probers with a judge that waits for them, on a simulated clock: answers are lost, come
+late, repeatedly and in any order; judges and probers start again."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stream.judge.ids import INDEX_BITS, pack
+from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
+from stream.roles.prober import schedule as module
+from stream.roles.prober.schedule import Reason, Schedule
+
+SELECTED = 4
+"""Candidates that the judge of this test takes for a page: the oldest that are alive."""
+
+
+@dataclass
+class Crawl:
+    """Journal records, with the candidates of each page in each segment."""
+
+    rng: random.Random
+    segments: list[Segment]
+    rows: dict[int, int] = field(default_factory=dict)
+    """Offset of a record -> rows."""
+    candidates: dict[tuple[int, Segment], list[int]] = field(default_factory=dict)
+    """(page, segment) -> anchors, ascending."""
+
+    def append(self) -> None:
+        rng, offset = self.rng, max(self.rows, default=0) + self.rng.choice([1, 1, 1, 2])
+        self.rows[offset] = rng.choice([0, 1, 1, 2, 5])
+        for page in self.pages(Run(offset, offset + 1)):
+            for segment in self.segments:
+                count = rng.choice([0, 0, 1, 3, 6, 20])
+                self.candidates[page, segment] = sorted(rng.sample(range(*segment), count))
+
+    def pages(self, run: Run) -> Iterator[int]:
+        for offset in sorted(self.rows):
+            if run.start <= offset < run.end:
+                yield from (pack(offset, index) for index in range(self.rows[offset]))
+
+
+class Prober:
+    """A prober with some segments, which answers by the definition."""
+
+    def __init__(self, crawl: Crawl, deaths: list[set[int]], judged: int) -> None:
+        self.crawl, self.deaths = crawl, deaths
+        self.schedule = Schedule(judged, SELECTED)
+        self.applied = len(deaths)
+        self.read = 0
+        self.reasons = Counter[Reason]()
+
+    def follow(self, ends: list[int], now: float, most: int) -> None:
+        """Apply at most so many further decisions."""
+        for at in range(self.applied, min(self.applied + most, len(self.deaths))):
+            for segment in self.schedule.segments:
+                dead = sorted(each for each in self.deaths[at] if segment.first <= each < segment.end)
+                self.schedule.note_deaths(segment, np.array(dead, np.int64))
+            self.schedule.note_decided(ends[at], now)
+            self.applied = at + 1
+        for offset in sorted(self.crawl.rows):
+            if offset >= self.read and self.schedule.room > 0:
+                self.schedule.note_read(offset, self.crawl.rows[offset])
+                self.read = offset + 1
+
+    def answers(self, now: float) -> Iterator[Answer]:
+        gone = set[int]().union(*self.deaths[: self.applied])
+        for task in self.schedule.take(now, 2):
+            self.reasons[task.reason] += 1
+            listed, cut = list[tuple[int, int]](), list[int]()
+            for page in self.crawl.pages(task.run):
+                alive = [each for each in self.crawl.candidates[page, task.segment] if each not in gone]
+                listed += [(page, each) for each in alive[: task.most]]
+                cut += [page] * (len(alive) > task.most)
+            pages, anchors = np.array(listed, np.int64).reshape(-1, 2).T
+            zeros = np.zeros(len(pages), np.uint8)
+            pairs = ListedPairs(pages, anchors, zeros, zeros, zeros.astype(np.int64), zeros.astype(np.bool_))
+            answer = Answer(
+                task.segment,
+                task.run,
+                self.applied,
+                task.most,
+                pairs,
+                np.array(cut, np.int64),
+                BucketCounts.none(),
+            )
+            self.schedule.note_answered(answer, now)
+            yield answer
+
+
+class Judge:
+    """Decides a record once it has answers of all segments that suffice. Each record kills some anchors."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self.crawl, self.received = crawl, list[Answer]()
+        self.deaths, self.ends = list[set[int]](), list[int]()
+        self.known = 0
+        """Answers as of earlier decisions do not count."""
+
+    @property
+    def judged(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def decide(self) -> bool:
+        """Decide the next record, if its answers suffice: its candidates are those of the definition."""
+        offset = min((each for each in self.crawl.rows if each >= self.judged), default=None)
+        if offset is None:
+            return False
+        gone = set[int]().union(*self.deaths)
+        for page in self.crawl.pages(Run(offset, offset + 1)):
+            for segment in self.crawl.segments:
+                usable = [
+                    each
+                    for each in self.received
+                    if each.segment == segment
+                    and each.decided >= self.known
+                    and each.run.has(np.array([page]))
+                ]
+                if not usable:
+                    return False
+                newest = max(usable, key=lambda each: (each.decided, each.most))
+                listed = newest.pairs.anchor[newest.pairs.page == page].tolist()
+                alive = [each for each in listed if each not in gone][:SELECTED]
+                if page in newest.cut and len(alive) < SELECTED:
+                    return False
+                want = [each for each in self.crawl.candidates[page, segment] if each not in gone]
+                assert alive == want[:SELECTED]
+        every = [each for segment in self.crawl.segments for each in range(*segment)]
+        self.deaths.append(set(self.crawl.rng.sample(every, self.crawl.rng.choice([0, 0, 1, 3]))) - gone)
+        self.ends.append(offset + 1)
+        self.received = [each for each in self.received if each.run.end > self.judged]
+        return True
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RUN_ROWS", 6)
+    monkeypatch.setattr(module, "AHEAD_ROWS", 25)
+    rng = random.Random(seed)
+    cuts = sorted(rng.sample(range(1, 120), rng.randint(0, 3)))
+    segments = [Segment(*each) for each in zip([0, *cuts], [*cuts, 120], strict=True)]
+    segments = [each for each in segments if each.end - each.first >= 20] or [Segment(0, 120)]
+    crawl, reasons = Crawl(rng, segments), Counter[Reason]()
+    judge = Judge(crawl)
+
+    def probers() -> list[Prober]:
+        """One or two that share the segments."""
+        some = [Prober(crawl, judge.deaths, judge.judged) for _ in range(rng.randint(1, 2))]
+        for segment in segments:
+            rng.choice(some).schedule.hold(segment)
+        return some
+
+    members, now, late = probers(), 0.0, list[Answer]()
+    for _ in range(60):
+        crawl.append()
+    while judge.judged <= max(crawl.rows):
+        now += rng.choice([0.01, 0.5, 4.0])
+        assert now < 10_000, (judge.judged, reasons)
+        if rng.random() < 0.02:  # who takes over has the segments of all
+            reasons.update(reason for each in members for reason in each.reasons.elements())
+            members = probers()
+        if rng.random() < 0.02:  # another judge leads, which knows no answer, and no earlier death
+            judge.received, judge.known = [], len(judge.deaths)
+            for each in members:
+                each.schedule.note_leader()
+        for member in members:
+            member.follow(judge.ends, now, rng.randint(0, 2))
+            assert member.schedule.room > -6
+            late += [each for each in member.answers(now) if rng.random() > 0.1]
+        rng.shuffle(late)
+        arrived, late = late[: len(late) // 2 + 1], late[len(late) // 2 + 1 :]
+        judge.received += arrived + rng.sample(arrived, len(arrived) // 3)
+        judge.decide()
+    reasons.update(reason for each in members for reason in each.reasons.elements())
+    assert reasons[Reason.REPEATED], reasons
+
+
+def records_of(schedule: Schedule, count: int, rows: int = 1) -> None:
+    for offset in range(count):
+        schedule.note_read(offset, rows)
+
+
+def answer_of(segment: Segment, run: Run, most: int, cut: list[tuple[int, list[int]]]) -> Answer:
+    """An answer with cut lists: (page, anchors)."""
+    listed = [(page, anchor) for page, anchors in cut for anchor in anchors]
+    pages, anchors = np.array(listed, np.int64).reshape(-1, 2).T
+    zeros = np.zeros(len(pages), np.uint8)
+    pairs = ListedPairs(pages, anchors, zeros, zeros, zeros.astype(np.int64), zeros.astype(np.bool_))
+    some = np.array([page for page, _ in cut], np.int64)
+    return Answer(segment, run, 1, most, pairs, some, BucketCounts.none())
+
+
+ONE, TWO = Segment(0, 10), Segment(10, 20)
+
+
+def test_first_records_come_first_over_all_segments() -> None:
+    schedule = Schedule(0, SELECTED)
+    records_of(schedule, 10, rows=module.RUN_ROWS)
+    schedule.hold(ONE)
+    assert [task.run for task in schedule.take(0.0, 4)] == [Run(0, 1)]
+    schedule.hold(TWO)
+    assert [(task.segment, task.run) for task in schedule.take(0.0, 4)] == [
+        (TWO, Run(0, 1)),
+        (ONE, Run(1, 2)),
+    ]
+
+
+def test_runs_are_of_whole_records_and_bounded() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    for offset, rows in enumerate([4000, 97, 1, 5000, 0, 0, 3]):
+        schedule.note_read(2 * offset, rows)
+    runs = []
+    while tasks := schedule.take(0.0, 1):
+        runs.append(tuple(tasks[0].run))
+    assert runs == [(0, 1), (2, 5), (6, 7), (8, 13)]
+
+
+def test_reading_ahead_is_bounded_and_goes_on_with_decisions() -> None:
+    schedule = Schedule(0, SELECTED)
+    records_of(schedule, 8, rows=module.AHEAD_ROWS // 4)
+    assert schedule.room < 0
+    schedule.note_decided(8, 0.0)
+    assert schedule.room == module.AHEAD_ROWS
+    assert not schedule.note_read(7, 1)
+    for offset in range(8, 8 + module.AHEAD_ROWS):
+        schedule.note_read(offset, 0)  # take memory as well
+    assert schedule.room == 0
+
+
+def test_only_records_with_a_dead_anchor_in_a_cut_list_are_answered_again() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    schedule.hold(TWO)
+    records_of(schedule, 6)
+    run = schedule.take(0.0, 2)[0].run
+    cut = [(pack(offset, 0), [offset, offset + 1]) for offset in (1, 2, 4)]
+    schedule.note_answered(answer_of(ONE, run, 2, cut), 0.0)
+    schedule.note_deaths(ONE, np.array([9]))
+    assert not schedule.take(0.0, 2)
+    schedule.note_deaths(TWO, np.array([2]))
+    assert not schedule.take(0.0, 2)
+    schedule.note_deaths(ONE, np.array([2, 5]))
+    runs = []
+    while tasks := schedule.take(0.0, 2):
+        assert tasks[0].reason == Reason.DEATHS
+        runs.append(tasks[0].run)
+    assert runs == [Run(1, 3), Run(4, 5)]
+    schedule.note_answered(answer_of(ONE, runs[0], 2, [(pack(1, 0), [1, 3])]), 0.0)
+    schedule.note_decided(2, 0.0)
+    schedule.note_deaths(ONE, np.array([1, 3]))
+    assert not schedule.take(0.0, 2)
+
+
+def test_what_is_not_decided_is_repeated_with_doubled_lists_at_growing_intervals() -> None:
+    schedule = Schedule(0, 8)
+    schedule.hold(ONE)
+    assert schedule.wait(0.0) is None
+    records_of(schedule, 3)
+    now, seen = 100.0, []
+    for _ in range(400):
+        for task in schedule.take(now, 1):
+            seen.append((now - 100, task.run, task.most, task.reason))
+            schedule.note_answered(answer_of(ONE, task.run, task.most, []), now)
+        if now == 105:
+            schedule.note_decided(1, now)  # so the patience begins anew
+        now += 1
+    every, rest = Run(0, 3), Run(1, 3)
+    assert seen[:2] == [(0, every, 9, Reason.NEW), (5, every, 18, Reason.REPEATED)]
+    assert seen[2:7] == [
+        (after, rest, most, Reason.REPEATED)
+        for after, most in ((10, 18), (20, 36), (40, 72), (80, 144), (140, 288))
+    ]
+    assert [most for _, _, most, _ in seen[7:]] == [module.MOST] * (len(seen) - 7)
+    assert np.diff([after for after, *_ in seen[7:]]).tolist() == [60] * (len(seen) - 8)
+    schedule.note_decided(3, now)
+    assert schedule.wait(now) is None
+
+
+def test_records_that_keep_coming_do_not_put_off_repetitions() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    seen = []
+    for second in range(12):
+        schedule.note_read(second, 1)
+        for task in schedule.take(float(second), 1):
+            seen.append((second, task.run.start))
+            schedule.note_answered(answer_of(ONE, task.run, task.most, []), float(second))
+    assert seen[:6] == [(second, second) for second in range(5)] + [(5, 0)]
+
+
+def test_a_judge_that_begins_to_lead_gets_all_answers_again() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    schedule.note_leader()
+    assert not schedule.take(0.0, 1)
+    records_of(schedule, 3)
+    first = schedule.take(0.0, 1)
+    schedule.note_answered(answer_of(ONE, first[0].run, first[0].most, []), 0.0)
+    schedule.note_leader()
+    again = schedule.take(1.0, 1)
+    assert again == [first[0]._replace(reason=Reason.REPEATED)]
+    assert schedule.wait(1.0) == module.STILL_SECONDS
+
+
+def test_a_segment_that_is_released_is_answered_no_more() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    records_of(schedule, 3)
+    task = schedule.take(0.0, 1)[0]
+    schedule.release(ONE)
+    schedule.note_answered(answer_of(ONE, task.run, 2, [(1 << INDEX_BITS, [1, 2])]), 0.0)
+    schedule.note_deaths(ONE, np.array([1]))
+    assert not schedule.take(0.0, 1)
+    assert schedule.wait(0.0) is None
+    schedule.hold(ONE)  # again, and has to answer all
+    assert schedule.take(0.0, 1)[0].run == Run(0, 3)
+
+
+def test_strict_lists_are_never_cut() -> None:
+    schedule = Schedule(0, sys.maxsize)
+    schedule.hold(ONE)
+    records_of(schedule, 1)
+    assert schedule.take(0.0, 1)[0].most == sys.maxsize
