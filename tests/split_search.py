@@ -21,10 +21,13 @@ from stream.judge.ids import INDEX_BITS
 from stream.judge.page_log import LoggedPages
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Run, Segment
-from stream.judge.segments.answering import Answerer
 from stream.judge.segments.deaths import Deaths
+from stream.judge.segments.deaths_decided import DecidedDeaths
+from stream.judge.segments.file import AnchorColumns, Origin, SegmentFile, write_segment_file
+from stream.judge.segments.held_segment import HeldSegment, TablesRoom
 from stream.judge.segments.merged_search import Answers, MergedSearch
 from stream.judge.state import Anchors, State
+from stream.messages.journal import Genesis
 from stream.tables.arrays import distinct
 from stream.tables.search.probing import Nearest
 from stream.tables.store.rocks import Store
@@ -116,13 +119,15 @@ class SplitSearch:
     Every now and then it splits anew. `seen` counts what happened.
     """
 
-    def __init__(self, directory: Path, state: State, rule: Rule, seed: int) -> None:
-        self._directory, self._state, self._rule, self._rng = directory, state, rule, random.Random(seed)
+    def __init__(self, directory: Path, state: State, genesis: Genesis, seed: int) -> None:
+        self._directory, self._state, self._rng = directory, state, random.Random(seed)
+        self._rule, self._origin = Rule(genesis.options, genesis.scheme), Origin.of(genesis)
+        rule = self._rule
         self._lock, self._opened, self._splits = Lock(), 0, 0
-        self._dead: list[NDArray[np.int64]] = []  # between two positions, from 0 on
+        self._dead: list[DecidedDeaths] = []  # between two positions, from 0 on
         self._known_dead = np.zeros(0, np.int64)
         self._deaths = Deaths(rule, 0)
-        self._segments: list[tuple[Segment, RangeTables, list[int]]] = []  # with the position of the tables
+        self._segments: list[HeldSegment] = []
         self._anchors = AllAnchors.none(rule, state.tables.first)
         self._tail = self._open(state.tables.first)
         self.seen = Counter[str]()
@@ -148,7 +153,8 @@ class SplitSearch:
         if len(new) or tables.count > anchors.count:
             anchors.extend(self._state)
             self._known_dead = dead
-            self._dead.append(new)
+            # Whichever has expired has a number below the oldest one.
+            self._dead.append(DecidedDeaths(new[new >= tables.first], tables.first))
             of = new - anchors.first
             self._deaths.add(len(self._dead), new, anchors.words[of], anchors.skipped[of])
             self.seen["expired"] += int(np.count_nonzero(new < tables.first))
@@ -165,14 +171,28 @@ class SplitSearch:
         self._splits += 1
         cuts = [first, *sorted(self._rng.sample(range(first + 1, end + 1), count))]
         for one, other in pairwise(cuts):
-            held = self._open(one)
-            held.extend(self._anchors, other)
-            self._segments.append((Segment(one, other), held, [0]))
+            self._segments.append(self._held(Segment(one, other)))
         self._tail = self._open(cuts[-1])
         self._tail.extend(self._anchors, end)
         self._tail.kill(self._known_dead)
         self._deaths.forget(self._rng.randint(0, len(self._dead)))
         self.seen[f"{count} segments"] += 1
+
+    def _held(self, segment: Segment) -> HeldSegment:
+        """A segment without any death, but for anchors that have expired."""
+        self._opened += 1
+        path, some = self._directory / f"{self._opened}", slice(*(n - self._anchors.first for n in segment))
+        columns = AnchorColumns(*(getattr(self._anchors, name)[some] for name in AnchorColumns._fields))
+        write_segment_file(path.with_suffix(".file"), self._origin, segment, [columns])
+        file = SegmentFile(path.with_suffix(".file"), self._origin)
+        room = TablesRoom(1 << 20, 1 << 20, 64)
+        held = HeldSegment.build(path, file, self._rule, room, segment.first)
+        if self._rng.random() < 0.3:
+            held.close()
+            reopened = HeldSegment.open(path, file, self._rule, room)
+            assert reopened is not None
+            return reopened
+        return held
 
     def _searched(
         self, ids: NDArray[np.int64], pages: FingerprintedPages, wanted: Callable[[], Nearest]
@@ -180,7 +200,7 @@ class SplitSearch:
         """Ask until the answers suffice: at first as of earlier deaths, then as of the very state, and then
         for longer lists."""
         most = self._rule.selected
-        segments = [segment for segment, _, _ in self._segments]
+        segments = [held.segment for held in self._segments]
         tail = TablesSearch(self._tail.tables, self._state, self._rule)
         given: list[Answer] = []
         for attempt in range(20):
@@ -204,7 +224,7 @@ class SplitSearch:
 
     def _ask(
         self,
-        held: tuple[Segment, RangeTables, list[int]],
+        held: HeldSegment,
         ids: NDArray[np.int64],
         pages: FingerprintedPages,
         most: int,
@@ -212,26 +232,22 @@ class SplitSearch:
         now: bool,
     ) -> list[Answer]:
         """Answers of a segment about all of the pages, in runs of random lengths."""
-        segment, tables, applied = held
         rng, offsets = self._rng, np.unique(ids >> INDEX_BITS).tolist()
         cuts = sorted(rng.sample(offsets, min(rng.randint(0, 2), len(offsets))))
         answers = []
         for start, end in zip([0, *cuts], [*cuts, 1 << 40], strict=True):
-            position = (
-                len(self._dead) if now or rng.random() < 0.2 else rng.randint(applied[0], len(self._dead))
-            )
-            for dead in self._dead[applied[0] : position]:
-                tables.kill(dead)
-            applied[0] = position
+            applied = held.decided
+            position = len(self._dead) if now or rng.random() < 0.2 else rng.randint(applied, len(self._dead))
+            for at in range(applied, position):
+                held.kill(self._dead[at], at + 1)
             run = Run(start, end)
             some = np.flatnonzero(run.has(ids))
-            answerer = Answerer(segment, tables.tables, self._anchors, self._rule, most)
             asked = pages.take(slice(some[0], some[-1] + 1) if len(some) else slice(0, 0))
-            answers.append(answerer.answer(run, ids[some], asked, position))
+            answers.append(held.answer(run, ids[some], asked, most))
             self.seen["stale"] += position < len(self._dead)
             self.seen["cut"] += len(answers[-1].cut)
         return answers
 
     def close(self) -> None:
-        for each in (self._tail, *(tables for _, tables, _ in self._segments)):
+        for each in (self._tail, *self._segments):
             each.close()

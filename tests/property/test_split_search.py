@@ -11,7 +11,6 @@ import pytest
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.judge import Judge
-from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store import anchors
 from tests.judged_crawls import (
@@ -63,7 +62,7 @@ def check(
     state, genesis = open_state(
         directory / "state", options, memory=1 << 20, generation=64, scheme=scheme, late=late
     )
-    split = SplitSearch(directory / "ranges", state, Rule(options, scheme), seed)
+    split = SplitSearch(directory / "ranges", state, genesis, seed)
     try:
         found = judge_all(Judge(state, genesis, split), entries, seed)
     finally:

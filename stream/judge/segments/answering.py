@@ -16,11 +16,18 @@ class Answerer:
     """Answers from the tables of a segment."""
 
     def __init__(
-        self, segment: Segment, tables: Tables, records: AnchorReader, rule: Rule, most: int | None = None
+        self,
+        segment: Segment,
+        tables: Tables,
+        records: AnchorReader,
+        rule: Rule,
+        most: int | None = None,
+        base: int = 0,
     ) -> None:
         """`records` has the anchors of the segment. At most `most` pairs of a page are listed,
-        by default as many as a judge selects; with more, an answer stays good while more of them die."""
-        self._segment, self._rule = segment, rule
+        by default as many as a judge selects; with more, an answer stays good while more of them die.
+        Anchors have their numbers in tables and records, plus `base`."""
+        self._segment, self._rule, self._base = segment, rule, base
         self._most = max(rule.selected, most or 0)
         # One more tells that there are more.
         self._searched = min(self._most + 1, ALL.most)
@@ -36,7 +43,7 @@ class Answerer:
             some = slice(first, first + len(compared.ends))
             listed, more = self._listed(compared, wanted.within[some])
             cut.append(ids[some][more])
-            pairs.append(_pairs(compared, ids[some], listed))
+            pairs.append(self._pairs(compared, ids[some], listed))
             counts.append(_counts(compared, ids[some]))
         return Answer(
             self._segment,
@@ -61,17 +68,16 @@ class Answerer:
         place = np.arange(len(best)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(best[place < self._most]), np.flatnonzero(sizes > self._most)
 
-
-def _pairs(compared: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
-    candidates = compared.candidates
-    return ListedPairs(
-        ids[candidates.row[listed]],
-        candidates.anchor[listed],
-        candidates.distance[listed],
-        compared.rank[listed],
-        compared.similarity[listed],
-        compared.similar[listed],
-    )
+    def _pairs(self, compared: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
+        candidates = compared.candidates
+        return ListedPairs(
+            ids[candidates.row[listed]],
+            candidates.anchor[listed] + self._base,
+            candidates.distance[listed],
+            compared.rank[listed],
+            compared.similarity[listed],
+            compared.similar[listed],
+        )
 
 
 def _counts(compared: Compared, ids: NDArray[np.int64]) -> BucketCounts:
