@@ -16,6 +16,8 @@ from stream.errors import RecordError, RecordVersionError
 VERSION: Final = 1
 PARTITIONS: Final = 64
 """Partitions of the topics `segments` and `candidates`."""
+_TURN: Final = 39
+"""Odd, and near the golden section of the partitions."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Hex16 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
@@ -76,8 +78,9 @@ def key_of(first: int) -> bytes:
 
 
 def partition_of(first: int, end: int) -> int:
-    """The partition of a segment: segments of one size take turns."""
-    return first // (end - first) % PARTITIONS
+    """The partition of a segment. Segments of one size take turns, in an order by which the first few are
+    spread over members of a group whether these have halves of the partitions or every other one."""
+    return first // (end - first) * _TURN % PARTITIONS
 
 
 def object_of(journal: str, digest: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from stream.errors import RecordError, RecordVersionError
-from stream.messages.segments import SegmentRecord, decode_segment, encode_segment, partition_of
+from stream.messages.segments import PARTITIONS, SegmentRecord, decode_segment, encode_segment, partition_of
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "segment.schema.json").read_text("utf-8"))
 RECORD = SegmentRecord(
@@ -34,16 +34,19 @@ def test_a_record_is_what_its_schema_says_and_is_decoded() -> None:
     value = encode_segment(RECORD)
     Draft202012Validator(SCHEMA).validate(json.loads(value))
     assert decode_segment(RECORD.key, value, WHERE) == RECORD
-    assert (RECORD.key, RECORD.partition) == (b"64", 1)
+    assert (RECORD.key, RECORD.partition) == (b"64", 39)
     assert RECORD.object == f"{RECORD.journal}/segments/{RECORD.digest}"
     assert decode_segment(b"64", None, WHERE) == 64
 
 
-@pytest.mark.parametrize(
-    ("first", "end", "partition"), [(0, 16, 0), (16, 32, 1), (63 * 16, 64 * 16, 63), (64 * 16, 65 * 16, 0)]
-)
-def test_segments_take_turns_on_partitions(first: int, end: int, partition: int) -> None:
-    assert partition_of(first, end) == partition
+@pytest.mark.parametrize("size", [16, 1 << 24])
+def test_segments_take_turns_on_partitions(size: int) -> None:
+    partitions = [partition_of(first, first + size) for first in range(0, 128 * size, size)]
+    assert sorted(partitions[:64]) == list(range(PARTITIONS))
+    assert partitions[64:] == partitions[:64]
+    for few in range(2, 64):  # shared by two members, however these divide the partitions
+        for of_one in ([each < 32 for each in partitions[:few]], [each % 2 for each in partitions[:few]]):
+            assert abs(2 * sum(of_one) - few) <= 3
 
 
 @pytest.mark.parametrize(
