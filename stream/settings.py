@@ -100,6 +100,7 @@ _PATTERN_MEANINGS: Final = {
     "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts as URL keys have"
     " them: lower case, no port, xn--bcher-kva.example for bücher.example",
     "elector_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
+    "prober_group": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
@@ -167,9 +168,10 @@ class Settings(BaseSettings):
     disables them."""
 
     checkpoints: str | None = Field(None, min_length=1)
-    """Where judges and electors keep checkpoints of their states: a directory, or `s3://bucket/prefix`,
-    `gs://...` or `az://...`. An empty state directory is restored from there. Whoever may read it has all
-    URLs of the crawl. Credentials are those of the provider's own clients, and not part of the URL."""
+    """Where judges and electors keep checkpoints of their states, and probers find segments: a directory, or
+    `s3://bucket/prefix`, `gs://...` or `az://...`. An empty state directory is restored from there. Whoever
+    may read it has all URLs of the crawl. Credentials are those of the provider's own clients, and not part
+    of the URL."""
     checkpoint_interval: Duration = Field(3600.0, gt=0)
     """Seconds between checkpoints, or a time with a unit (`15m`, `6h`). Only files that are new since the
     last checkpoint are uploaded. A leading judge also records how far all sources were judged this often,
@@ -239,6 +241,10 @@ class Settings(BaseSettings):
     """Seconds, or a time with a unit, in which at most one record of a cluster is written to that topic."""
     elector_name: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")
     """Name of a further elector, with a policy of its own. Its topic is `NAMESPACE.best-NAME`."""
+
+    prober_group: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")
+    """Name of a further group of probers, which holds all segments once more. Its consumer group is
+    `NAMESPACE.probers-NAME`."""
 
     ops_host: str = Field("127.0.0.1", min_length=1)
     """Address on which a role serves `/metrics`, `/livez` and `/readyz`; loopback by default."""

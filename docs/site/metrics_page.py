@@ -10,6 +10,7 @@ from stream.ops.metrics import (
     ElectorMetrics,
     JudgeMetrics,
     Metrics,
+    ProberMetrics,
     TrimMetrics,
     WorkerMetrics,
 )
@@ -17,6 +18,7 @@ from stream.ops.metrics import (
 ROLES: Final[tuple[type[Metrics], ...]] = (
     WorkerMetrics,
     JudgeMetrics,
+    ProberMetrics,
     ElectorMetrics,
     TrimMetrics,
     DashboardMetrics,

@@ -34,7 +34,8 @@ async def check(settings: Settings, role: str) -> None:
     For a topic that does not exist yet, only the grants to see and create it can be checked.
     """
     electors = [settings.elector_name] if settings.elect else []
-    needed = grants(role, TopicNames(settings.namespace), electors=electors)
+    names, group = TopicNames(settings.namespace), settings.prober_group
+    needed = grants(role, names, electors=electors, prober_group=group)
     async with clients.open_client(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:

@@ -23,16 +23,24 @@ class Grant:
 
 
 def grants(
-    role: str, names: TopicNames, routes: Sequence[str] = (), electors: Sequence[str] = ("",)
+    role: str,
+    names: TopicNames,
+    routes: Sequence[str] = (),
+    electors: Sequence[str] = ("",),
+    prober_group: str = "",
 ) -> list[Grant]:
-    """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
-    KeyError for an unknown role."""
+    """Return the grants that a role needs, with these verdict routes, electors of these names and probers of
+    this group. Raises KeyError for an unknown role."""
     needed = []
     for kind, pattern, operations, why in _NEEDS[role]:
         of_elector = "{best}" in pattern or "{elector}" in pattern
         for one in routes if "{route}" in pattern else electors if of_elector else [""]:
             name = pattern.format(
-                ns=names.namespace, route=one, best=names.best(one), elector=names.elector(one)
+                ns=names.namespace,
+                route=one,
+                best=names.best(one),
+                elector=names.elector(one),
+                probers=names.probers(prober_group),
             )
             needed.append(Grant(kind, name, operations, why))
     return needed
@@ -85,6 +93,14 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
+    ),
+    "prober": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
+        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read fingerprints in order"),
+        ("topic", "{ns}.decisions", (_READ, _CONFIGS), "know what is decided, and which anchors died"),
+        ("topic", "{ns}.segments", (_READ, _CONFIGS), "know which files there are"),
+        ("topic", "{ns}.candidates", (_WRITE, _CONFIGS), "answer"),
+        ("group", "{probers}", (_READ,), "share the segments"),
     ),
     "elector": (
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),

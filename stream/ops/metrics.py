@@ -486,6 +486,65 @@ class ElectorMetrics(CheckpointMetrics):
         self._add_checkpoints()
 
 
+class ProberMetrics(Metrics):
+    """Answers about candidates among sealed ranges of anchors."""
+
+    role = "prober"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = self._counter(
+            "neardup_prober_rows_total", "Rows answered, each once for each segment that is held."
+        )
+        self.answers = self._counter(
+            "neardup_prober_answers_total",
+            "Answers sent, by reason: new; deaths (an anchor died of a list that is cut); repeated "
+            "(decisions stand still, or another judge leads).",
+            "reason",
+        )
+        for reason in ("new", "deaths", "repeated"):
+            self.answers.labels(reason)
+        self.answer_bytes = self._counter(
+            "neardup_prober_answer_bytes_total", "Bytes of answers sent, before compression."
+        )
+        self.cut = self._counter(
+            "neardup_prober_cut_rows_total",
+            "Rows answered with a list that was cut, because more anchors of a segment are candidates.",
+        )
+        self.stage_seconds = self._histogram(
+            "neardup_prober_stage_seconds",
+            "Time per stage: apply (deaths of some decision records), answer (some runs of records, each for "
+            "one segment), send; concurrent with them load (one segment).",
+            STAGE_BUCKETS,
+            "stage",
+        )
+        self.partitions = self._gauge(
+            "neardup_prober_partitions", "Assigned partitions of the topic `segments`."
+        )
+        self.rebalances = self._counter(
+            "neardup_prober_rebalances_total", "Assignments by the consumer group, including the first."
+        )
+        self.held = self._gauge(
+            "neardup_prober_held_anchors",
+            "Anchors of a segment that is held, by the number of its first one.",
+            "first",
+        )
+        self.missing = self._gauge(
+            "neardup_prober_missing_segments",
+            "Segments of the assigned partitions that are not loaded yet.",
+        )
+        self.loading_anchors = self._gauge(
+            "neardup_prober_loading_anchors",
+            "Anchors still to be loaded of the segment that is being loaded.",
+        )
+        self.lag_records = self._gauge(
+            "neardup_prober_lag_records", "Journal records that are not decided, and not read yet."
+        )
+        self.journal_position = self._gauge(
+            "neardup_prober_judged_position", "The next journal offset to decide, by the decisions applied."
+        )
+
+
 class DashboardMetrics(Metrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 

@@ -26,6 +26,7 @@ from stream.pages.page import Page
 from stream.roles.auditor import audit
 from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
+from stream.roles.prober.role import ProberRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import admin_of, read_all
@@ -47,7 +48,7 @@ def page(url: str, seed: object) -> bytes:
     return json.dumps({"url": url, "text": text(seed)}).encode()
 
 
-async def error_of(role: WorkerRole | JudgeRole | ElectorRole) -> Exception:
+async def error_of(role: WorkerRole | JudgeRole | ElectorRole | ProberRole) -> Exception:
     """Run a role until it fails, and return the error."""
     try:
         async with asyncio.timeout(HANG_SECONDS):

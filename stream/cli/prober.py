@@ -1,0 +1,34 @@
+"""`neardup prober`."""
+
+from __future__ import annotations
+
+import click
+
+from stream.cli.group import SectionCommand
+from stream.cli.options import CONNECTION, with_settings
+from stream.cli.role import run_role
+from stream.settings import Settings
+
+
+@click.command("prober", cls=SectionCommand)
+@with_settings(
+    *CONNECTION,
+    "dev",
+    "prober_group",
+    "state_dir",
+    "checkpoints",
+    "tables_memory",
+    "tables_generation",
+    "session_seconds",
+    "ops_host",
+    "ops_port",
+)
+def command(settings: Settings) -> None:
+    """Answer a judge's questions about sealed ranges of anchors.
+
+    Probers share the segments that judges export to the store of checkpoints: each holds those of the
+    partitions that Kafka assigns to it. Those of a further group hold all of them once more.
+    """
+    from stream.roles.prober.role import ProberRole
+
+    run_role("prober", settings, ProberRole(settings).run())

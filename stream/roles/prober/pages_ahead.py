@@ -1,0 +1,65 @@
+"""The pages of journal records that are read and not decided."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.row import FINGERPRINTED
+from stream.judge.batch import Entry, pages_of
+from stream.judge.candidates_compared import FingerprintedPages
+from stream.judge.segments.answer import Run
+from stream.tables.arrays import is_among
+
+
+class RecordPages(NamedTuple):
+    """The n pages of a journal record that have a fingerprint."""
+
+    offset: int
+    ids: NDArray[np.int64]
+    """Packed ids (n,), ascending."""
+    pages: FingerprintedPages
+
+    @classmethod
+    def of(cls, entry: Entry) -> RecordPages:
+        """Those of a record."""
+        rows = entry.rows
+        ready = np.flatnonzero(is_among(rows.status, FINGERPRINTED))
+        # Copies, so that nothing else of the record stays in memory.
+        columns = FingerprintedPages(
+            rows.fingerprint[ready], rows.uncertain[ready], rows.sketch[ready], rows.status[ready]
+        )
+        return cls(entry.offset, pages_of([entry])[ready], columns)
+
+
+class PagesAhead:
+    """Pages by record, in journal order."""
+
+    def __init__(self) -> None:
+        self._records: list[RecordPages] = []
+
+    def add(self, record: RecordPages) -> None:
+        """Add those of the next record."""
+        self._records.append(record)
+
+    def drop(self, end: int) -> None:
+        """Forget the records before this offset."""
+        del self._records[: self._place(end)]
+
+    def of(self, run: Run) -> tuple[NDArray[np.int64], FingerprintedPages]:
+        """Return the packed ids (n,) and the pages of a run, of which at least one record is there."""
+        some = self._records[self._place(run.start) : self._place(run.end)]
+        # A record without rows has unknown widths.
+        filled: Sequence[RecordPages] = [each for each in some if len(each.ids)] or some[:1]
+        columns = zip(*(each.pages for each in filled), strict=True)
+        return (
+            np.concatenate([each.ids for each in filled]),
+            FingerprintedPages._make(map(np.concatenate, columns)),
+        )
+
+    def _place(self, offset: int) -> int:
+        return bisect_left(self._records, offset, key=lambda each: each.offset)
