@@ -35,6 +35,7 @@ from stream.roles.forgetter.request import Name, request
 from stream.roles.forgetter.status import status
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
+from stream.roles.prober.role import ProberRole
 from stream.roles.publisher import publish
 from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
@@ -225,6 +226,8 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
             await JudgeRole(settings).run()
         case "elector":
             await ElectorRole(settings).run()
+        case "prober":
+            await ProberRole(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")})).run()
         case "load":
             await load(settings, RowsSource(str(rows)))
         case "forget":
@@ -285,6 +288,8 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
             secured.everything(shared),
             [each for each in grants(role, TopicNames(shared)) if "Create" in each.operations],
         )
+    if role == "prober":  # whose topics are there with this setting alone
+        await create(secured.everything(shared, **ROUTED | {"segment_anchors": 2}))
     for number, _ in enumerate(without(role, TopicNames(shared))):
         principal = f"{namespace}-{number}"
         used = principal if role == "topics create" else shared  # what one made, the next need not make
