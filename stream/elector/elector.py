@@ -336,8 +336,8 @@ class Elector:
         clusters = state.due(limit, after + 1)
         entries = [self._due_cluster(*each) for each in zip(clusters, state.clusters(clusters), strict=True)]
         best = state.versions([each.best for each in entries])
-        told = [each.kept for each in entries]
-        kept, gone = state.versions(told), state.expired_from(told)
+        urls = [each.kept for each in entries]
+        kept, gone = state.versions(urls), state.expired_from(urls)
         return [self._due(*each) for each in zip(clusters, entries, best, kept, gone, strict=True)]
 
     def _due_cluster(self, cluster: int, entry: Cluster | None) -> Cluster:

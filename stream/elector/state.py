@@ -165,13 +165,13 @@ class State:
     def unseen(self, until: int, limit: int) -> list[tuple[int, bytes]]:
         """The URLs that were seen last at a log time up to `until`, at most `limit`, those first that were
         not seen for longest: page with which each was seen, and its digest."""
-        found = list[tuple[int, bytes]]()
+        urls = list[tuple[int, bytes]]()
         for key, value in islice(self.store.scan(SEEN, CLUSTER.pack(self.meta.unseen)), limit):
             seen, digest = SEEN_VALUE.unpack(value)
             if seen > until:
                 break
-            found.append((CLUSTER.unpack(key)[0], digest))
-        return found
+            urls.append((CLUSTER.unpack(key)[0], digest))
+        return urls
 
     def clusters(self, clusters: Sequence[int]) -> list[Cluster | None]:
         """The records of clusters; None for those that have none."""

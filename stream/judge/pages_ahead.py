@@ -30,8 +30,8 @@ class PagesAhead:
         pages = read.result()
         place = np.searchsorted(ahead, numbers)
         there = np.append(ahead, -1)[place] == numbers
-        found = pages.take(place[there])
-        return found if there.all() else found.merged(log.pages(numbers[~there]))
+        held = pages.take(place[there])
+        return held if there.all() else held.merged(log.pages(numbers[~there]))
 
     def close(self) -> None:
         """Wait for what is being read."""

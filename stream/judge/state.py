@@ -790,11 +790,11 @@ class State(StateReader):
         }
         urls = dict.fromkeys([*of_duplicates, *(of_anchors[place] for place in behind)])
         urls.pop(NO_DIGEST, None)
-        known = {url: pages.references[url] for url in urls if url in pages.references}
-        known |= self._references([url for url in urls if url not in known])
+        references = {url: pages.references[url] for url in urls if url in pages.references}
+        references |= self._references([url for url in urls if url not in references])
         again = {
             url: renamed.get(value) or b"".join(renamed.get(each, each) for each in _each(value))
-            for url, value in known.items()
+            for url, value in references.items()
         }
         carried |= self._unexpired(again, oldest)
         carried.pop(NO_DIGEST, None)

@@ -61,9 +61,9 @@ class Deaths:
         """
         self._left = {}
         self._died.append(_Died(numbers, words, skipped))
-        known, oldest = sum(len(each.numbers) for each in self._died[:-1]), 0
-        while known > MOST_DEATHS:
-            known -= len(self._died[oldest].numbers)
+        count, oldest = sum(len(each.numbers) for each in self._died[:-1]), 0
+        while count > MOST_DEATHS:
+            count -= len(self._died[oldest].numbers)
             oldest += 1
         self.forget(self._positions[oldest])
 

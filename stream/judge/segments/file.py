@@ -83,8 +83,8 @@ class SegmentFile:
         header = content[: _HEADER.itemsize].view(_HEADER)[0]
         if header["version"] != VERSION:
             refuse(f"has version {header['version']}; this program reads {VERSION}")
-        found = _origin_of(header)
-        for name, is_, wanted in zip(Origin._fields, found, origin, strict=True):
+        other = _origin_of(header)
+        for name, is_, wanted in zip(Origin._fields, other, origin, strict=True):
             if is_ != wanted:
                 refuse(f"is of {name} {is_}, not {wanted}")
         first, end = int(header["first"]), int(header["end"])
