@@ -28,6 +28,7 @@ def _first_number(context: click.Context, parameter: click.Parameter, value: str
     "checkpoints",
     "checkpoint_interval",
     "checkpoints_kept",
+    "segment_anchors",
     "prober_replicas",
     "tables_memory",
     "tables_generation",

@@ -20,6 +20,7 @@ from stream.settings import Settings
     "checkpoints",
     "checkpoint_interval",
     "checkpoints_kept",
+    "segment_anchors",
     "worker_processes",
     "page_deadline",
     "page_bytes",

@@ -68,6 +68,11 @@ class Rule:
         """Whether anchors enter triples of minima in place of full pairs (rule 16)."""
         return self.options.by_minima and self.options.choose == 2
 
+    @property
+    def no_bucket(self) -> int:
+        """The mask of an anchor that is in no bucket."""
+        return (1 << self.design().tables) - 1
+
     def full_buckets(self, skipped: int) -> int:
         """Return how many full buckets an anchor with this mask was kept out of."""
         return (skipped & (1 << PAIRS) - 1 if self.triples else skipped).bit_count()

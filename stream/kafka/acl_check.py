@@ -34,8 +34,12 @@ async def check(settings: Settings, role: str) -> None:
     For a topic that does not exist yet, only the grants to see and create it can be checked.
     """
     electors = [settings.elector_name] if settings.elect else []
-    names, group = TopicNames(settings.namespace), settings.prober_group
-    needed = grants(role, names, electors=electors, prober_group=group)
+    names, without = TopicNames(settings.namespace), list[str]()
+    if role != "prober" and not settings.segment_anchors:
+        without = [names.segments, names.candidates]
+    elif role == "judge" and not settings.prober_replicas:
+        without = [names.candidates]
+    needed = grants(role, names, electors=electors, prober_group=settings.prober_group, without=without)
     async with clients.open_client(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:

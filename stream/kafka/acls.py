@@ -28,9 +28,10 @@ def grants(
     routes: Sequence[str] = (),
     electors: Sequence[str] = ("",),
     prober_group: str = "",
+    without: Sequence[str] = (),
 ) -> list[Grant]:
     """Return the grants that a role needs, with these verdict routes, electors of these names and probers of
-    this group. Raises KeyError for an unknown role."""
+    this group, in a deployment that does `without` some topics. Raises KeyError for an unknown role."""
     needed = []
     for kind, pattern, operations, why in _NEEDS[role]:
         of_elector = "{best}" in pattern or "{elector}" in pattern
@@ -43,11 +44,12 @@ def grants(
                 probers=names.probers(prober_group),
             )
             needed.append(Grant(kind, name, operations, why))
-    return needed
+    return [each for each in needed if each.name not in without]
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]
 _READ, _WRITE, _DELETE, _CONFIGS = "Read", "Write", "Delete", "DescribeConfigs"
+_OF_SEGMENTS: Final = ("{ns}.segments", "{ns}.candidates")
 _ROUTED: Final = "{ns}.verdicts.{route}"
 _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
@@ -57,6 +59,10 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
+        *(
+            ("topic", name, ("Create", "Describe", _CONFIGS), "create and check it, with `segment_anchors`")
+            for name in _OF_SEGMENTS
+        ),
         (
             "topic",
             "{ns}.genesis",
@@ -72,6 +78,10 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Describe", _CONFIGS), "show and check it, with `elect`"),
+        *(
+            ("topic", name, ("Describe", _CONFIGS), "show and check it, with `segment_anchors`")
+            for name in _OF_SEGMENTS
+        ),
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "show and check it, read scheme and options"),
     ),
     "topics seed": (("topic", "{ns}.genesis", (_READ,), "read the seed"),),
@@ -91,6 +101,8 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
         ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
+        ("topic", "{ns}.segments", (_READ, _WRITE, _CONFIGS), "announce segments, with `segment_anchors`"),
+        ("topic", "{ns}.candidates", (_READ, _CONFIGS), "read answers of probers, with `prober_replicas`"),
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
     ),
@@ -140,6 +152,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             (_READ, _DELETE, _CONFIGS),
             "compare with checkpoints, delete what is before",
         ),
+        ("topic", "{ns}.segments", (_READ, _CONFIGS), "know what probers need, with `segment_anchors`"),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
     "tail": (

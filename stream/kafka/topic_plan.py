@@ -148,7 +148,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "elector": ("genesis", "journal", "decisions", *best),
         "load": ("genesis", "journal"),
         "forget": ("genesis", "requests"),
-        "trim": ("genesis", "journal", "decisions"),
+        "trim": ("genesis", "journal", "decisions", *segments[:1]),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }

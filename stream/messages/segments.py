@@ -83,9 +83,14 @@ def partition_of(first: int, end: int) -> int:
     return first // (end - first) * _TURN % PARTITIONS
 
 
+def segments_of(journal: str) -> str:
+    """Prefix of the names of all objects of a journal's segments, in the store of checkpoints."""
+    return f"{journal}/segments"
+
+
 def object_of(journal: str, digest: str) -> str:
-    """Name of the object of a journal's segments with this digest, in the store of checkpoints."""
-    return f"{journal}/segments/{digest}"
+    """Name of the object with this digest."""
+    return f"{segments_of(journal)}/{digest}"
 
 
 def encode_segment(record: SegmentRecord) -> bytes:

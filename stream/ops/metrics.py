@@ -293,6 +293,11 @@ class JudgeMetrics(CheckpointMetrics):
         )
 
     def _add_gauges(self) -> None:
+        self.exported_segments = self._gauge(
+            "neardup_judge_exported_segments",
+            "Segments of anchors that were announced when this judge last exported some beside a checkpoint; "
+            "0 without `segment_anchors`.",
+        )
         self.leading = self._gauge("neardup_judge_leading", "1 while this judge leads, 0 while it stands by.")
         self.lag_records = self._gauge(
             "neardup_judge_lag_records", "Journal records that the leader has not judged yet; 0 on standby."
@@ -404,8 +409,8 @@ class TrimMetrics(Metrics):
         )
         self.held = self._gauge(
             "neardup_trim_held",
-            "1 for what holds the logs up: keep, checkpoint or elector, as always in the end; or none, "
-            "unverified, logs, replicas, store or brokers, which are problems.",
+            "1 for what holds the logs up: keep, checkpoint, elector or segments, as always in the end; or "
+            "none, unverified, logs, replicas, store or brokers, which are problems.",
             "reason",
         )
         self.verified = self._gauge(

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
 """Unique, duplicate, changed (so that an anchor is superseded), rejected."""
 ROUTES = ["duplicate"]
-ROUTED = {"verdict_routes": ",".join(ROUTES), "elect": "longest"}
+ROUTED = {"verdict_routes": ",".join(ROUTES), "elect": "longest", "segment_anchors": 2, "prober_replicas": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,9 @@ async def create(settings: Settings) -> None:
 
 
 @pytest.fixture(scope="module")
-def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
+def roles(
+    secured: SecuredBroker, crawl: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Settings]:
     """Settings of each role with exactly its grants, in a namespace where all roles have worked.
 
     Unread pages and unjudged journal records are left for the roles that must fail.
@@ -102,7 +104,9 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     namespace = f"t{uuid.uuid4().hex[:10]}"
     principals = {role: f"{namespace}-{role.replace(' ', '-')}" for role in ROLES}
     by = {role: secured.by_token(namespace, principal, **ROUTED) for role, principal in principals.items()}
-    by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED)
+    objects = str(tmp_path_factory.mktemp("store") / "objects")
+    store = {"checkpoints": objects, "checkpoint_interval": 0.1}
+    by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED, **store)
     sources = [open_source(str(crawl))]
 
     @open_sockets()
@@ -115,6 +119,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
         async with running(WorkerRole(by["worker"])):
             async with running(JudgeRole(by["judge"])):
                 assert (await audited(by["audit"], len(PAGES))).clean
+                await until(lambda: segments_of_store(objects))
             before = await journal_end(by["worker"])
             await publish(by["publish"], sources)
 
@@ -126,6 +131,12 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
 
     asyncio.run(work())
     return by
+
+
+def segments_of_store(objects: str) -> int:
+    """How many files of segments a store has, which are announced, and lists of their dead."""
+    catalogue = Catalogue(objects)
+    return sum(len(catalogue.segments(journal)) for journal in catalogue.journals())
 
 
 async def journal_end(settings: Settings) -> int:
@@ -223,7 +234,7 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
         case "worker":
             await WorkerRole(settings).run()
         case "judge":
-            await JudgeRole(settings).run()
+            await JudgeRole(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")})).run()
         case "elector":
             await ElectorRole(settings).run()
         case "prober":

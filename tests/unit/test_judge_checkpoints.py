@@ -32,6 +32,7 @@ from stream.judge.meta import Forgetting
 from stream.roles.forgetter.status import Delay, _checkpoints, _Decided
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
+from stream.tables.store import scrub_child
 from stream.tables.store.rocks import LOG, Store
 from stream.tables.store.scrub_child import SLICE_SECONDS
 from tests.checkpointed import CHAIN, digest_of, meta, open_store, write
@@ -286,6 +287,7 @@ async def test_a_judge_that_ends_does_not_wait_for_the_throttle(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "FILE_SHARE", 1e-7)  # a pause of days
+    monkeypatch.setattr(scrub_child, "LONGEST_PAUSE", float("inf"))
     pauses: list[float] = []
     put = Catalogue.put_file
 

@@ -21,7 +21,7 @@ from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
-from stream.kafka import clients, record_batches, topics
+from stream.kafka import acl_check, clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import TransactionInFlight
@@ -38,6 +38,7 @@ from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.forgetting import forget_requests
 from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.probing import Probing, open_probing
+from stream.roles.judge.segment_announcements import segment_export
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.turns import Turns
@@ -192,7 +193,8 @@ class JudgeRole:
                     open_probing(settings, follower, watch) as self._probing,
                     self._flushes.beside(follower.state),
                     self._scrubs.beside(),
-                    self._checkpoints.beside(instance),
+                    segment_export(settings, genesis, watch.metrics.exported_segments.set) as segments,
+                    self._checkpoints.beside(instance, segments),
                 ):
                     await self._stand_by(genesis, follower, instance)
                 log.info("stopped", **self.stats.fields(follower.state))
@@ -220,6 +222,8 @@ class JudgeRole:
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
         await retry_until_answered("a broker", lambda: topics.check(self.settings, "judge"))
+        if self.settings.segment_anchors:  # whose readers and producer would retry for ever
+            await retry_until_answered("a broker", lambda: acl_check.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
