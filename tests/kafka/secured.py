@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiokafka.protocol.admin import CreateAclsRequest
+from aiokafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -22,13 +22,14 @@ from stream.brokers.embedded import EmbeddedBroker, Secured
 from stream.kafka import broker_metadata
 from stream.kafka.acls import Grant
 from stream.settings import Settings, load
+from tests.waiting import until
 
 USER, PASSWORD = "someone", "correct-horse"
 KIND = {"topic": 2, "group": 3, "transactional-id": 5}
 OPERATION = {
     "Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Alter": 7, "Describe": 8, "DescribeConfigs": 10,
 }  # fmt: skip
-LITERAL, ALLOW = 3, 3
+ANY, LITERAL, ALLOW = 1, 3, 3
 
 
 @dataclass(frozen=True)
@@ -165,16 +166,26 @@ class SecuredBroker:
         }  # fmt: skip
 
     async def grant(self, principal: str, grants: Iterable[Grant]) -> None:
-        """Allow a principal these grants and nothing else."""
+        """Allow a principal these grants and nothing else. The broker knows them then, not the controller
+        alone."""
+        user, count = f"User:{principal}", 0
         async with broker_metadata.connect(self.everything("any")) as client:
+
+            async def known() -> bool:
+                question = DescribeAclsRequest(ANY, None, ANY, user, None, ANY, ANY)
+                answer = await client.send(client.get_random_node(), question)
+                return sum(len(acls) for *_, acls in answer.resources) >= count
+
             for each in grants:
                 what = KIND[each.kind], each.name, LITERAL
                 for operation in each.operations:
                     answer = await client.send(
                         client.get_random_node(),
-                        CreateAclsRequest(*what, f"User:{principal}", "*", OPERATION[operation], ALLOW),
+                        CreateAclsRequest(*what, user, "*", OPERATION[operation], ALLOW),
                     )
                     assert [code for code, _ in answer.creation_responses] == [0], answer
+                    count += 1
+            await until(known)
 
 
 def token_of(principal: str) -> str:
