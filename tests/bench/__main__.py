@@ -22,6 +22,7 @@ STAGES = {
     "extract": ("extract", "extract_quality"),
     "tables": ("tables", "table_peers", "methods"),
     "judge": ("judge", "judge_hostile", "records"),
+    "probers": ("probers",),
     "elector": ("elector", "kept_pages"),
     "dashboard": ("dashboard",),
     "worker": ("worker",),

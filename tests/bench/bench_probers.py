@@ -4,7 +4,8 @@
 
 All is in one process, and no broker is there: the tables of a state are searched as a whole (0 segments), and
 then in segments of equal size. Answers go through their records. Rows are made, and three in ten are near a
-stored one; the judge has no tables of its own, so that all candidates come from answers.
+stored one; the judge has no tables of its own, so that all candidates come from answers. Beside the answers, each
+prober fetches the whole journal.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.pages_ahead import PagesAhead, RecordPages
 from stream.roles.prober.schedule import RUN_ROWS
 from stream.tables.search.probing import ALL
+from stream.tables.store.anchors import CHUNK
 from stream.tables.store.rocks import Store
 from stream.tables.tables import IndexKind, Tables
 from tests.bench.journal import ROWS
@@ -65,6 +67,7 @@ def run(anchors: int = 1_000_000, rows: int = 65_536) -> dict[str, Any]:
             return {
                 "anchors": state.tables.count,
                 "rows": rows,
+                "journal_bytes_a_row": round(len(made.record(first).encode()) / ROWS, 1),
                 "0": {"judge_us_a_row": whole},
                 **{f"{count}": _split(path / f"{count}", state, genesis, runs, count) for count in SEGMENTS},
             }
@@ -118,7 +121,8 @@ def _wanted(rule: Rule, pages: FingerprintedPages) -> Any:
 def _split(path: Path, state: State, genesis: Genesis, runs: list[_Asked], count: int) -> dict[str, float]:
     """Figures for a state whose anchors are divided into so many segments."""
     path.mkdir()
-    rule, end = Rule(genesis.options, genesis.scheme), state.tables.count
+    rule = Rule(genesis.options, genesis.scheme)
+    end = state.tables.count // CHUNK * CHUNK  # where tables may begin
     cuts = [end * each // count for each in range(count + 1)]
     held = [_held(path, state, genesis, Segment(*each), MEMORY // count) for each in pairwise(cuts)]
     design, sizes = rule.design(), (0, 0)

@@ -103,6 +103,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "methods": methods,
     "judge_hostile": lambda _: {"rows": 512},
     "records": records,
+    "probers": lambda _: {"anchors": 4096, "rows": 4096},
     "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
