@@ -4,8 +4,8 @@
 
 All is in one process, and no broker is there: the tables of a state are searched as a whole (0 segments), and
 then in segments of equal size. Answers go through their records. Rows are made, and three in ten are near a
-stored one; the judge has no tables of its own, so that all candidates come from answers. Beside the answers, each
-prober fetches the whole journal.
+stored one; the judge has no tables of its own, so that all candidates come from answers. Beside answers there
+is the journal, all of which each prober fetches.
 """
 
 from __future__ import annotations
