@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,18 @@ from stream.messages.decision import Decisions
 
 
 class DecidedDeaths(NamedTuple):
-    """The anchors that die with a decision record."""
+    """The anchors that die with a decision record, or with several."""
 
     numbers: NDArray[np.int64]
     """Superseded and forgotten ones (k,); some may be dead already."""
     oldest: int
     """Those below this number expire; 0 for none."""
+
+    @classmethod
+    def joined(cls, deaths: Sequence[DecidedDeaths]) -> Self:
+        """Those of consecutive records, one at least."""
+        numbers, oldest = zip(*deaths, strict=True)
+        return cls(np.concatenate(numbers), max(oldest))
 
 
 def deaths_of(decisions: Decisions) -> DecidedDeaths:

@@ -21,7 +21,7 @@ from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import SegmentFile
 from stream.judge.state import Anchors
 from stream.tables.arrays import distinct
-from stream.tables.store.rocks import DEFAULT, Store
+from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tables import IndexKind, Tables
 
 STEP: Final = 1 << 14
@@ -84,6 +84,7 @@ class HeldSegment:
             tables = _tables(store, rule, room)
             base = int.from_bytes(built, "little")
             if base + tables.count != file.segment.end:
+                tables.close()
                 raise StateError(f"state directory {path}: has the tables of another segment")
             return cls(file, rule, store, tables, room, base)
         except BaseException:
@@ -128,22 +129,27 @@ class HeldSegment:
         the anchors of this segment that were alive. Nothing happens if they were applied before."""
         if decided <= self.decided:
             return np.zeros(0, np.int64)
-        tables, batch = self._tables, self._store.batch()
+        tables, self.decided = self._tables, decided
         first = min(max(deaths.oldest - self._base, tables.first), tables.count)
         expired = np.arange(tables.first, first)
         expired = expired[tables.is_alive(expired)]
-        if first > tables.first:
-            tables.raise_first(batch, first)
         dead = distinct(deaths.numbers) - self._base
         dead = dead[(dead >= first) & (dead < tables.count)]
         dead = dead[tables.is_alive(dead)]
-        if len(dead):
-            tables.kill(batch, dead)
-        batch.put(DEFAULT, _DECIDED, decided.to_bytes(8, "little"))
-        self._store.write(batch)
-        tables.maintain()
-        self.decided = decided
+        if first > tables.first or len(dead):
+            batch = self._store.batch()
+            tables.raise_first(batch, first)
+            if len(dead):
+                tables.kill(batch, dead)
+            self._note_decided(batch)
+            tables.maintain()
         return np.concatenate([expired, dead]) + self._base
+
+    def _note_decided(self, batch: Writes) -> None:
+        """Write a batch, and up to which position deaths are applied. Records without any, which are most,
+        write nothing: they may be applied again."""
+        batch.put(DEFAULT, _DECIDED, self.decided.to_bytes(8, "little"))
+        self._store.write(batch)
 
     def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, most: int) -> Answer:
         """Return the answer about the n pages of a run of records that have a fingerprint. `ids` are their
@@ -153,8 +159,11 @@ class HeldSegment:
 
     def close(self) -> None:
         """Release the directory."""
-        self._tables.close()
-        self._store.close()
+        try:
+            self._note_decided(self._store.batch())
+        finally:
+            self._tables.close()
+            self._store.close()
 
 
 class _Records:

@@ -14,13 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.errors import SettingsError
 from stream.failpoints import reach
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Segment
+from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.held_segment import HeldSegment
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.in_flight import in_thread
@@ -33,7 +36,7 @@ from stream.messages.segments import SegmentRecord
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
-from stream.roles.prober.following import Following, open_following
+from stream.roles.prober.following import Decided, Following, open_following
 from stream.roles.prober.loading import Loading
 from stream.roles.prober.membership import Membership
 from stream.roles.prober.pages_ahead import PagesAhead, RecordPages
@@ -99,6 +102,7 @@ class ProberRole:
         with ThreadPoolExecutor(THREADS, "answer") as pool:
             while not self._stop.is_set():
                 self._tasks.raise_failure()
+                sender.raise_failure()
                 self.watch.health.turn()
                 following.news.clear()
                 await self._apply(schedule, following)
@@ -118,17 +122,25 @@ class ProberRole:
         if not records:
             return
         with self.watch.stage("apply"):
-            for segment, (_, held) in self._held.items():
-                for record in records:
-                    if record.decided > held.decided:
-                        died = await in_thread(held.kill, record.deaths, record.decided)
-                        schedule.note_deaths(segment, died)
-        for record in records:
-            schedule.note_decided(record.end, time.monotonic())
+            died = await in_thread(self._kill, records)
+        for segment, numbers in died.items():
+            schedule.note_deaths(segment, numbers)
+        schedule.note_decided(records[-1].end, time.monotonic())
         if any(record.begins_ledger for record in records):
             schedule.note_leader()
         self._pages.drop(schedule.judged)
         self.watch.metrics.journal_position.set(schedule.judged)
+
+    def _kill(self, records: Sequence[Decided]) -> dict[Segment, NDArray[np.int64]]:
+        """Let the anchors of decision records die, and return those of each segment that did. A segment that
+        has applied some of the records, because it was loaded lately, skips these."""
+        died = {}
+        for segment, (_, held) in self._held.items():
+            some = [record for record in records if record.decided > held.decided]
+            if some:
+                deaths = DecidedDeaths.joined([record.deaths for record in some])
+                died[segment] = held.kill(deaths, some[-1].decided)
+        return died
 
     def _read(self, schedule: Schedule, following: Following) -> None:
         """Take over what was read of the journal."""

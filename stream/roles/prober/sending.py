@@ -68,8 +68,7 @@ class AnswerSender(ClientOwner):
         return [part for half in _halves(answer) for part in self.encode(segment, half)]
 
     async def send(self, partition: int, values: list[bytes]) -> None:
-        """Send records. Waits while too many are not acknowledged. Raises what sending earlier ones
-        raised."""
+        """Send records. Waits while too many are not acknowledged."""
         for value in values:
             async with clients.acknowledgement_limit(f"topic {self._topic}"):
                 while len(self._in_flight) >= IN_FLIGHT:
@@ -77,6 +76,9 @@ class AnswerSender(ClientOwner):
                 future = await self._producer.send(self._topic, value, partition=partition)
             self._in_flight.add(retrieved(future))
             future.add_done_callback(self._note)
+
+    def raise_failure(self) -> None:
+        """Raise the first error of a record that was not acknowledged, if there was one."""
         if self._error is not None:
             raise self._error
 
