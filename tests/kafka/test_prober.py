@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from stream.checkpoints.digests import digest_of_file, new_hash
 from stream.errors import EXIT_REFUSED, DamagedCheckpointError, StateError
+from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.batch import Entry, digest_of
@@ -23,6 +26,7 @@ from stream.judge.segments.answer_records import SentAnswer, decode_answer
 from stream.judge.segments.answering import Answerer
 from stream.judge.segments.dead_file import encode_dead
 from stream.judge.segments.file import AnchorColumns, Origin, write_segment_file
+from stream.judge.segments.held_segment import HeldSegment
 from stream.judge.state import State
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
@@ -35,6 +39,8 @@ from stream.roles.prober.pages_ahead import RecordPages
 from stream.roles.prober.role import ProberRole
 from stream.settings import Settings
 from stream.stores.open import store_of
+from tests.commands import run_process
+from tests.documented import ROOT
 from tests.judged_crawls import crowd, entries_of
 from tests.kafka.judge_helpers import append, error_of
 from tests.kafka.worker_helpers import read_all, running
@@ -246,6 +252,27 @@ async def test_answers_are_those_of_one_who_has_all(
             await until(lambda: share(segments, one, again))
             await deployed.decide(1)
             await deployed.compare(segments)
+
+
+async def test_killed_at_every_failpoint_the_next_one_answers_all(
+    deployed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deployed.decide(40)
+    segments = deployed.segments()[:2]
+    for segment in segments:
+        await deployed.announce(segment)
+    prober = deployed.prober("one")
+    environment = prober.settings.environment() | {"PYTHONPATH": str(ROOT)}
+    for failpoint in ("prober.loaded", "prober.answered:3"):
+        code, _, error = await run_process(
+            sys.executable, "-m", "stream.cli", "prober", environment=environment | {VARIABLE: failpoint}
+        )
+        assert code == -signal.SIGKILL, error
+        await deployed.decide(1)
+    monkeypatch.setattr(HeldSegment, "build", None)  # tables are opened
+    async with running(prober):
+        await until(lambda: share(segments, prober))
+        await deployed.compare(segments)
 
 
 async def test_a_damaged_file_is_fetched_again_and_then_refused(deployed: Deployment) -> None:
