@@ -10,8 +10,8 @@ from stream.judge.meta import meta_of
 from stream.judge.rule import Rule
 from stream.messages.journal import Genesis
 from stream.tables import taking_back
-from stream.tables.store.anchors import first_anchor, held_from
-from stream.tables.store.rocks import Store
+from stream.tables.store.anchors import HELD, first_anchor, held_from
+from stream.tables.store.rocks import DEFAULT, Store, read_value
 
 _CACHE: Final = 64 << 20
 
@@ -21,7 +21,9 @@ def take_back(directory: Path, genesis: Genesis, to: int) -> range:
     which anchors these are. Raises StateError."""
     rule = Rule(genesis.options, genesis.scheme)
     design = rule.design()
-    meta = meta_of(directory) if (directory / "CURRENT").exists() else None
+    if not (directory / "CURRENT").exists() or read_value(directory, DEFAULT, HELD) is None:
+        return range(0)
+    meta = meta_of(directory)
     if meta is None:
         return range(0)
     if meta.journal != genesis.journal:

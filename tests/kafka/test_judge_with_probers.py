@@ -1,0 +1,149 @@
+"""A judge that has dropped tables, with probers on a real broker: it decides what one with all tables does,
+whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.errors import StateError
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.kafka import topics
+from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge.role import JudgeRole
+from stream.roles.prober import schedule
+from stream.roles.prober.role import ProberRole
+from stream.settings import Settings
+from tests.judged_crawls import crowd, entries_of
+from tests.kafka.judge_helpers import append, decided, decisions, error_of, places, verdicts
+from tests.kafka.worker_helpers import running, scrape
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+SIZE = 64
+"""Anchors of a segment."""
+HELD, DROPPED = (f"neardup_judge_segments{{tables={tables}}}" for tables in ("held", "dropped"))
+AWAITED = "neardup_judge_awaited_answer_seconds"
+
+
+@dataclasses.dataclass
+class Deployment:
+    """A deployment with a journal that grows, and directories of several machines."""
+
+    settings: Settings
+    records: Iterator[bytes]
+    appended: int = 0
+    last: list[Any] = dataclasses.field(default_factory=list)
+
+    def prober(self, name: str, group: str = "") -> ProberRole:
+        directory = self.settings.state_dir.with_name(name)
+        return ProberRole(self.settings.model_copy(update={"state_dir": directory, "prober_group": group}))
+
+    async def feed(self, records: int) -> None:
+        """Append the next records."""
+        self.last = await append(self.settings, *[next(self.records) for _ in range(records)])
+        self.appended += records
+
+    async def judge(self, records: int) -> None:
+        """Append the next records, and wait until they are decided."""
+        await self.feed(records)
+        await decided(self.settings, self.last)
+
+    async def judge_until(self, role: JudgeRole, series: str, least: int) -> None:
+        """Have records judged one by one until a metric of the judge is large enough."""
+        await self.judge(1)
+        while (await scrape(role))[series] < least:
+            await self.judge(1)
+
+    async def killed_at(self, failpoint: str, *arguments: str) -> None:
+        """Run a judge in a process of its own, with records to judge, until it is killed there."""
+        environment = os.environ | self.settings.environment() | {"NEARDUP_FAILPOINT": failpoint}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "stream.cli", "judge", *arguments, env=environment
+        )
+        ended = asyncio.create_task(process.wait())
+        while not ended.done():
+            if not arguments:
+                await self.feed(1)
+            deciding = asyncio.create_task(decided(self.settings, self.last))
+            await asyncio.wait(
+                [ended, *([] if arguments else [deciding])], return_when=asyncio.FIRST_COMPLETED
+            )
+            deciding.cancel()
+        assert ended.result() == -signal.SIGKILL
+
+
+@pytest.fixture
+async def deployed(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    monkeypatch.setattr(schedule, "STILL_SECONDS", 1.0)
+    settings = settings.model_copy(
+        update={
+            "checkpoints": str(tmp_path / "objects"),
+            "checkpoint_interval": 0.2,
+            "flush_seconds": 0.1,
+            "prober_replicas": 2,
+            "segment_anchors": SIZE,
+            "session_seconds": 2.0,
+            "tables_generation": 16,
+            "tables_memory": 1 << 22,
+        }
+    )
+    await topics.create(settings, Scheme(sketch_bins=192), VerdictOptions(compared=3), seed=PUBLIC_SEED)
+    genesis = await topics.wait_for_genesis(settings)
+    # Few URLs, so that anchors die, and many pages that are alike, so that lists are cut.
+    pages = [
+        dataclasses.replace(page, url=f"http://host/{at * 7 % 300}") for at, page in enumerate(crowd(5, 2400))
+    ]
+    rows = [entry.rows for entry in entries_of(pages, 1, sizes=(8, 12))]
+    records = [
+        dataclasses.replace(each, scheme=genesis.scheme_id, uncertain=each.uncertain[:, :0]).encode()
+        for each in rows
+    ]
+    return Deployment(settings, iter(records))
+
+
+async def test_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(deployed: Deployment) -> None:
+    settings = deployed.settings
+    async with running(JudgeRole(settings)) as judge:
+        await deployed.judge_until(judge, HELD, 2)
+    probers = [deployed.prober("one"), deployed.prober("two")]
+    async with running(probers[0]), running(deployed.prober("other", "b")):
+        async with running(probers[1]):
+            await deployed.killed_at("judge.dropped_segment")
+            async with running(JudgeRole(settings)) as judge:
+                await deployed.judge_until(judge, DROPPED, 2)
+        async with running(
+            JudgeRole(settings)
+        ) as judge:  # one of three probers ends, and the judge began anew
+            await deployed.judge(3)
+            await deployed.judge_until(judge, DROPPED, 3)
+    error = await error_of(JudgeRole(settings.model_copy(update={"prober_replicas": 0})))
+    assert isinstance(error, StateError)
+    assert "has no tables of anchors [0, " in str(error)
+    assert "--take-back all" in str(error)
+    async with running(JudgeRole(settings)) as judge:
+        await deployed.feed(3)
+
+        async def awaited() -> bool:
+            return (await scrape(judge))[AWAITED] > 0.5
+
+        await until(awaited)
+        assert max(each.end for each in await decisions(settings)) <= deployed.last[0].offset
+        async with running(deployed.prober("one")), running(deployed.prober("two")):
+            await decided(settings, deployed.last)
+    await deployed.killed_at("judge.took_back", "--take-back", "all")
+    async with running(JudgeRole(settings.model_copy(update={"prober_replicas": 0}), take_back=0)):
+        await deployed.judge(2)
+    assert await recompute(settings) == []
+    assert set(places(await verdicts(settings)).values()) == {1}
