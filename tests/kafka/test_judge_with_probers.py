@@ -18,12 +18,14 @@ from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
+from stream.kafka.follower import open_follower
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.role import JudgeRole
 from stream.roles.prober import schedule
 from stream.roles.prober.role import ProberRole
 from stream.settings import Settings
+from tests.commands import neardup_process
 from tests.judged_crawls import crowd, entries_of
 from tests.kafka.judge_helpers import append, decided, decisions, error_of, places, verdicts
 from tests.kafka.worker_helpers import running, scrape
@@ -113,6 +115,18 @@ async def deployed(settings: Settings, tmp_path: Path, monkeypatch: pytest.Monke
     return Deployment(settings, iter(records))
 
 
+async def held_after_restoring(settings: Settings) -> None:
+    """A copy from a checkpoint of the judge has dropped the same tables, until somebody needs them."""
+    code, _, error = await neardup_process(settings, "checkpoint", "now")
+    assert code == 0, error
+    directory = settings.state_dir.with_name("copy")
+    genesis = await topics.wait_for_genesis(settings)
+    async with open_follower(settings, genesis, directory, restore=True, take_back=None) as follower:
+        assert follower.state.tables.held >= 3 * SIZE
+    async with open_follower(settings, genesis, directory) as follower:
+        assert follower.state.tables.held == 0
+
+
 async def test_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(deployed: Deployment) -> None:
     settings = deployed.settings
     async with running(JudgeRole(settings)) as judge:
@@ -142,6 +156,7 @@ async def test_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(d
         assert max(each.end for each in await decisions(settings)) <= deployed.last[0].offset
         async with running(deployed.prober("one")), running(deployed.prober("two")):
             await decided(settings, deployed.last)
+    await held_after_restoring(settings)
     await deployed.killed_at("judge.took_back", "--take-back", "all")
     async with running(JudgeRole(settings.model_copy(update={"prober_replicas": 0}), take_back=0)):
         await deployed.judge(2)

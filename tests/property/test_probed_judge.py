@@ -389,9 +389,11 @@ def test_tables_are_dropped_once_enough_groups_answer(tmp_path: Path) -> None:
     given.probed.add(given.sent("b"), "record")
     given.probed.attend()
     assert given.probed.due() == given.segment
+    assert (given.probed.held, given.probed.dropped) == (len(given.announcements), 0)
     assert given.probed.awaited(offset) is None
     given.probed.drop(given.segment)
     assert given.judge.state.tables.held == given.segment.end
+    assert given.probed.dropped == 1
     assert given.probed.due() is None
     assert given.probed.awaited(offset) is None
     assert given.probed.awaited(offset + 1) == (given.segment, offset + 1, "prober-b")
@@ -400,6 +402,9 @@ def test_tables_are_dropped_once_enough_groups_answer(tmp_path: Path) -> None:
     probed = ProbedSegments(state, given.judge.rule, given.genesis, 2)
     with pytest.raises(StateError, match=r"no tables of anchors \[0, 64\).*--take-back all"):
         probed.need_dropped()
+    probed.announce(given.announcements[0], "record")
+    probed.need_dropped()
+    assert probed.awaited(offset) == (given.segment, offset, "")
     state.close()
 
 

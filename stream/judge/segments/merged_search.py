@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,24 +38,23 @@ class Answers:
         """Raises AnswerError unless each segment begins where the one before it ends."""
         self.segments: list[Segment] = []
         self._answers: dict[Segment, list[Answer]] = {}
-        for segment in segments:
-            self.include(segment)
+        self.need(segments)
 
-    def include(self, segment: Segment) -> None:
-        """Need answers of a further segment. Raises AnswerError unless it begins where the last one ends."""
-        if self.segments and self.segments[-1].end != segment.first:
-            raise AnswerError(f"{self.segments[-1]} and {segment} do not abut")
-        self._answers[segment] = []
-        self.segments = [*self.segments, segment]
+    def need(self, segments: Sequence[Segment]) -> None:
+        """Need answers of these segments alone. Raises AnswerError unless each begins where the one before it
+        ends."""
+        for one, other in pairwise(segments):
+            if one.end != other.first:
+                raise AnswerError(f"{one} and {other} do not abut")
+        self._answers = {each: self._answers.get(each, []) for each in segments}
+        self.segments = list(segments)
 
-    def leave_out(self, first: int) -> None:
-        """Need no answers any more of segments whose anchors are all before `first`."""
-        self.segments = [each for each in self.segments if each.end > first]
-        self._answers = {each: self._answers[each] for each in self.segments}
+    def __contains__(self, segment: Segment) -> bool:
+        return segment in self._answers
 
     def add(self, answer: Answer) -> None:
         """Add an answer, in any order. Raises AnswerError if it is of another range of anchors."""
-        if answer.segment not in self._answers:
+        if answer.segment not in self:
             ranges = ", ".join(map(str, self.segments))
             raise AnswerError(f"{answer} is of none of the segments in use: {ranges}")
         self._answers[answer.segment].append(answer)

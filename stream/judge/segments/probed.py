@@ -16,7 +16,7 @@ import numpy as np
 from stream.errors import AnswerError, RecordError, StateError
 from stream.judge.candidates_compared import TablesSearch
 from stream.judge.rule import Rule
-from stream.judge.segments.answer import Answer, ListedPairs, Segment, shown
+from stream.judge.segments.answer import Answer, ListedPairs, Run, Segment, shown
 from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
@@ -26,6 +26,10 @@ from stream.messages.segments import SegmentRecord
 
 AHEAD: Final = 1 << 20
 """Answers about journal records so far ahead of the next one to judge are not kept; no prober is."""
+
+
+MOST_ADDED: Final = 1024
+"""So many answers come before repeated ones are let go, if nothing is decided meanwhile."""
 
 
 class Awaited(NamedTuple):
@@ -59,16 +63,23 @@ class ProbedSegments:
         self._sent = dict[Segment, list[SentAnswer]]()
         self._uncompared = list[SentAnswer]()
         self._holders = dict[Segment, str]()
+        self._added = 0
+        """Answers since `attend` let go of some."""
+        self._is_new = False
+        """Whether there are answers that `due` did not look at."""
+        self._pruned = -1
+        """The next journal record when `attend` let go of what was decided."""
 
     @property
-    def announced(self) -> int:
-        """Number of announced segments."""
-        return len(self._announced)
+    def dropped(self) -> int:
+        """Number of announced segments of which the judge has no tables."""
+        held = self._state.tables.held
+        return sum(each.segment.end <= held for each in self._announced.values())
 
     @property
-    def dropped(self) -> list[Segment]:
-        """The segments of which the judge has no tables."""
-        return self._answers.segments
+    def held(self) -> int:
+        """Number of announced segments of which the judge has tables."""
+        return len(self._announced) - self.dropped
 
     def announce(self, record: SegmentRecord | int, name: str) -> None:
         """Note an announcement, or that the segment with this first number has expired. `name` names the
@@ -88,21 +99,26 @@ class ProbedSegments:
         digests = before.digests if before is not None and before.segment == segment else frozenset[bytes]()
         digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
         self._announced[record.first] = _Announced(segment, digests | {digest})
+        self._is_new = True
 
     def need_dropped(self) -> None:
-        """Need answers of the segments of which the state has no tables, as all announcements are known.
-        Raises StateError if some of these anchors are in no announced segment."""
+        """Need answers of the segments of which the state has no tables. All that was announced must be
+        known. Raises StateError if some of these anchors are in no announced segment."""
         tables = self._state.tables
-        for segment in self._chain(tables.held):
-            if not self.dropped or segment.first >= self.dropped[-1].end:
-                self._include(segment)
-        end = self.dropped[-1].end if self.dropped else tables.first
+        chain = self._chain(tables.held)
+        end = chain[-1].end if chain else tables.first
         if end != tables.held:
             raise StateError(
                 f"state directory {self._state.store.path}: has no tables of anchors [{end}, {tables.held}),"
                 " which were dropped, and no segments of these are announced; take the tables back with"
                 " `neardup judge --take-back all`"
             )
+        self._need(chain)
+
+    def _need(self, segments: list[Segment]) -> None:
+        self._answers.need(segments)
+        for segment in segments:
+            self._answers.replace(segment, [each.answer for each in self._sent.get(segment, [])])
 
     def _chain(self, held: int) -> list[Segment]:
         """The announced segments that have the anchors from the first one on to `held`, one after the
@@ -113,10 +129,6 @@ class ProbedSegments:
             if begins and first < segment.end <= held:
                 chain.append(segment)
         return chain
-
-    def _include(self, segment: Segment) -> None:
-        self._answers.include(segment)
-        self._answers.replace(segment, [each.answer for each in self._sent.get(segment, [])])
 
     def add(self, sent: SentAnswer, name: str) -> bool:
         """Add an answer, in any order. `name` names its record. Returns whether its segment is announced.
@@ -143,9 +155,11 @@ class ProbedSegments:
         if answer.run.end <= applied or answer.run.start > applied + AHEAD:
             return True
         self._holders[answer.segment] = sent.holder
+        self._is_new = True
+        self._added += 1
         self._sent.setdefault(answer.segment, []).append(sent)
         self._uncompared.append(sent)
-        if answer.segment in self.dropped:
+        if answer.segment in self._answers:
             self._answers.add(answer)
         return True
 
@@ -163,12 +177,20 @@ class ProbedSegments:
 
     def attend(self) -> None:
         """Compare answers, and let go of what is decided. Raises AnswerError if groups differ."""
-        self._compare()
-        self._prune()
+        if self._uncompared:
+            self._compare()
+        applied = self._state.meta.applied
+        if applied != self._pruned or self._added > MOST_ADDED:
+            self._is_new |= applied != self._pruned
+            self._pruned, self._added = applied, 0
+            self._prune(applied)
 
     def due(self) -> Segment | None:
         """Return the next segment if enough groups have answered for it about the next record, so that the
         judge can drop its own tables of it."""
+        if not self._is_new:
+            return None
+        self._is_new = False
         tables, applied = self._state.tables, self._state.meta.applied
         for segment in self._chain(tables.count):
             if segment.end <= tables.held:
@@ -184,15 +206,17 @@ class ProbedSegments:
 
     def drop(self, segment: Segment) -> None:
         """Drop the judge's own tables of a segment that is due. No batch may be ahead of the store."""
+        chain = self._chain(segment.end)
         self._state.hold_from(segment.end)
-        self._include(segment)
+        self._need(chain)
+        self._is_new = True
 
-    def _prune(self) -> None:
+    def _prune(self, applied: int) -> None:
         """Let go of answers about decided records, of those in whose place others came, and of segments that
         have expired."""
-        applied, first = self._state.meta.applied, self._state.tables.first
-        if any(each.end <= first for each in self.dropped):
-            self._answers.leave_out(first)
+        first, needed = self._state.tables.first, self._answers.segments
+        if needed and needed[0].end <= first:
+            self._answers.need([each for each in needed if each.end > first])
         announced = {each.segment for each in self._announced.values()}
         for segment, sent in list(self._sent.items()):
             best, kept = dict[tuple[str, int, int], SentAnswer](), list[SentAnswer]()
@@ -212,7 +236,7 @@ class ProbedSegments:
                 self._sent[segment] = kept
             else:
                 del self._sent[segment]
-            if len(kept) < len(sent) and segment in self.dropped:
+            if len(kept) < len(sent) and segment in self._answers:
                 self._answers.replace(segment, [each.answer for each in kept])
 
     def _compare(self) -> None:
@@ -223,7 +247,8 @@ class ProbedSegments:
                 later.append(sent)
                 continue
             for other in self._sent.get(sent.answer.segment, []):
-                if other.group != sent.group and other.answer.decided <= self._deaths.position:
+                is_known = other.answer.decided <= self._deaths.position
+                if other.group != sent.group and is_known and _overlap(sent.answer.run, other.answer.run):
                     self._refuse_difference(sent, other)
         self._uncompared = later
 
@@ -246,15 +271,20 @@ class ProbedSegments:
         return ListedPairs._make(column[some] for column in pairs)
 
 
+def _overlap(one: Run, other: Run) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
 def _rank(answer: Answer) -> tuple[int, int]:
     return answer.decided, answer.most
 
 
 def _differing(one: ListedPairs, other: ListedPairs) -> list[tuple[str, list[int], list[int]]]:
     """The first page of which pairs differ, and the anchors of either; none if all are equal."""
-    records = [_records(each) for each in (one, other)]
-    if records[0] == records[1]:
+    columns = [[np.asarray(column) for column in each] for each in (one, other)]
+    if all(map(np.array_equal, *columns)):
         return []
+    records = [_records(each) for each in (one, other)]
     page = min(first[0] for first in set(records[0]) ^ set(records[1]))
     anchors = [each.anchor[each.page == page].tolist() for each in (one, other)]
     return [(shown(page), *anchors)]

@@ -13,6 +13,7 @@ import structlog
 from stream.errors import RecordError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
+from stream.judge.segments.answer import Segment
 from stream.judge.segments.answer_records import decode_answer
 from stream.judge.segments.probed import ProbedSegments
 from stream.kafka.follower import Follower
@@ -86,24 +87,28 @@ class Probing:
             if task.done():
                 task.result()
 
+    def lead(self) -> None:
+        """Need answers about what was dropped, as the judge leads from now on. Raises StateError if no
+        segments of these anchors are announced."""
+        self._refuse_errors()
+        self._probed.need_dropped()
+
     def attend(self) -> None:
         """Compare answers, and let go of what is decided. Raises what reading raised, and AnswerError if
         groups of probers differ."""
         self._refuse_errors()
         self._probed.attend()
 
-    @property
-    def is_due(self) -> bool:
-        """Whether tables of a segment can be dropped."""
-        return self._probed.due() is not None
+    def due(self) -> Segment | None:
+        """Return the segment of which tables can be dropped, if there is one."""
+        return self._probed.due()
 
-    async def drop(self) -> None:
-        """Drop the tables of the next segment, if that is due. No batch may be ahead of the store."""
-        if (segment := self._probed.due()) is not None:
-            await in_thread(self._probed.drop, segment)
-            reach("judge.dropped_segment")
-            log.info("dropped_segment", first=segment.first, end=segment.end)
-            self._watch.note_segments(self._probed)
+    async def drop(self, segment: Segment) -> None:
+        """Drop the tables of a segment that is due. No batch may be ahead of the store."""
+        await in_thread(self._probed.drop, segment)
+        reach("judge.dropped_segment")
+        log.info("dropped_segment", first=segment.first, end=segment.end)
+        self._watch.note_segments(self._probed)
 
     def split(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Return which of these journal records can be decided by the answers that are there, and which
@@ -154,7 +159,7 @@ async def open_probing(
 ) -> AsyncIterator[Probing | None]:
     """Let a judge find candidates by answers of probers, too; None without the setting `prober_replicas`.
 
-    Raises StateError if tables were dropped, and nobody can answer for their anchors.
+    Raises StateError if tables were dropped, and nobody is to answer for their anchors.
     """
     judge, tables = follower.judge, follower.state.tables
     if not settings.prober_replicas:
@@ -169,7 +174,6 @@ async def open_probing(
     probed = ProbedSegments(judge.state, judge.rule, judge.genesis, settings.prober_replicas)
     probing = Probing(probed, watch)
     async with probing.beside(settings):
-        probed.need_dropped()
         judge.candidates = probed.search
         watch.note_segments(probed)
         yield probing

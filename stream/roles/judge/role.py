@@ -155,9 +155,9 @@ class JudgeRole:
     async def _attend_probing(self, transaction: TransactionInFlight) -> None:
         if self._probing is not None:
             self._probing.attend()
-            if self._probing.is_due:
+            if (segment := self._probing.due()) is not None:
                 await transaction.finish()
-                await self._probing.drop()
+                await self._probing.drop(segment)
 
     def _attend(self, state: State, request: str | None) -> None:
         """Attend to what runs beside the loop. `request` names the request for a checkpoint that waits."""
@@ -245,6 +245,8 @@ class JudgeRole:
                     "topic was recreated, and judging from the start would repeat all verdicts; restore it, "
                     "or use another namespace"
                 )
+            if self._probing is not None:
+                self._probing.lead()
             election.note_judged(judge.state.meta.applied)  # the previous leader may not have committed it
             watch.note_leading(journal)
             log.info("leading", applied=judge.state.meta.applied)

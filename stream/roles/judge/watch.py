@@ -188,9 +188,8 @@ class JudgeWatch:
 
     def note_segments(self, probed: ProbedSegments) -> None:
         """Report how many segments there are."""
-        dropped = len(probed.dropped)
-        self.metrics.segments.labels("dropped").set(dropped)
-        self.metrics.segments.labels("held").set(max(0, probed.announced - dropped))
+        self.metrics.segments.labels("held").set(probed.held)
+        self.metrics.segments.labels("dropped").set(probed.dropped)
 
     def note_scrub(self, ended: float, damaged: int) -> None:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
