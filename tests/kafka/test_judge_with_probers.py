@@ -127,7 +127,9 @@ async def held_after_restoring(settings: Settings) -> None:
         assert follower.state.tables.held == 0
 
 
-async def test_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(deployed: Deployment) -> None:
+async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(
+    deployed: Deployment,
+) -> None:
     settings = deployed.settings
     async with running(JudgeRole(settings)) as judge:
         await deployed.judge_until(judge, HELD, 2)

@@ -304,7 +304,9 @@ def check(
         (5, VerdictOptions(bucket_cap=4, compared=3)),
     ],
 )
-def test_verdicts_do_not_depend_on_probers(tmp_path: Path, probers: int, options: VerdictOptions) -> None:
+def test_rule_25_verdicts_do_not_depend_on_probers(
+    tmp_path: Path, probers: int, options: VerdictOptions
+) -> None:
     members = {"": probers, "b": max(1, probers - 1)} if probers else {}
     seen = check(tmp_path / "run", crawl(17, 450, dense=True, skew=0.4), options, members)
     if probers:

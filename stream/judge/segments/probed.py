@@ -3,7 +3,7 @@
     announcements, answers of probers -> `ProbedSegments` -> which records can be decided
                                                           -> which tables of its own the judge drops
 
-No verdict depends on it: it says when there are answers, never what is decided without them.
+No verdict depends on it (rule 25): it says when there are answers, never what is decided without them.
 """
 
 from __future__ import annotations
