@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.segments.answer import Run
+from stream.judge.segments.answer_records import decode_answer, encode_answer
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
+from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.role import JudgeRole
@@ -28,7 +32,7 @@ from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.judged_crawls import crowd, entries_of
 from tests.kafka.judge_helpers import append, decided, decisions, error_of, places, verdicts
-from tests.kafka.worker_helpers import running, scrape
+from tests.kafka.worker_helpers import read_all, running, scrape
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -36,6 +40,7 @@ pytestmark = pytest.mark.broker
 SIZE = 64
 """Anchors of a segment."""
 HELD, DROPPED = (f"neardup_judge_segments{{tables={tables}}}" for tables in ("held", "dropped"))
+REFUSED = "neardup_judge_answers_total{outcome=refused}"
 AWAITED = "neardup_judge_awaited_answer_seconds"
 
 
@@ -67,6 +72,14 @@ class Deployment:
         await self.judge(1)
         while (await scrape(role))[series] < least:
             await self.judge(1)
+
+    async def answer_too_early(self) -> None:
+        """Send an answer about records that are not in the journal yet."""
+        sent = await read_all(self.settings, TopicNames(self.settings.namespace).candidates)
+        last = decode_answer(sent[-1].value, "the last answer")
+        beyond = dataclasses.replace(last.answer, run=Run(last.answer.run.start, self.appended + 1000))
+        async with AIOKafkaProducer(bootstrap_servers=self.settings.bootstrap_servers) as producer:
+            await producer.send_and_wait(sent[-1].topic, encode_answer(last._replace(answer=beyond)))
 
     async def killed_at(self, failpoint: str, *arguments: str) -> None:
         """Run a judge in a process of its own, with records to judge, until it is killed there."""
@@ -154,7 +167,12 @@ async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_
         async def awaited() -> bool:
             return (await scrape(judge))[AWAITED] > 0.5
 
+        async def refused() -> bool:
+            return (await scrape(judge))[REFUSED] == 1
+
         await until(awaited)
+        await deployed.answer_too_early()
+        await until(refused)
         assert max(each.end for each in await decisions(settings)) <= deployed.last[0].offset
         async with running(deployed.prober("one")), running(deployed.prober("two")):
             await decided(settings, deployed.last)

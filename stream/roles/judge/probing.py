@@ -13,12 +13,14 @@ import structlog
 from stream.errors import RecordError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
-from stream.judge.segments.answer import Segment
+from stream.judge.segments.answer import Answer, Segment
 from stream.judge.segments.answer_records import decode_answer
 from stream.judge.segments.probed import ProbedSegments
 from stream.kafka.follower import Follower
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import JournalReader
 from stream.kafka.topic_subscription import TopicSubscription
 from stream.messages.segments import decode_segment
 from stream.roles.judge.watch import JudgeWatch
@@ -36,8 +38,10 @@ log = structlog.get_logger(__name__)
 class Probing:
     """The segments that are announced, and the answers of probers about them."""
 
-    def __init__(self, probed: ProbedSegments, watch: JudgeWatch) -> None:
-        self._probed, self._watch = probed, watch
+    def __init__(self, probed: ProbedSegments, journal: JournalReader, watch: JudgeWatch) -> None:
+        self._probed, self._journal, self._watch = probed, journal, watch
+        self._journal_end = 0
+        """The end of the journal, when it was last looked at."""
         self._all_announced, self._answered = asyncio.Event(), asyncio.Event()
         self._reading: list[asyncio.Task[None]] = []
         self._awaited_offset, self._since, self._next_warning = -1, 0.0, FIRST_WARNING
@@ -74,13 +78,24 @@ class Probing:
         async for record in sent:
             name = _name(record)
             try:
-                is_known = self._probed.add(decode_answer(record.value, name), name)
+                answer = decode_answer(record.value, name)
+                await self._refuse_beyond(answer.answer, name)
+                is_known = self._probed.add(answer, name)
             except RecordError as error:
                 self._watch.metrics.answers.labels("refused").inc()
                 log.error("answer_refused", message=str(error))
                 continue
             self._watch.metrics.answers.labels("taken" if is_known else "unknown").inc()
             self._answered.set()
+
+    async def _refuse_beyond(self, answer: Answer, name: str) -> None:
+        """Raise RecordError for an answer about records that are not in the journal yet: it knows nothing of
+        what they will have."""
+        if answer.run.end > self._journal_end:
+            topic = f"topic {self._journal.topic}"
+            _, self._journal_end = await retry_until_answered(topic, self._journal.bounds)
+            if answer.run.end > self._journal_end:
+                raise RecordError(f"{name}: {answer}, but {topic} ends at {self._journal_end}")
 
     def _refuse_errors(self) -> None:
         for task in self._reading:
@@ -172,7 +187,7 @@ async def open_probing(
         yield None
         return
     probed = ProbedSegments(judge.state, judge.rule, judge.genesis, settings.prober_replicas)
-    probing = Probing(probed, watch)
+    probing = Probing(probed, follower.journal, watch)
     async with probing.beside(settings):
         judge.candidates = probed.search
         watch.note_segments(probed)
