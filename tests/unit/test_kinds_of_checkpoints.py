@@ -17,7 +17,7 @@ from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
 from stream.elector.elector import Elector
-from stream.elector.state import State, meta_of
+from stream.elector.state import FORMAT, State, meta_of
 from stream.errors import DamagedCheckpointError, SettingsError, StateError
 from stream.tables.store.rocks import DUE
 from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
@@ -143,12 +143,12 @@ def test_a_state_that_its_role_would_not_open_is_damaged(tmp_path: Path, catalog
 
 def test_a_judges_files_are_no_electors_state(tmp_path: Path, catalogue: Catalogue) -> None:
     (manifest,) = judged(tmp_path / JUDGE, catalogue, 1)
-    foreign = msgspec.structs.replace(manifest, kind=ELECTOR, format=1)
+    foreign = msgspec.structs.replace(manifest, kind=ELECTOR, format=FORMAT)
     for file in manifest.files:
         catalogue.put_file(
             foreign.name.file(file.digest), tmp_path / "objects" / manifest.name.file(file.digest)
         )
-    with pytest.raises(DamagedCheckpointError, match="format 7; this program reads 1"):
+    with pytest.raises(DamagedCheckpointError, match=f"format 7; this program reads {FORMAT}"):
         restore(catalogue, foreign, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -164,7 +164,7 @@ def test_commands_name_the_kind(tmp_path: Path) -> None:
     assert name.startswith("elector-b/")
     assert neardup("checkpoint", "now", *asked).output == made.output
     assert f"  {name}  made " in (listed := neardup("checkpoint", "list", *at).output)
-    assert "  elect=longest  format 1  " in listed
+    assert f"  elect=longest  format {FORMAT}  " in listed
     for chosen in (("--kind", "elector-b"), ("--checkpoint", name), ("--all",)):
         assert f"{name}: " in neardup("checkpoint", "verify", *at, *chosen).output
     restored = neardup("checkpoint", "restore", tmp_path / "new", *at, "--kind", "elector-b")
@@ -183,5 +183,5 @@ def test_a_foreign_format_is_refused_before_the_state_is_opened(tmp_path: Path) 
     state.write(state.store.batch(), msgspec.structs.replace(state.meta, version=9))
     state.close()
     at = ("--checkpoints", tmp_path / "objects", "--state-dir", tmp_path, "--kind", ELECTOR)
-    with pytest.raises(StateError, match="format 9; this program reads 1"):
+    with pytest.raises(StateError, match=f"format 9; this program reads {FORMAT}"):
         neardup("checkpoint", "now", *at)
