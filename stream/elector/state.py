@@ -90,6 +90,9 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """A page: no URL in a cluster was seen last before it. Only with a lifetime."""
 
 
+_DECODER: Final = msgspec.msgpack.Decoder(Meta)
+
+
 class Kept(NamedTuple):
     """The state of a cluster."""
 
@@ -270,11 +273,11 @@ def kind_of_elector(name: str) -> str:
 def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
-    return stored_below(path, Meta, FORMAT)
+    return stored_below(path, _DECODER, FORMAT)
 
 
 def _stored_meta(store: Store) -> Meta | None:
-    return stored_in(store, Meta, FORMAT)
+    return stored_in(store, _DECODER, FORMAT)
 
 
 def _refuse_other(path: Path, have: Meta, want: Meta) -> None:

@@ -79,15 +79,18 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         return self.forgetting.erased
 
 
+_DECODER: Final = msgspec.msgpack.Decoder(Meta)
+
+
 def stored_meta(store: Store) -> Meta | None:
     """Read the metadata of a store, or None before the first flush.
 
     Raises StateError if another version wrote it.
     """
-    return stored_in(store, Meta, VERSION)
+    return stored_in(store, _DECODER, VERSION)
 
 
 def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
-    return stored_below(path, Meta, VERSION)
+    return stored_below(path, _DECODER, VERSION)
