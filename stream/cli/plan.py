@@ -81,9 +81,10 @@ def command(
         }
         sys.stdout.write(msgspec.json.encode(both).decode() + "\n")
         return
+    of = "" if lifetime is None else f" at a time, of {judged:,} in {days:g} days"
     console = Console(highlight=False)
     table = Table(
-        title=f"{plans.pages:,} pages, {width} bits, distance {distance}, {size(plans.memory)} of RAM",
+        title=f"{plans.pages:,} pages{of}, {width} bits, distance {distance}, {size(plans.memory)} of RAM",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=0,
@@ -114,7 +115,7 @@ def command(
     console.print(f"  - {escape(plans.batch)}")
     best = next(design for design in plans.designs if design.layout == plans.recommended)
     if plans.pages > MOST_ANCHORS:
-        console.print(f"  - The judge numbers at most {MOST_ANCHORS:,} unique pages a journal.")
+        console.print(f"  - A judge has at most {MOST_ANCHORS:,} unique pages at a time.")
     elif best.judge_bytes is not None:
         blocks, choose = plans.recommended.split(" choose ")
         options = f"--option distance={distance} --option blocks={blocks} --option choose={choose}"
@@ -132,8 +133,16 @@ def command(
         f" {size(judge.page_cache)} of page cache, two cores judge {number(judge.rows_per_second)} pages a"
         " second."
     )
+    if lifetime is None:
+        hold = f"Brokers hold {size(logs.brokers)} of journal and decisions, on {logs.replicas} replicas"
+        come = f"the pages come in {days:g} days and "
+    else:
+        hold = (
+            f"Journal and decisions grow by {size(logs.brokers)} in {days:g} days, on {logs.replicas}"
+            " replicas, for ever"
+        )
+        come = ""
     console.print(
-        f"  - Brokers hold {size(logs.brokers)} of journal and decisions, on {logs.replicas} replicas; with"
-        f" neardup trim, at most {size(logs.trimmed)}, if the pages come in {days:g} days and"
-        f" {keep / DAY:g} days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
+        f"  - {hold}; with neardup trim, brokers hold at most {size(logs.trimmed)}, if {come}{keep / DAY:g}"
+        f" days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
     )
