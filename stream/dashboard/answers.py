@@ -335,6 +335,40 @@ class Process(Struct):
     ] = None
 
 
+class Window(Struct):
+    """What a deployment with a lifetime remembers. Times are log time."""
+
+    lifetime: Annotated[int, Meta(description="Seconds.")]
+    log_time: Annotated[
+        Moment | None, Meta(description="Of the last judged journal record; null until known.")
+    ] = None
+    oldest: Annotated[
+        Moment | None,
+        Meta(
+            description="When the oldest page that has not expired was judged, or carried; null until known."
+        ),
+    ] = None
+    late_pages: Annotated[int, Meta(description="Pages that have expired and are still there.")] = 0
+    late_seconds: Annotated[
+        float, Meta(description="How much longer than the lifetime the oldest of these have lived.")
+    ] = 0
+    carried: Annotated[
+        float | None,
+        Meta(
+            description="Share of the pages whose lifetime ended that were carried, since the leading judge"
+            " was started; null before any, or if no leading judge is in `dashboard_roles`."
+        ),
+    ] = None
+
+
+class Forgetting(Struct):
+    """Requests to forget pages."""
+
+    decided: Annotated[int, Meta(description="Requests that were decided.")]
+    waiting: Annotated[int, Meta(description="Requests that were not.")]
+    since: Annotated[Moment | None, Meta(description="When the oldest of these was made.")] = None
+
+
 class System(Struct):
     """The roles of the deployment and their progress."""
 
@@ -359,6 +393,16 @@ class System(Struct):
     error: Annotated[
         str | None, Meta(description="Why these figures could not be determined; null on success.")
     ]
+    window: Annotated[Window | None, Meta(description="Null if pages do not expire.")] = None
+    forgetting: Annotated[Forgetting | None, Meta(description="Null if nothing was requested.")] = None
+    clock_ahead: Annotated[
+        float | None,
+        Meta(
+            description="Seconds by which the clock of the broker that leads the journal is ahead of the"
+            " judge's, if that is more than ten minutes, else 0; null if no leading judge is in"
+            " `dashboard_roles`."
+        ),
+    ] = None
 
 
 class About(Struct):

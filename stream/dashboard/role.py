@@ -14,12 +14,13 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from stream.dashboard.answers import About
+from stream.dashboard.answers import About, Forgetting
 from stream.dashboard.counting.app import Statistics, directory_of, tables_directory
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rewriting import Rewriting
 from stream.dashboard.counting.verdict_columns import VerdictColumns
-from stream.dashboard.deployment.system import Watch
+from stream.dashboard.deployment.system import OwnFigures, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
 from stream.dashboard.lookup.reading import keep_reading
@@ -127,9 +128,13 @@ class DashboardRole:
             settings,
             partitions,
             health,
-            lambda: statistics.read,
-            lambda: finder.anchors,
-            lambda: statistics.folded,
+            OwnFigures(
+                read=lambda: statistics.read,
+                anchors=lambda: finder.anchors,
+                folded=lambda: statistics.folded,
+                window=lambda: finder.window,
+                forgetting=lambda: _forgetting(rewriting.forgotten),
+            ),
         )
         watch.report(metrics)
         async with AsyncExitStack() as stack:
@@ -179,6 +184,13 @@ def about(settings: Settings, genesis: Genesis) -> About:
         reasons=REASONS,
         rejected_topic=TopicNames(settings.namespace).rejected,
     )
+
+
+def _forgetting(requests: ForgottenPages) -> Forgetting | None:
+    waiting, since = requests.waiting
+    if not waiting and not requests.requests:
+        return None
+    return Forgetting(requests.requests, waiting, None if since is None else since / 1000)
 
 
 def _freeze_garbage_collector() -> None:

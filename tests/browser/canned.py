@@ -23,6 +23,7 @@ from stream.dashboard.answers import (
     Comparison,
     Election,
     Figures,
+    Forgetting,
     FormerPage,
     GroupLag,
     HostFigures,
@@ -44,6 +45,7 @@ from stream.dashboard.answers import (
     Series,
     System,
     Verdicts,
+    Window,
 )
 from stream.dashboard.role import about
 from stream.dashboard.web.api import Api
@@ -255,6 +257,9 @@ def _system(namespace: str, size: int | None, detail: str) -> System:
         partitions_read=3,
         partitions=3,
         error=None,
+        window=Window(90 * 86_400, NOON, NOON - 89.9 * 86_400, size, 5 * 3600, 0.2137) if size else None,
+        forgetting=Forgetting(size, size, NOON - 7200) if size else None,
+        clock_ahead=0 if size else None,
     )
 
 

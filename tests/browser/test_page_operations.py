@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import expect
 
-from stream.dashboard.answers import Changes, Figures, Lag, System
+from stream.dashboard.answers import Changes, Figures, Forgetting, Lag, System, Window
 from tests.browser.canned import NOON, PLAIN, canned, served
 from tests.waiting import until
 
@@ -63,6 +63,32 @@ async def test_lag_says_who_is_behind_and_since_when(opened: Callable[..., Any])
         await expect(page.locator("#behind")).to_have_text("Every partition is read to its end.")
         await page.select_option("#lag-of", "dashboard")
         await expect(page.locator("#lag")).to_contain_text("No partition was behind in this range")
+
+
+async def test_the_window_and_requests_are_shown_where_there_are_any(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    system = api.answers["system"]
+    assert isinstance(system, System)
+    system.clock_ahead = 5 * 365 * 86_400
+    async with served(api) as url:
+        page = await opened(url)
+        panel = page.locator("#window")
+        for words in (
+            "lifetime90.0 d", "oldest page89.9 d old", "carried21.4 %", "requests to forget7,000 decided",
+            "expire late7,000 pages, by up to 5.0 h", "waiting7,000, the oldest for 2.0 h",
+        ):  # fmt: skip
+            await expect(panel).to_contain_text(words)
+        await expect(page.locator("#notice")).to_contain_text(
+            "The clock of the broker that leads the journal is 1825.0 d ahead of the judge's."
+        )
+        system.window, system.clock_ahead, system.forgetting = Window(600), 0, Forgetting(1, 0)
+        await expect(panel).to_contain_text("oldest page–carried–expire late–")
+        await expect(panel).to_contain_text("waitingnone")
+        await expect(page.locator("#notice")).to_be_hidden()
+        system.window = None
+        await expect(panel).not_to_contain_text("lifetime")
+        system.forgetting = None
+        await expect(page.locator("#window-panel")).to_be_hidden()
 
 
 async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) -> None:

@@ -33,6 +33,7 @@ from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
 from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339
+from stream.roles.forgetter.request import names_of, request
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
@@ -504,6 +505,17 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             assert system["state_bytes"] > 0
             assert system["partitions_read"] == system["partitions"] == 3
             assert (await client.counted(21))["pages"] == 21
+            assert system["window"] is system["forgetting"] is None
+            genesis = await topics.wait_for_genesis(settings, 10)
+            await request(
+                settings, genesis, names_of(("http://nobody.example/",), (), (), genesis.scheme.url_rules)
+            )
+
+            async def decided() -> bool:
+                told = (await client.get("/api/v1/system"))["forgetting"]
+                return told == {"decided": 1, "waiting": 0, "since": None}
+
+            await until(decided)
         assert (await audited(settings, 21)).clean
 
 

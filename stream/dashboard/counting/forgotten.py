@@ -112,6 +112,12 @@ class ForgottenPages:
         """The offset before which all requests are decided and known."""
         return self.decided[-1][0] if self.decided else 0
 
+    @property
+    def waiting(self) -> tuple[int, int | None]:
+        """How many requests are not decided, as far as is known, and when the oldest of them was appended, in
+        milliseconds since the epoch."""
+        return len(self._waiting), self._waiting[0].appended if self._waiting else None
+
     def forget(self, verdict: bytes) -> bytes | None:
         """Return a verdict, in JSON, without what it says of pages that are forgotten; None if it says
         nothing of any."""

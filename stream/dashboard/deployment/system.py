@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 import structlog
@@ -22,7 +22,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHealth, System
+from stream.dashboard.answers import (
+    Forgetting,
+    GroupLag,
+    PartitionBehind,
+    Process,
+    RoleHealth,
+    System,
+    Window,
+)
 from stream.dashboard.counting.app import check_partitions
 from stream.dashboard.deployment import groups
 from stream.dashboard.deployment.changes import ChangeLog
@@ -60,6 +68,18 @@ class WatchedRole:
     topic: str
 
 
+class OwnFigures(NamedTuple):
+    """What the dashboard knows by itself, now."""
+
+    read: Callable[[], int]
+    """Partitions of the verdicts topic that it reads."""
+    anchors: Callable[[], int | None]
+    folded: Callable[[], dict[int, int]]
+    """Partition of the verdicts topic -> the next offset to count."""
+    window: Callable[[], Window | None]
+    forgetting: Callable[[], Forgetting | None]
+
+
 class Watch:
     """Polls the Kafka cluster every LOOK_SECONDS while `run` runs. `now` is the latest result."""
 
@@ -68,15 +88,13 @@ class Watch:
         settings: Settings,
         partitions: int,
         health: Health,
-        read: Callable[[], int],
-        anchors: Callable[[], int | None],
-        folded: Callable[[], dict[int, int]],
+        own: OwnFigures,
     ) -> None:
         names = TopicNames(settings.namespace)
         self._settings, self._names = settings, names
         self._health = health
         self._roles = [tuple(each.split("=", 1)) for each in settings.dashboard_roles.split(",") if each]
-        self._read, self._anchors, self._folded = read, anchors, folded
+        self._own = own
         self._watched = (
             WatchedRole("worker", names.workers, names.pages),
             WatchedRole("judge", names.judge, names.journal),
@@ -155,7 +173,7 @@ class Watch:
             group = await groups.describe_group(admin, watched.group, watched.topic)
             offsets = await groups.committed_offsets(admin, watched.group)
             if watched.role == "dashboard":
-                offsets |= {TopicPartition(watched.topic, p): o for p, o in self._folded().items()}
+                offsets |= {TopicPartition(watched.topic, p): o for p, o in self._own.folded().items()}
             committed[watched.role] = offsets
             self.changes.saw_group(watched.role, group, time.time())
             lag = await measure_lag(consumer, watched.topic, bounds, offsets)
@@ -166,7 +184,7 @@ class Watch:
         processes, judge_gauges = await _ask(self._roles)
         for each in processes:
             self.changes.saw_process(each.role, each.url, each.started, time.time())
-        anchors = judge_gauges.get("neardup_judge_anchors") or self._anchors()
+        anchors = judge_gauges.get("neardup_judge_anchors") or self._own.anchors()
         directory = self._settings.state_dir / self._settings.namespace / "judge"
         size = judge_gauges.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
         self.now = System(
@@ -179,9 +197,12 @@ class Watch:
             journal_end=bounds[journal].end,
             anchors=None if anchors is None else int(anchors),
             state_bytes=None if size is None else int(size),
-            partitions_read=self._read(),
+            partitions_read=self._own.read(),
             partitions=self.now.partitions,
             error=None,
+            window=_with_carried(self._own.window(), judge_gauges),
+            forgetting=self._own.forgetting(),
+            clock_ahead=judge_gauges.get("neardup_judge_append_time_ahead_seconds"),
         )
 
     def _report_failure(self, why: str) -> None:
@@ -225,8 +246,16 @@ def _moment(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 < value < MOST_SECONDS else None
 
 
+def _with_carried(window: Window | None, judge_gauges: dict[str, float]) -> Window | None:
+    expired = judge_gauges.get("neardup_judge_expired_pages_total")
+    if window is not None and expired:
+        window.carried = judge_gauges["neardup_judge_expired_pages_total carried"] / expired
+    return window
+
+
 async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
-    """Return a role's metrics: name -> value, summed over labels."""
+    """Return a role's metrics: name -> value, summed over labels; and name and outcome, with a space between
+    -> value, where they have outcomes."""
     try:
         async with session.get(f"{url}/metrics") as response:
             text = await response.text()
@@ -236,6 +265,8 @@ async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             gauges[sample.name] = gauges.get(sample.name, 0.0) + sample.value
+            if outcome := sample.labels.get("outcome"):
+                gauges[f"{sample.name} {outcome}"] = sample.value
     return gauges
 
 

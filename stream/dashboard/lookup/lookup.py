@@ -27,6 +27,7 @@ from stream.dashboard.answers import (
     MemberPage,
     NearAnchor,
     OtherPage,
+    Window,
 )
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
@@ -93,6 +94,17 @@ class Finder:
     def anchors(self) -> int | None:
         """Number of anchors; None until the end of the decisions topic was reached once."""
         return self._follower.state.tables.anchors if self._follower else None
+
+    @property
+    def window(self) -> Window | None:
+        """What is remembered; None without a lifetime."""
+        if (lifetime := self._genesis.options.lifetime) is None:
+            return None
+        window, state = Window(lifetime), self._follower.state if self._follower else None
+        if state is not None and state.window is not None and (expiry := state.window.expiry).oldest >= 0:
+            window.log_time, window.oldest = state.time / 1000, expiry.oldest / 1000
+            window.late_pages, window.late_seconds = expiry.late_pages, expiry.late / 1000
+        return window
 
     async def run(self) -> None:
         """Follow the decisions until cancelled, starting over after an error."""

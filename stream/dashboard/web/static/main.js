@@ -15,6 +15,7 @@ import { Live } from "./live.js";
 import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
 import { listenToScale, logarithmic, setScale } from "./scale.js";
 import { notice, showRoles, showTiles } from "./system.js";
+import { showWindow } from "./window.js";
 
 const FIGURES_MS = 1000; // minimum interval between updates while verdicts arrive
 const QUIET_MS = 10000; // maximum interval, for ranges that end now
@@ -143,6 +144,7 @@ async function lookAtSystem() {
     showNamespace(system.namespace);
     showRoles(system);
     showBehind(system);
+    showWindow(system);
     if (figures) showTiles(figures, system);
   } catch (error) {
     notice("system", `The dashboard does not respond: ${error.message}`);
