@@ -41,8 +41,8 @@ class Configuration:
     """Whether an elector tells which pages are kept."""
 
 
-_EXPIRING: Final = ("--option", "lifetime=10m"), {"lifetime": 600_000}
-"""With a lifetime, which the epochs of a long run outlast."""
+_EXPIRING: Final = ("--option", "lifetime=60s"), {"lifetime": 60_000}
+"""With a lifetime, which an epoch outlasts (`neardup.py` allows it)."""
 
 OPTIONS: Final = (
     Options("minima", *_EXPIRING),

@@ -214,7 +214,7 @@ class Epoch:
             said = await asyncio.to_thread(
                 kept.told, self._kafka.bootstrap_servers, f"{self._namespace}.best", PARTITIONS
             )
-            wrong = kept.compare(account.judged, said)
+            wrong = kept.compare(account.judged, said, account.turns, account.lifetime)
             if not wrong or time.monotonic() > ends:
                 break
             await asyncio.sleep(0.5)
@@ -262,6 +262,7 @@ class Epoch:
                 "pages": self._load.sent,
                 "verdicts": verdicts,
                 "orphans": checker.account.orphans,
+                "expired": checker.account.expired,
                 "clusters_told": self._told,
                 "faults": self._happened,
                 "longest_stall": round(checker.longest_stall, 1),
@@ -287,7 +288,7 @@ class Epoch:
         """Return the output of a command; None if there is none."""
         with (self._logs / f"{arguments[0]}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "stream.cli", *arguments,
+                sys.executable, "-m", "tests.chaos.neardup", *arguments,
                 env=os.environ | self._environment(self._kafka.bootstrap_servers),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip

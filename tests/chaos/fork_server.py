@@ -17,6 +17,8 @@ import signal
 import sys
 from typing import Any, Final
 
+from tests.chaos.neardup import main as neardup
+
 PR_SET_PDEATHSIG: Final = 1
 
 
@@ -69,8 +71,6 @@ def _start(asked: dict[str, Any]) -> None:
         os.dup2(log, 2)
         os.closerange(3, 64)
         sys.argv = ["neardup", *asked["command"].split()]
-        from stream.cli import main as neardup
-
         neardup()
         os._exit(0)
     except SystemExit as end:

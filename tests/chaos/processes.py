@@ -102,7 +102,7 @@ async def start(command: str, environment: dict[str, str], log: Path) -> Process
     environment = {**os.environ, **environment, "NEARDUP_SUPERVISOR": str(os.getpid())}
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "stream.cli", *command.split(),
+            sys.executable, "-m", "tests.chaos.neardup", *command.split(),
             env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.chaos.checker import kept
 from tests.chaos.checker.account import Account
-from tests.chaos.checker.kept import JudgedPage
+from tests.chaos.checker.kept import JudgedPage, Turn
 from tests.chaos.load import SentPage, SentPages
 from tests.property import best_oracle
 
@@ -152,20 +153,31 @@ def test_what_lies_behind_a_gap_is_not_admitted(account: Account) -> None:
     assert wrong(account) == (0, 0, 1)
 
 
-def test_kept_pages_are_those_of_the_oracle() -> None:
-    """The checker imports nothing of what it checks, so it has a definition of its own."""
+@pytest.mark.parametrize("lifetime", [None, 40])
+def test_kept_pages_are_those_of_the_oracle(lifetime: int | None) -> None:
+    """The checker imports nothing of what it checks, so it has a definition of its own. Log time is the
+    offset here, with a turn before every third record, and one at the end."""
     crawled = best_oracle.crawl(5, 500)
     pages = [
         JudgedPage(
             divmod(each.page, 1 << 16), str(each.page), None if each.key is None else str(each.key),
-            each.verdict, None if each.cluster is None else str(each.cluster), each.length,
+            each.verdict, None if each.cluster is None else str(each.cluster), each.length, each.page >> 16,
         )
         for each in crawled
     ]  # fmt: skip
     urls = {each.id: each.url or each.id for each in pages}
-    found, wanted = kept.longest(pages), best_oracle.kept(crawled, "longest")
+    end = pages[-1].place[0] + 1
+    turns, seen = [Turn(at, at) for at in (*range(0, end, 3), end)], list[best_oracle.Judged]()
+    for before, turn in itertools.pairwise([Turn(0, 0), *turns]):
+        seen += [each for each in crawled if before.offset <= each.page >> 16 < turn.offset]
+        if lifetime is not None:
+            until = turn.time - lifetime
+            seen += best_oracle.unseen(seen, until, len(crawled), lambda each: each.page >> 16)
+    found, wanted = kept.longest(pages, turns, lifetime), best_oracle.kept(seen, "longest")
     assert found == {str(cluster): page and urls[str(page.page)] for cluster, page in wanted.items()}
-    assert kept.compare(pages, found) == []
+    assert any(each.verdict == "expired" for each in seen) == (lifetime is not None)
+    assert kept.compare(pages, found, turns, lifetime) == []
     moved = next(cluster for cluster, url in found.items() if url != urls[cluster])
-    assert kept.compare(pages, {each: url for each, url in found.items() if each != moved}) != []
-    assert kept.compare(pages, found | {"ffffffff.9.9": None}) != []
+    without = {each: url for each, url in found.items() if each != moved}
+    assert kept.compare(pages, without, turns, lifetime) != []
+    assert kept.compare(pages, found | {"ffffffff.9.9": None}, turns, lifetime) != []

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.chaos.checker.kept import JudgedPage
+from tests.chaos.checker.kept import JudgedPage, Turn
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.checker.records import JournalContent, Place
 from tests.chaos.load import SentPage, SentPages
@@ -59,12 +59,21 @@ class Account:
         """Pages that were fetched again and began a cluster, since theirs had ended."""
         self.judged: list[JudgedPage] = []
         """Pages that have their verdict."""
+        self.lifetime: int | None = options.get("lifetime")
+        """Milliseconds."""
+        self.turns: list[Turn] = []
+        """Turns so far."""
         self._judged: set[Place] = set()
         self._due: dict[Place, ExpectedVerdict] = {}
         self._early: dict[Place, dict[str, Any]] = {}
         """Verdicts that came before their journal records."""
         self._fingerprints: dict[str, int] = {}
         """By text: equal texts have equal fingerprints, whichever worker made them."""
+
+    @property
+    def expired(self) -> int:
+        """Pages whose lifetime has ended, carried ones included."""
+        return int(self._oracle.oldest.total())
 
     def unjudged(self) -> Iterator[tuple[Place, SentPage]]:
         """Pages that should have a verdict and have none yet."""
@@ -90,7 +99,10 @@ class Account:
     def take_journal(self, value: bytes, offset: int, appended: int = 0) -> None:
         """Take a record of the journal, with the time when it was appended, in milliseconds since the
         epoch."""
+        turned = self._oracle.turned
         self._oracle.begin(appended)
+        if self._oracle.turned != turned:
+            self.turns.append(Turn(offset, self._oracle.turned))
         for place, page, url, length in self._journal.admit_rows(value, offset):
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
@@ -99,7 +111,9 @@ class Account:
                 want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
             )  # fmt: skip
             _, at, row = str(want.id).split(".")
-            seen = JudgedPage((int(at), int(row)), str(want.id), page.url, want.verdict, cluster, length)
+            seen = JudgedPage(
+                (int(at), int(row)), str(want.id), page.url, want.verdict, cluster, length, self._oracle.time
+            )
             self.orphans += want.verdict == "recrawl" and cluster == want.id
             self._due[place] = ExpectedVerdict(
                 verdict, (want.similarity or 0) / 10_000, url, page.fingerprint, seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,17 +20,48 @@ class JudgedPage(NamedTuple):
     verdict: str
     cluster: str | None
     length: int
+    time: int = 0
+    """Log time of its record, in milliseconds since the epoch."""
 
 
-def longest(judged: Iterable[JudgedPage]) -> dict[str, str | None]:
+class Turn(NamedTuple):
+    """A turn: URLs leave their clusters that were not seen for a lifetime."""
+
+    offset: int
+    """The journal record before which it stands."""
+    time: int
+    """Its log time."""
+
+
+def longest(
+    judged: Iterable[JudgedPage], turns: Iterable[Turn] = (), lifetime: int | None = None
+) -> dict[str, str | None]:
     """Return cluster -> the URL that is kept, by `longest`; None where no URL is left."""
     versions: dict[str, list[JudgedPage]] = {}
     found: dict[str, str | None] = {}
+    last: dict[str, JudgedPage] = {}
+    """URL -> its newest version, in the order of these."""
+
+    def expire(until: int) -> None:
+        while last and (page := next(iter(last.values()))).time <= until:
+            url = page.url or page.id
+            del last[url]
+            versions[url].append(page._replace(cluster=None))
+
+    waiting = deque(turns)
     for page in sorted(judged):
+        while waiting and lifetime is not None and waiting[0].offset <= page.place[0]:
+            expire(waiting.popleft().time - lifetime)
         if page.verdict != "rejected":
-            versions.setdefault(page.url or page.id, []).append(page)
+            url = page.url or page.id
+            versions.setdefault(url, []).append(page)
+            last.pop(url, None)
+            last[url] = page
         if page.cluster == page.id:
             found[page.id] = None
+    for turn in waiting:
+        if lifetime is not None:
+            expire(turn.time - lifetime)
     ranks: dict[str, list[tuple[int, tuple[int, int], str]]] = {}
     for url, pages in versions.items():
         newest = pages[-1]
@@ -72,11 +104,16 @@ def told(servers: str, topic: str, partitions: int) -> dict[str, str | None]:
     return found
 
 
-def compare(judged: Iterable[JudgedPage], said: dict[str, str | None]) -> list[str]:
+def compare(
+    judged: Iterable[JudgedPage],
+    said: dict[str, str | None],
+    turns: Iterable[Turn] = (),
+    lifetime: int | None = None,
+) -> list[str]:
     """Name the clusters of which something else is told. Without a record, the first page is kept."""
     judged = list(judged)
     first = {page.id: page.url for page in judged}
-    wanted = longest(judged)
+    wanted = longest(judged, turns, lifetime)
     wrong = [
         f"cluster {cluster}: keeps {said.get(cluster, first.get(cluster))}, due {url}"
         for cluster, url in wanted.items()

@@ -15,7 +15,8 @@ from tests.chaos.schedule import PlannedFault
 FAILPOINTS: Final = {
     "judge": (
         "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
-        "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "flush",
+        "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "drop.run",
+        "drop.pages", "sweep.urls", "flush",
         "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
         "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
