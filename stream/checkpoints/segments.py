@@ -183,12 +183,12 @@ class SegmentExport:
     def _verify(self, name: str, digest: str, path: Path, go_on: Callable[[], None]) -> None:
         """Raise CheckpointError unless the store returns what was stored. `path` is free."""
         try:
-            found = self._catalogue.download(name, path)
+            stored = self._catalogue.download(name, path)
         except FileNotFoundError as error:
             raise CheckpointError(f"checkpoints: {name}: is missing, though it was just stored") from error
         path.unlink()
         go_on()
-        if found != digest:
+        if stored != digest:
             raise CheckpointError(f"checkpoints: {name}: is not what was stored")
 
     def _prune(self) -> None:
