@@ -31,4 +31,7 @@ def command(settings: Settings) -> None:
     """
     from stream.roles.prober.role import ProberRole
 
-    run_role("prober", settings, ProberRole(settings).run())
+    async def run() -> None:
+        await ProberRole(settings).run()
+
+    run_role("prober", settings, run())
