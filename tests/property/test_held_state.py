@@ -93,6 +93,10 @@ def test_nothing_is_taken_back_in_a_directory_that_is_not_there(tmp_path: Path) 
 
 def test_nor_in_one_of_another_journal(tmp_path: Path) -> None:
     state, genesis = open_state(tmp_path / "judge", VerdictOptions(), memory=0, generation=32)
+    judge, entries = Judge(state, genesis), entries_of(crawl(9, 50, dense=True), 3, sizes=(12,))
+    judge.apply(entries, judge.decide(entries).record(), 1)
+    state.hold_from(1)
+    state.flush()
     state.close()
     with pytest.raises(StateError, match=f"belongs to journal {genesis.journal}, not 000"):
         take_back(tmp_path / "judge", msgspec.structs.replace(genesis, journal="0" * 32), 0)
