@@ -48,6 +48,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
     erased: int = 0
     """What decisions before this offset forgot is erased from the state."""
+    forgetting: judge.Forgetting | None = None
+    """How far requests have come; None of an elector."""
 
 
 _KIND: Final = re.compile(rf"{JUDGE}|{ELECTOR_KIND}")
@@ -83,6 +85,7 @@ def summary_of(directory: Path, kind: str) -> Summary | None:
         decided=meta.decided,
         ledger=meta.ledger,
         erased=meta.erased,
+        forgetting=meta.forgetting if isinstance(meta, judge.Meta) else None,
     )
 
 

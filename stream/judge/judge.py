@@ -175,8 +175,11 @@ class Judge:
             )
         state.note_ledger(state.meta.ledger if part.first else offset, offset + 1)
 
-    def apply_forgetting(self, record: Decisions, forgotten: Forgotten, offset: int) -> None:
-        """Apply a record by which pages are forgotten, which stands at this offset of the decisions topic.
+    def apply_forgetting(
+        self, record: Decisions, forgotten: Forgotten, offset: int, appended: int = 0
+    ) -> None:
+        """Apply a record by which pages are forgotten, which stands at this offset of the decisions topic,
+        and was appended at a time, in milliseconds since the epoch.
 
         Raises StateError if it does not fit the state.
         """
@@ -184,7 +187,7 @@ class Judge:
             raise StateError(
                 f"state directory {self.state.store.path}: the forgetting at decisions offset {offset} {why}"
             )
-        self.state.forget(forgotten, offset + 1)
+        self.state.forget(forgotten, offset + 1, appended)
         self.state.maintain()
 
     def json(self, entries: Sequence[Entry], decisions: Decisions) -> list[bytes]:

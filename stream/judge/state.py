@@ -814,9 +814,10 @@ class State(StateReader):
         self.meta = meta
         self._note_position(decided)
 
-    def forget(self, forgotten: Forgotten, decided: int) -> None:
-        """Forget pages: nothing finds them any more. `decided` is the next offset of the decisions
-        topic. No batch may be ahead of the store. Call `maintain` before the next `advance`."""
+    def forget(self, forgotten: Forgotten, decided: int, appended: int = 0) -> None:
+        """Forget pages: nothing finds them any more. `decided` is the next offset of the decisions topic, and
+        `appended` when the record was written there, in milliseconds since the epoch. No batch may be ahead
+        of the store. Call `maintain` before the next `advance`."""
         writes, (anchors, duplicates) = self.store.batch(), forgotten.numbers
         self._note_deaths(anchors)
         self.tables.kill(writes, anchors[self.tables.is_alive(anchors)])
@@ -835,7 +836,9 @@ class State(StateReader):
         forgetting = msgspec.structs.replace(self.meta.forgetting, requests=forgotten.requests)
         if gone:
             self.forgotten.add(writes, decided, anchors, duplicates)
-            forgetting = msgspec.structs.replace(forgetting, decided=decided)
+            forgetting = msgspec.structs.replace(
+                forgetting, decided=decided, journal=self.meta.applied, appended=appended
+            )
         self._write_meta(writes, decided=decided, forgetting=forgetting)
         self._note_position(decided)
 

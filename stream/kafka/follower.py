@@ -70,7 +70,9 @@ class Follower:
                 await in_thread(self.judge.apply_turn, decisions, turn, record.offset)
                 continue
             if (forgotten := decisions.forgotten) is not None:
-                await in_thread(self.judge.apply_forgetting, decisions, forgotten, record.offset)
+                await in_thread(
+                    self.judge.apply_forgetting, decisions, forgotten, record.offset, record.timestamp
+                )
                 continue
             entries = await self.journal.read_up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)

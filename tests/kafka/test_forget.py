@@ -320,6 +320,14 @@ async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, 
     assert code == 1, error
     assert names.journal not in out
     assert f"delayed by {names.verdicts}: has records from before" in out
+    # Once decisions are trimmed, states say what was decided.
+    await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
+    code, out, error = await neardup_process(deployed, "forget", "--status", "--json")
+    assert code == 1, error
+    told = json.loads(out)
+    assert (told["requests"], told["decided"], told["unknown"], told["pages"]) == (3, 3, 0, 0)
+    assert {each["what"] for each in told["delays"]} == {names.verdicts}
+    assert any("3 requests were decided by records that are trimmed" in each for each in told["notes"])
     code, _, error = await neardup_process(deployed, "forget")
     assert code == 2, error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,9 +16,10 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import NOTHING
-from stream.checkpoints.kinds import is_kind, summary_of
+from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
+from stream.judge.meta import Forgetting
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since
@@ -86,6 +88,16 @@ class _Decided(msgspec.Struct):
     """The journal offset before which it stands."""
     time: int = 0
     """When it was appended, in milliseconds since the epoch."""
+    known_from: int = 0
+    """The first request of which it is known how many pages it named: decisions on those before are
+    trimmed."""
+
+    def add(self, noted: Forgetting) -> None:
+        """Add what a state says, which may have applied decisions that are trimmed."""
+        if noted.requests > self.requests:
+            self.requests = noted.requests
+        if noted.decided > self.offset + 1:
+            self.offset, self.journal, self.time = noted.decided - 1, noted.journal, noted.appended
 
 
 async def status(settings: Settings) -> Status:
@@ -104,9 +116,11 @@ async def status(settings: Settings) -> Status:
     async with TopicReader(settings, names.requests, bounds.start) as reader:
         while reader.position < bounds.end:
             offsets += [record.offset for record in await reader.poll()]
-    decided = _Decided(pages={})
+    decided = _Decided(pages={}, known_from=sys.maxsize)
     if first is not None:
         decided = await _read_decisions(settings, first.offset)
+    for each in await in_thread(_noted, settings, genesis):
+        decided.add(each)
     done = [each for each in offsets if each < decided.requests]
     delays, notes = list[Delay](), list[str]()
     if len(done) < len(offsets):
@@ -122,6 +136,11 @@ async def status(settings: Settings) -> Status:
         else:
             notes.append("checkpoints were not looked at: the setting checkpoints names no store")
         notes.append("state directories of other machines were not looked at")
+        if trimmed := sum(each < decided.known_from for each in done):
+            notes.append(
+                f"{trimmed:,} requests were decided by records that are trimmed: how many pages they named is"
+                " not known any more"
+            )
         notes.append(
             f"compacted topics ({names.clusters}, {names.best()}, {names.dashboard}-*-changelog) have later"
             " records in place of those before; these go when Kafka next compacts"
@@ -129,9 +148,9 @@ async def status(settings: Settings) -> Status:
     return Status(
         requests=len(offsets),
         decided=len(done),
-        unknown=len(done) - sum(each in decided.pages for each in done),
+        unknown=sum(each >= decided.known_from and each not in decided.pages for each in done),
         pages=sum(decided.pages.values()),
-        forgotten=to_the_second(decided.time / 1000) if decided.requests else None,
+        forgotten=to_the_second(decided.time / 1000) if decided.time else None,
         delays=delays,
         notes=notes,
     )
@@ -143,16 +162,36 @@ async def _read_decisions(settings: Settings, start: int) -> _Decided:
     async with TopicReader(settings, topic, start) as reader:
         first, end = await retry_until_answered(f"topic {topic}", reader.bounds)
         reader.seek(max(first, start))
+        is_trimmed = start <= first > 0
         while reader.position < end:
             for each in await reader.poll():
                 record = decode_decisions(each.value, each.offset)
                 if (forgotten := record.forgotten) is None:
                     continue
+                if is_trimmed:
+                    decided.known_from, is_trimmed = forgotten.requests, False
                 decided.requests, decided.time = forgotten.requests, each.timestamp
                 decided.pages |= dict(forgotten.pages)
                 if forgotten.urls:
                     decided.offset, decided.journal = each.offset, record.start
+        if is_trimmed:
+            decided.known_from = sys.maxsize
     return decided
+
+
+def _noted(settings: Settings, genesis: Genesis) -> list[Forgetting]:
+    """How far requests have come in the judge's state of this machine, and in its newest checkpoint."""
+    found = list[Forgetting | None]()
+    with suppress(StateError):
+        own = summary_of(settings.state_dir / settings.namespace / JUDGE, JUDGE)
+        found += [own.forgetting] if own is not None and own.journal == genesis.journal else []
+    if settings.checkpoints:
+        catalogue = Catalogue(settings.checkpoints)
+        for name in catalogue.kept(genesis.journal, JUDGE):
+            with suppress(DamagedCheckpointError):
+                found.append(catalogue.read(name).forgetting)
+                break
+    return [each for each in found if each is not None]
 
 
 async def _topics(settings: Settings, names: TopicNames, decided: _Decided, notes: list[str]) -> list[Delay]:

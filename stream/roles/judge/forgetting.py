@@ -116,9 +116,9 @@ class ForgetRequests:
                 show(judge.genesis.journal, page)
                 for page in await in_thread(superseded_pages, judge.state, forgotten)
             ]
-            offset = await self._publisher.publish_forgetting(record, clusters)
+            offset, appended = await self._publisher.publish_forgetting(record, clusters)
             reach("forget.decided")
-            await in_thread(judge.apply_forgetting, record, forgotten, offset)
+            await in_thread(judge.apply_forgetting, record, forgotten, offset, appended)
         pages = sum(map(len, forgotten.numbers))
         log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
         self._watch.note_forgotten(pages)

@@ -102,14 +102,15 @@ class VerdictPublisher(ClientOwner):
         reach("turn.committed")
         return int(delivered[0].offset)
 
-    async def publish_forgetting(self, record: Decisions, clusters: Sequence[str]) -> int:
+    async def publish_forgetting(self, record: Decisions, clusters: Sequence[str]) -> tuple[int, int]:
         """Publish a record by which pages are forgotten, and remove what the topic `clusters` says of
-        clusters. Returns the record's offset in the decisions topic.
+        clusters. Returns the record's offset in the decisions topic, and when it was appended there, in
+        milliseconds since the epoch.
 
         On an error the caller must end, as for `publish`.
         """
-        delivered = await self._commit(partial(self._send_forgetting, record, clusters), "forget.sent")
-        return int(delivered[0].offset)
+        written, *_ = await self._commit(partial(self._send_forgetting, record, clusters), "forget.sent")
+        return int(written.offset), int(written.timestamp)
 
     async def _commit(
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
