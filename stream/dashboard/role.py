@@ -119,7 +119,7 @@ class DashboardRole:
         metrics.listeners.set_function(lambda: recent.listeners)
         rewriting = Rewriting(genesis, directory_of(settings))
         statistics = Statistics(settings, partitions, tell, rewriting.forgotten)
-        rewriting.trust(statistics.stored_partitions)
+        rewriting.begin(partitions, statistics.stored_partitions)
         await topics.create_changelogs(settings, statistics.changelogs, partitions)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
         superseded = SupersededClusters(settings, names.clusters)

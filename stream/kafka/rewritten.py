@@ -24,6 +24,9 @@ class Rewritten(msgspec.Struct, kw_only=True):
     the ones before it in this list were decided earlier."""
     partitions: dict[int, int] = {}
     """Partition of `verdicts` -> the offset of `requests` before which all were attended to."""
+    begun: set[int] = set()
+    """Partitions whose files may have earlier versions of rows that were rewritten: they are recovered from
+    changelogs, or were being rewritten."""
 
     def write(self, directory: Path) -> None:
         """Replace the file in the directory of a dashboard. Raises OSError."""

@@ -405,11 +405,11 @@ class Statistics:
 
     async def _replace(self, table: RowTable, partition: int, keys: list[bytes]) -> None:
         async with self._folding:
-            rows = table.rewrite(partition, keys, lambda key, row: table.without(key, row, self._forgotten))
-            await table.send(partition, rows)
+            rows = table.rewritten(partition, keys, self._forgotten)
+            await table.replace(partition, rows)
         if table is self._tables["clusters"]:
-            for key, row in rows.items():
-                if not cluster_row(row).anchor:
+            for key, each in rows.items():
+                if not cluster_row(each.row).anchor:
                     self.view.forget_anchor(cluster_of(key))
             self.view.revision += 1
 

@@ -29,34 +29,40 @@ class Rewriting:
         self._noted: Rewritten = rewritten_in(directory, genesis.journal)
         self.forgotten: Final = ForgottenPages(genesis, self._noted.decided)
         self._shown = 0
-        self._sound = set[int]()
-        """Partitions whose files have no earlier versions of rows than those that were rewritten."""
 
-    def trust(self, partitions: set[int]) -> None:
-        """Say whose rows are on the disk before the dashboard begins: others are recovered from changelogs,
-        with earlier versions of rows."""
-        self._sound = partitions & self._noted.partitions.keys()
+    def begin(self, partitions: int, stored: set[int]) -> None:
+        """Say of which partitions, of all, there are rows on the disk before the dashboard begins."""
+        if missing := set(range(partitions)) - stored - self._noted.begun:
+            self._noted.begun |= missing
+            self._noted.write(self._directory)
 
     async def run(self, statistics: Statistics, recent: LatestVerdicts) -> None:
         """Rewrite until cancelled."""
+        before = set[int]()
         while True:
             requests, here = self.forgotten.requests, statistics.open_partitions
             if self._shown < requests:
                 await recent.forget(self.forgotten)
                 self._shown = requests
             if statistics.ready.is_set():
-                self._sound &= here
+                # Of what comes from another dashboard, rows are recovered from changelogs.
+                self._noted.begun |= here - before if before else set()
+                before = here
             for partition in sorted(here):
-                done = self._noted.partitions.get(partition, 0)
-                if requests and (done < requests or partition not in self._sound):
-                    rows = await statistics.rewrite(partition, whole=partition not in self._sound)
-                    if rows is not None:
-                        self._note(partition, requests)
-                        log.info("rewritten", partition=partition, requests=requests, rows=rows)
+                is_behind = self._noted.partitions.get(partition, 0) < requests
+                if requests and (is_behind or partition in self._noted.begun):
+                    await self._rewrite(statistics, partition, requests)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _note(self, partition: int, requests: int) -> None:
-        self._sound.add(partition)
-        self._noted.partitions[partition] = requests
-        self._noted.decided = self.forgotten.decided
+    async def _rewrite(self, statistics: Statistics, partition: int, requests: int) -> None:
+        whole = partition in self._noted.begun
+        self._note(self._noted.begun | {partition})
+        rows = await statistics.rewrite(partition, whole=whole)
+        if rows is not None:
+            self._noted.partitions[partition] = requests
+            self._note(self._noted.begun - {partition})
+            log.info("rewritten", partition=partition, requests=requests, rows=rows)
+
+    def _note(self, begun: set[int]) -> None:
+        self._noted.begun, self._noted.decided = begun, self.forgotten.decided
         self._noted.write(self._directory)

@@ -7,7 +7,7 @@ are read, written and sent in batches. Faust still assigns the partitions, recov
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import faust
@@ -132,16 +132,24 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
             entries.next()
         entries.status()
 
-    def rewrite(
-        self, partition: int, keys: Sequence[bytes], without: Callable[[bytes, bytes], Rewritten | None]
-    ) -> Rows:
-        """Replace rows in RocksDB, as they are now, and return those to send to the changelog."""
-        rows = dict[bytes, bytes]()
-        for key, row in zip(keys, self.rows(partition, keys), strict=True):
-            if row is not None and (changed := without(key, row)) is not None:
-                self.write(partition, {key: changed.row, **(changed.entries or {})}, changed.gone)
-                rows[key] = changed.row
-        return rows
+    def rewritten(
+        self, partition: int, keys: Sequence[bytes], forgotten: ForgottenPages
+    ) -> dict[bytes, Rewritten]:
+        """Return what takes the place of rows, as they are now."""
+        rows = zip(keys, self.rows(partition, keys), strict=True)
+        changed = {key: self.without(key, row, forgotten) for key, row in rows if row is not None}
+        return {key: each for key, each in changed.items() if each is not None}
+
+    async def replace(self, partition: int, rows: Mapping[bytes, Rewritten]) -> None:
+        """Replace rows. The changelog comes first: a row in RocksDB that says what it should is not looked at
+        again after a crash."""
+        await self.send(partition, {key: each.row for key, each in rows.items()})
+        self.write_rewritten(partition, rows)
+
+    def write_rewritten(self, partition: int, rows: Mapping[bytes, Rewritten]) -> None:
+        """Replace rows in RocksDB."""
+        for key, each in rows.items():
+            self.write(partition, {key: each.row, **(each.entries or {})}, each.gone)
 
     def compact(self, partition: int, start: bytes, end: bytes) -> None:
         """Rewrite the files that have keys in [start, end) without what was removed or replaced."""
