@@ -235,7 +235,7 @@ def _record(manifest: Manifest, verified: bool) -> str:
 
     import msgspec
 
-    described = msgspec.structs.asdict(manifest)
+    described = msgspec.to_builtins(manifest)
     files = described.pop("files")
     name = {"checkpoint": str(manifest.name)}
     return json.dumps(name | described | {"verified": verified, "files": len(files), "bytes": manifest.bytes})
