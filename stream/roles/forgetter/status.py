@@ -181,17 +181,17 @@ async def _read_decisions(settings: Settings, start: int) -> _Decided:
 
 def _noted(settings: Settings, genesis: Genesis) -> list[Forgetting]:
     """How far requests have come in the judge's state of this machine, and in its newest checkpoint."""
-    found = list[Forgetting | None]()
+    notes = list[Forgetting | None]()
     with suppress(StateError):
         own = summary_of(settings.state_dir / settings.namespace / JUDGE, JUDGE)
-        found += [own.forgetting] if own is not None and own.journal == genesis.journal else []
+        notes += [own.forgetting] if own is not None and own.journal == genesis.journal else []
     if settings.checkpoints:
         catalogue = Catalogue(settings.checkpoints)
         for name in catalogue.kept(genesis.journal, JUDGE):
             with suppress(DamagedCheckpointError):
-                found.append(catalogue.read(name).forgetting)
+                notes.append(catalogue.read(name).forgetting)
                 break
-    return [each for each in found if each is not None]
+    return [each for each in notes if each is not None]
 
 
 async def _topics(settings: Settings, names: TopicNames, decided: _Decided, notes: list[str]) -> list[Delay]:
