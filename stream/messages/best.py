@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from stream.errors import RecordError, RecordVersionError
+from stream.errors import RecordError
 from stream.messages.verdict import PageRef
+from stream.messages.versions import refuse_other_json_version
 
 VERSION: Final = 1
 ELECT_HEADER: Final = "elect"
@@ -85,25 +85,9 @@ def decode_best(value: bytes, where: str) -> BestRecord:
         if (record.best is None) != (record.members == 0):
             raise ValueError(f"keeps {'no' if record.best is None else 'a'} page of {record.members} members")
     except (msgspec.DecodeError, ValueError) as error:
-        _refuse_other_version(value, where)
+        refuse_other_json_version(value, VERSION, where)
         raise RecordError(f"{where}: {error}") from error
     return record
-
-
-class _VersionOnly(msgspec.Struct):
-    """The part of a record that is the same in all versions."""
-
-    v: int
-
-
-def _refuse_other_version(value: bytes, where: str) -> None:
-    with suppress(msgspec.DecodeError):
-        number = msgspec.json.decode(value, type=_VersionOnly).v
-        if number != VERSION:
-            raise RecordVersionError(
-                f"{where}: has version {number}, but this program reads version {VERSION} only; run the"
-                " neardup that wrote it"
-            )
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -6,12 +6,12 @@ value says that all anchors of the range have expired.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated, Final, NoReturn
 
 import msgspec
 
-from stream.errors import RecordError, RecordVersionError
+from stream.errors import RecordError
+from stream.messages.versions import refuse_other_json_version
 
 VERSION: Final = 1
 PARTITIONS: Final = 64
@@ -119,32 +119,16 @@ def decode_segment(key: bytes | None, value: bytes | None, where: str) -> Segmen
     try:
         record = _DECODER.decode(value)
     except msgspec.DecodeError as error:
-        _refuse_other_version(value, where)
+        refuse_other_json_version(value, VERSION, where)
         refuse(error)
     if record.v != VERSION:
-        _refuse_other_version(value, where)
+        refuse_other_json_version(value, VERSION, where)
     if not first == record.first <= record.oldest < record.end < 1 << 62:
         refuse(
             f"has the key {first}, and is of anchors [{record.first}, {record.end}), the oldest of which is"
             f" {record.oldest}"
         )
     return record
-
-
-class _VersionOnly(msgspec.Struct):
-    """The part of a record that is the same in all versions."""
-
-    v: int
-
-
-def _refuse_other_version(value: bytes, where: str) -> None:
-    with suppress(msgspec.DecodeError):
-        number = msgspec.json.decode(value, type=_VersionOnly).v
-        if number != VERSION:
-            raise RecordVersionError(
-                f"{where}: has version {number}, but this program reads version {VERSION} only; run the"
-                " neardup that wrote it"
-            )
 
 
 _ENCODER: Final = msgspec.json.Encoder()

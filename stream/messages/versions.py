@@ -16,7 +16,14 @@ class _VersionOnly(msgspec.Struct):
     version: int | None = None
 
 
+class _JsonVersionOnly(msgspec.Struct):
+    """The same of a record in JSON."""
+
+    v: int
+
+
 _DECODER: Final = msgspec.msgpack.Decoder(_VersionOnly)
+_JSON_DECODER: Final = msgspec.json.Decoder(_JsonVersionOnly)
 
 
 def version_of(value: bytes) -> int | None:
@@ -33,4 +40,15 @@ def refuse_other_version(value: bytes, version: int, where: str) -> None:
                 f"{where}: has version {number}, but this program reads version {version} only; create a new "
                 f"namespace (`neardup topics create`) and publish the pages into it, or run the neardup that "
                 f"wrote it"
+            )
+
+
+def refuse_other_json_version(value: bytes, version: int, where: str) -> None:
+    """Raise RecordVersionError if a record in JSON says that it has another version than `version`."""
+    with suppress(msgspec.DecodeError):
+        number = _JSON_DECODER.decode(value).v
+        if number != version:
+            raise RecordVersionError(
+                f"{where}: has version {number}, but this program reads version {version} only; run the"
+                " neardup that wrote it"
             )
