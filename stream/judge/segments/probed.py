@@ -87,19 +87,25 @@ class ProbedSegments:
         if isinstance(record, int):
             self._announced.pop(record, None)
             return
-        genesis = self._genesis
-        for what, value, here in (
-            ("journal", record.journal, genesis.journal),
-            ("scheme", record.scheme, genesis.scheme_id),
-        ):
-            if value != here:
-                raise StateError(f"{name}: announces a segment of {what} {value}, but here is {here}")
+        if other := self._other_origin(record):
+            raise StateError(f"{name}: announces a segment of {other}")
         segment = Segment(record.first, record.end)
         before = self._announced.get(record.first)
         digests = before.digests if before is not None and before.segment == segment else frozenset[bytes]()
         digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
         self._announced[record.first] = _Announced(segment, digests | {digest})
         self._is_new = True
+
+    def _other_origin(self, record: SegmentRecord | SentAnswer) -> str | None:
+        """What a record is of, if it is of another journal or scheme."""
+        genesis = self._genesis
+        for what, value, here in (
+            ("journal", record.journal, genesis.journal),
+            ("scheme", record.scheme, genesis.scheme_id),
+        ):
+            if value != here:
+                return f"{what} {value}, but here is {here}"
+        return None
 
     def need_dropped(self) -> None:
         """Need answers of the segments of which the state has no tables. All that was announced must be
@@ -135,13 +141,9 @@ class ProbedSegments:
 
         Raises RecordError for one of another journal, scheme or file than announced.
         """
-        answer, genesis = sent.answer, self._genesis
-        for what, value, here in (
-            ("journal", sent.journal, genesis.journal),
-            ("scheme", sent.scheme, genesis.scheme_id),
-        ):
-            if value != here:
-                raise RecordError(f"{name}: is an answer of {what} {value}, but here is {here}")
+        answer = sent.answer
+        if other := self._other_origin(sent):
+            raise RecordError(f"{name}: is an answer of {other}")
         announced = self._announced.get(answer.segment.first)
         if announced is None or announced.segment != answer.segment:
             return False
