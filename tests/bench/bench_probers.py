@@ -36,8 +36,8 @@ from stream.judge.segments.merged_search import Answers, MergedSearch
 from stream.judge.state import State
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
-from stream.roles.prober.pages_ahead import PagesAhead, RecordPages
 from stream.roles.prober.schedule import RUN_ROWS
+from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
 from stream.tables.search.probing import ALL
 from stream.tables.store.anchors import CHUNK
 from stream.tables.store.rocks import Store
@@ -92,7 +92,7 @@ _Asked = tuple[Run, np.ndarray, FingerprintedPages]
 
 def _runs(made: MadeRows, first: int, rows: int) -> Iterator[_Asked]:
     """The pages of records, in the runs that a prober answers."""
-    ahead, each = PagesAhead(), RUN_ROWS // ROWS
+    ahead, each = UndecidedPages(), RUN_ROWS // ROWS
     for start in range(first, first + rows // ROWS, each):
         run = Run(start + 1, start + each + 1)
         for number in range(start, start + each):

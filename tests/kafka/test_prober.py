@@ -35,8 +35,8 @@ from stream.messages.journal import Genesis, decode_journal
 from stream.messages.segments import SegmentRecord, encode_segment, object_of
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober import schedule
-from stream.roles.prober.pages_ahead import RecordPages
 from stream.roles.prober.role import ProberRole
+from stream.roles.prober.undecided_pages import RecordPages
 from stream.settings import Settings
 from stream.stores.open import store_of
 from tests.commands import run_process

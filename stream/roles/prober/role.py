@@ -39,10 +39,10 @@ from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_ev
 from stream.roles.prober.following import Decided, Following, open_following
 from stream.roles.prober.loading import Loading
 from stream.roles.prober.membership import Membership
-from stream.roles.prober.pages_ahead import PagesAhead, RecordPages
 from stream.roles.prober.schedule import RUN_ROWS, Schedule, Task
 from stream.roles.prober.segment_files import SegmentFiles
 from stream.roles.prober.sending import AnswerSender, AnswerTooLargeError
+from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import Settings
 
@@ -73,7 +73,7 @@ class ProberRole:
         self._stop = asyncio.Event()
         self._tasks = Tasks()
         self._held: dict[Segment, tuple[SegmentRecord, HeldSegment]] = {}
-        self._pages = PagesAhead()
+        self._pages = UndecidedPages()
 
     def stop(self) -> None:
         """Ask `run` to return."""

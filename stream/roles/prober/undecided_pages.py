@@ -36,7 +36,7 @@ class RecordPages(NamedTuple):
         return cls(entry.offset, pages_of([entry])[ready], columns)
 
 
-class PagesAhead:
+class UndecidedPages:
     """Pages by record, in journal order."""
 
     def __init__(self) -> None:
