@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from stream.errors import BrokerError, StateError
 from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
-from stream.kafka.names import TopicNames
+from stream.kafka.names import TopicNames, record_name
 from stream.messages.segments import (
     PARTITIONS,
     SegmentRecord,
@@ -66,7 +66,7 @@ class AnnouncedSegments(ClientOwner):
         return dict(self._records)
 
     def _note(self, record: Any) -> None:
-        where = f"topic {record.topic} partition {record.partition} offset {record.offset}"
+        where = record_name(record)
         segment = decode_segment(record.key, record.value, where)
         if isinstance(segment, int):
             self._records.pop(segment, None)

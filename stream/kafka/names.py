@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +103,8 @@ class TopicNames:
     def dashboard_changelogs(self) -> list[str]:
         """Changelogs of the dashboard's tables, with as many partitions as the verdicts topic."""
         return [f"{self.dashboard}-{table}-changelog" for table in ("totals", "hosts", "clusters", "urls")]
+
+
+def record_name(record: Any) -> str:
+    """The place of a consumed record, as errors name it."""
+    return f"topic {record.topic} partition {record.partition} offset {record.offset}"

@@ -16,7 +16,7 @@ from stream.errors import RecordError, StateError
 from stream.futures import retrieved
 from stream.kafka import broker_metadata, clients
 from stream.kafka.client_owner import ClientOwner
-from stream.kafka.names import TopicNames
+from stream.kafka.names import TopicNames, record_name
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import VERDICTS_BYTES
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
@@ -138,7 +138,7 @@ class BestTopic(ClientOwner):
             )
 
     def _decode(self, record: Any) -> TopicRecord:
-        where = f"topic {record.topic} partition {record.partition} offset {record.offset}"
+        where = record_name(record)
         if record.value is None:
             raise RecordError(f"{where}: a tombstone; records of this topic are replaced, never deleted")
         headers = dict(record.headers)

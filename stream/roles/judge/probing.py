@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -18,7 +18,7 @@ from stream.judge.segments.answer_records import decode_answer
 from stream.judge.segments.probed import ProbedSegments
 from stream.kafka.follower import Follower
 from stream.kafka.in_flight import in_thread
-from stream.kafka.names import TopicNames
+from stream.kafka.names import TopicNames, record_name
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader
 from stream.kafka.topic_subscription import TopicSubscription
@@ -70,13 +70,13 @@ class Probing:
 
     async def _read_segments(self, announced: TopicSubscription) -> None:
         async for record in announced:
-            name = _name(record)
+            name = record_name(record)
             self._probed.announce(decode_segment(record.key, record.value, name), name)
             self._watch.note_segments(self._probed)
 
     async def _read_answers(self, sent: TopicSubscription) -> None:
         async for record in sent:
-            name = _name(record)
+            name = record_name(record)
             try:
                 answer = decode_answer(record.value, name)
                 await self._refuse_beyond(answer.answer, name)
@@ -162,10 +162,6 @@ class Probing:
                 await self._answered.wait()
         except TimeoutError:
             pass
-
-
-def _name(record: Any) -> str:
-    return f"topic {record.topic} partition {record.partition} offset {record.offset}"
 
 
 @asynccontextmanager
