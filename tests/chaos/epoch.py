@@ -37,6 +37,8 @@ FAULTS_AHEAD: Final = 8
 MODES: Final = {"judge-1": "ordered", "judge-2": "writeback", schedule.ELECTOR: "ordered"}
 """Modes of ext4 on the disks of roles that have a state."""
 SESSION_SECONDS: Final = 3
+COMMAND_SECONDS: Final = 60.0
+"""Time-out of a command while brokers may be away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class Epoch:
                     self._load.given,
                 )
             )
-            scene = Scene(self._kafka, admin, self._namespace, roles, self._load, checker, self._report)
+            scene = Scene(
+                self._kafka, admin, self._namespace, roles, self._load, checker, self._report, self._succeeds
+            )
             stack.callback(self._load.abandon)
             self._load.start(str(await asyncio.to_thread(insist, lambda: admin.topic_id(scene.pages))))
             for role in roles.values():
@@ -202,6 +206,7 @@ class Epoch:
         while backlog := scene.checker.outstanding:
             scene.load.backlog = backlog
             await scene.until_progress()
+        await scene.until(lambda: not scene.checker.account.requests_waiting)
         if schedule.DASHBOARD in scene.roles:
             await self._recount(scene)
         if schedule.ELECTOR in scene.roles:
@@ -214,7 +219,7 @@ class Epoch:
             said = await asyncio.to_thread(
                 kept.told, self._kafka.bootstrap_servers, f"{self._namespace}.best", PARTITIONS
             )
-            wrong = kept.compare(account.judged, said, account.turns, account.lifetime)
+            wrong = kept.compare(account.judged, said, account.turns, account.lifetime, account.forgotten)
             if not wrong or time.monotonic() > ends:
                 break
             await asyncio.sleep(0.5)
@@ -264,6 +269,7 @@ class Epoch:
                 "orphans": checker.account.orphans,
                 "expired": checker.account.expired,
                 "clusters_told": self._told,
+                "forgotten": len(checker.account.forgotten),
                 "faults": self._happened,
                 "longest_stall": round(checker.longest_stall, 1),
                 "stalled_at": round(checker.stalled_at, 1),
@@ -284,8 +290,18 @@ class Epoch:
         report.examples += (f"epoch {self._number}: {each}" for each in found.examples)
         report.longest_stall = max(report.longest_stall, checker.longest_stall)
 
+    async def _succeeds(self, *arguments: str) -> bool:
+        """Run a command, and return whether it succeeded within a minute."""
+        with suppress(TimeoutError):
+            return (await asyncio.wait_for(self._run(*arguments), COMMAND_SECONDS))[0] == 0
+        return False
+
     async def _neardup(self, *arguments: str) -> str | None:
         """Return the output of a command; None if there is none."""
+        return (await self._run(*arguments))[1] or None
+
+    async def _run(self, *arguments: str) -> tuple[int | None, str]:
+        """Return the exit code and the output of a command."""
         with (self._logs / f"{arguments[0]}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tests.chaos.neardup", *arguments,
@@ -297,4 +313,4 @@ class Epoch:
             finally:
                 if process.returncode is None:
                     process.kill()
-        return printed.decode().strip() or None
+        return process.returncode, printed.decode().strip()

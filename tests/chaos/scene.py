@@ -35,6 +35,8 @@ class Scene:
     load: Load
     checker: Checker
     report: Report
+    neardup: Callable[..., Awaitable[bool]]
+    """Runs a command, and returns whether it succeeded."""
 
     @property
     def pages(self) -> str:

@@ -41,12 +41,20 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
         "network-cut": 3, "answers-cut": 1, "requests-cut": 1, "network-refused": 2, "network-delay": 2,
         "replication-cut": 1,
     },
+    "requests": {"forget": 1},
     "topics": {"retention": 2, "topic-recreated": 1},
 }  # fmt: skip
 """Number of cards of each kind, by lane."""
 KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
 OFTEN: Final = 4
-PAUSES: Final = {"brokers": 6.0, "network": 3.0, "topics": 12.0, TRIMMER: 8.0, DASHBOARD: 20.0}
+PAUSES: Final = {
+    "brokers": 6.0,
+    "network": 3.0,
+    "topics": 12.0,
+    "requests": 8.0,
+    TRIMMER: 8.0,
+    DASHBOARD: 20.0,
+}
 """Seconds between two faults of a lane, on average."""
 PAUSE: Final = 4.0
 """Average seconds between two faults of the other lanes."""

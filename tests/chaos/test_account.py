@@ -19,10 +19,21 @@ TOPIC = "a" * 32
 JOURNAL = "f" * 32
 
 
-def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool = False) -> bytes:
-    """A record of one partition's pages; each is unlike the others."""
+def record(
+    offsets: list[int],
+    *,
+    start: int,
+    opening: bool = False,
+    lost: bool = False,
+    like: int = 0,
+    url: int | None = None,
+) -> bytes:
+    """A record of one partition's pages; each is unlike the others, and like the one `like` offsets before,
+    of which it has the URL if none is given."""
     count, end = len(offsets), offsets[-1] + 1 if offsets else start
-    urls = [f"http://a.example/{offset}".encode() for offset in offsets]
+    pages = [offset - like for offset in offsets]
+    numbers = [page if url is None else url for page in pages]
+    urls = [f"http://a.example/{number}".encode() for number in numbers]
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
@@ -32,14 +43,27 @@ def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool 
             "length": bytes(4 * count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
             "uncertain": b"",
-            "sketch": b"".join(bytes(240) + bytes([offset + 1] * 32) for offset in offsets),
+            "sketch": b"".join(bytes(240) + bytes([page + 1] * 32) for page in pages),
             "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
             "url": b"".join(len(url).to_bytes(4, "little") for url in urls),
-            "url_digest": b"".join((offset + 1).to_bytes(16, "little") for offset in offsets),
+            "url_digest": b"".join((number + 1).to_bytes(16, "little") for number in numbers),
             "key": (-1).to_bytes(4, "little", signed=True) * count,
             "strings": b"".join(urls),
         }
     )
+
+
+def decided(account: Account, end: int, requests: int | None = None, *, turn: bool = False) -> None:
+    """Let the journal be decided up to an offset, or a turn or requests at that offset."""
+    forgotten = None if requests is None else {"requests": requests}
+    content = {"version": 4, "end": end, "turn": {} if turn else None, "forgotten": forgotten}
+    account.take_decision(msgspec.msgpack.encode(content))
+
+
+def journal(account: Account, value: bytes, offset: int) -> None:
+    """Let the account take a record that is decided."""
+    account.take_journal(value, offset)
+    decided(account, offset + 1)
 
 
 def verdict(offset: int, **other: Any) -> bytes:
@@ -66,8 +90,8 @@ def sent() -> SentPages:
 def account(sent: SentPages) -> Account:
     """Of a journal that has the three pages, the first of them once more."""
     account = Account({}, sent, JOURNAL)
-    account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
-    account.take_journal(record([0], start=0), 2)
+    journal(account, record([0, 1, 2], start=0, opening=True), 1)
+    journal(account, record([0], start=0), 2)
     return account
 
 
@@ -86,7 +110,7 @@ def test_verdicts_may_be_read_before_the_journal(sent: SentPages) -> None:
     account = Account({}, sent, JOURNAL)
     for offset in range(3):
         account.take_verdict(verdict(offset))
-    account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
+    journal(account, record([0, 1, 2], start=0, opening=True), 1)
     assert wrong(account) == (0, 0, 0)
 
 
@@ -132,7 +156,7 @@ def test_a_verdict_of_a_page_that_nobody_journalled_is_different(account: Accoun
 @pytest.mark.parametrize("deleted", [False, True])
 def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: SentPages, deleted: bool) -> None:
     account = Account({}, sent, JOURNAL)
-    account.take_journal(record([2], start=2, opening=True), 1)
+    journal(account, record([2], start=2, opening=True), 1)
     account.take_verdict(verdict(2, id="ffffffff.1.0", cluster="ffffffff.1.0"))
     if deleted:
         sent.delete_below(TOPIC, 0, 2)
@@ -148,9 +172,105 @@ def test_pages_that_were_deleted_and_not_declared_lost_are_missing(account: Acco
 def test_what_lies_behind_a_gap_is_not_admitted(account: Account) -> None:
     for offset in range(3):
         account.take_verdict(verdict(offset))
-    account.take_journal(record([7], start=5), 3)
+    journal(account, record([7], start=5), 3)
     account.take_verdict(verdict(7))
     assert wrong(account) == (0, 0, 1)
+
+
+def requested(account: Account, url: int) -> None:
+    """Let the account take a request for a URL."""
+    digest = (url + 1).to_bytes(16, "little").hex()
+    account.take_request(json.dumps({"forget": "url", "digest": digest}).encode())
+
+
+def forgetting(account: Account, *steps: str) -> None:
+    """Take records in an order: a second crawl of the three pages, a request for the first of them, and where
+    it is decided."""
+    taken = {
+        "request": lambda: requested(account, 0),
+        "forgotten": lambda: decided(account, 3, 1),
+        "again": lambda: account.take_journal(record([3, 4, 5], start=3, like=3), 3),
+        "judged": lambda: decided(account, 4),
+    }
+    for each in steps:
+        taken[each]()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("request", "forgotten", "again", "judged"),
+        ("again", "request", "forgotten", "judged"),
+        ("forgotten", "judged", "again", "request"),
+        ("again", "forgotten", "judged", "request"),
+    ],
+)
+def test_pages_are_forgotten_where_decisions_say_so_in_whatever_order_topics_are_read(
+    account: Account, sent: SentPages, steps: tuple[str, ...]
+) -> None:
+    for offset in range(3):
+        account.take_verdict(verdict(offset))
+        sent.give((TOPIC, 0, 3 + offset), SentPage(f"http://a.example/{offset}", str(offset)))
+    forgetting(account, *steps)
+    assert account.forgotten == {"ffffffff.1.0"}
+    assert account.requests_waiting == 0
+    new = {"id": "ffffffff.3.0", "cluster": "ffffffff.3.0", "url": "http://a.example/0"}
+    account.take_verdict(verdict(3, **new))
+    for row in (1, 2):
+        url, before = f"http://a.example/{row}", f"ffffffff.1.{row}"
+        account.take_verdict(
+            verdict(
+                3 + row, id=f"ffffffff.3.{row}", url=url, verdict="recrawl", change="unchanged",
+                cluster=before, duplicate_of={"id": before, "url": url}, distance=0, similarity=1.0,
+            )
+        )  # fmt: skip
+    assert wrong(account) == (0, 0, 0)
+
+
+def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account) -> None:
+    for offset in range(3):
+        account.take_verdict(verdict(offset))
+    forgetting(account, "request", "forgotten", "again", "judged")
+    named = {"id": "ffffffff.1.0", "url": "http://a.example/0"}
+    account.take_verdict(
+        verdict(
+            3, id="ffffffff.3.0", url="http://a.example/0", verdict="recrawl", change="unchanged",
+            cluster="ffffffff.1.0", duplicate_of=named, distance=0, similarity=1.0,
+        )
+    )  # fmt: skip
+    assert wrong(account) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("turn_first", [True, False])
+def test_pages_are_forgotten_before_or_after_the_turn_at_one_offset(turn_first: bool) -> None:
+    """A duplicate that a turn carries keeps its anchor for another lifetime, which one that was forgotten
+    before does not."""
+    account = Account({"lifetime": 10_000}, SentPages(), JOURNAL)
+    times = {
+        1: (0, record([0], start=0, opening=True)),
+        2: (2_000, record([1], start=1, like=1, url=1)),  # a duplicate of the first page,
+        3: (3_000, record([2], start=2, like=2, url=1)),  # which comes again
+        4: (12_000, record([3], start=3)),  # the anchor is carried
+    }
+    for offset, (appended, value) in times.items():
+        account.take_journal(value, offset, appended)
+    decided(account, 5)
+    account.take_journal(record([4], start=4), 5, 13_000)  # the duplicate would be carried
+    requested(account, 1)
+    for turn in (turn_first, not turn_first):
+        decided(account, 5, None if turn else 1, turn=turn)
+    account.take_journal(record([5], start=5), 6, 22_000)  # the anchor would be carried again
+    account.take_journal(record([6], start=6, like=6, url=2), 7, 23_000)
+    decided(account, 8)
+    anchor = {"id": "ffffffff.1.0", "url": "http://a.example/0"}
+    expected: dict[str, Any] = {"cluster": "ffffffff.7.0"}
+    if turn_first:
+        expected = {
+            "verdict": "duplicate", "cluster": "ffffffff.1.0", "duplicate_of": anchor, "distance": 0,
+            "similarity": 1.0,
+        }  # fmt: skip
+    account.take_verdict(verdict(6, id="ffffffff.7.0", url="http://a.example/2", **expected))
+    assert wrong(account) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("lifetime", [None, 40])

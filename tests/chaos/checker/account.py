@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from tests.chaos.checker.kept import JudgedPage, Turn
 from tests.chaos.checker.oracle import IndexedOracle
@@ -46,9 +48,33 @@ class ExpectedVerdict:
     """The page as electors see it."""
 
 
+class JournalRecord(NamedTuple):
+    """A record of the journal that is not decided, as far as is known."""
+
+    offset: int
+    value: bytes
+    appended: int
+    """In milliseconds since the epoch."""
+
+
+class Decision(NamedTuple):
+    """What is believed of a record of the decisions topic."""
+
+    end: int
+    """Up to where in the journal all is decided."""
+    is_turn: bool
+    """Whether it is a turn, before the record at `end`."""
+    requests: int | None
+    """The next offset of requests, if pages are forgotten."""
+
+
 class Account:
-    """Takes the records of journal and verdicts. Those of one topic are in order; the topics may be
-    interleaved in any way."""
+    """Takes the records of journal, decisions, requests and verdicts. Those of one topic are in order; the
+    topics may be interleaved in any way.
+
+    Of decisions nothing is believed but their order: how much of the journal, and which turn, comes before
+    requests are decided. Which pages these are is found by their URLs.
+    """
 
     def __init__(self, options: Mapping[str, Any], sent: SentPages, journal: str) -> None:
         """`options` are the oracle's, `journal` is the UUID in the genesis."""
@@ -63,6 +89,17 @@ class Account:
         """Milliseconds."""
         self.turns: list[Turn] = []
         """Turns so far."""
+        self.forgotten: set[str] = set()
+        """Ids of pages that are forgotten."""
+        self._waiting: deque[JournalRecord] = deque()
+        self._journal_end = 0
+        self._decided: deque[Decision] = deque()
+        """Decisions that wait for records of other topics."""
+        self._requests: list[str] = []
+        """Digests of the URLs that were requested."""
+        self._decided_requests = 0
+        self._pages: dict[str, list[str]] = {}
+        """Digest of a URL -> ids of its pages that are not forgotten."""
         self._judged: set[Place] = set()
         self._due: dict[Place, ExpectedVerdict] = {}
         self._early: dict[Place, dict[str, Any]] = {}
@@ -96,14 +133,70 @@ class Account:
             self.findings.note("different", f"{place}: a verdict, but the journal admits no such page")
         return self.findings
 
+    @property
+    def requests_waiting(self) -> int:
+        """How many requests are not decided."""
+        return len(self._requests) - self._decided_requests
+
     def take_journal(self, value: bytes, offset: int, appended: int = 0) -> None:
         """Take a record of the journal, with the time when it was appended, in milliseconds since the
         epoch."""
+        self._waiting.append(JournalRecord(offset, value, appended))
+        self._journal_end = offset + 1
+        self._go_on()
+
+    def take_request(self, value: bytes) -> None:
+        """Take the next record of the requests topic."""
+        request = json.loads(value)
+        assert request["forget"] == "url", request
+        self._requests.append(request["digest"])
+        self._go_on()
+
+    def take_decision(self, value: bytes) -> None:
+        """Take a record of the decisions topic."""
+        content = msgspec.msgpack.decode(value)
+        assert content["version"] == 4
+        forgotten = content.get("forgotten")
+        self._decided.append(
+            Decision(content["end"], content["turn"] is not None, forgotten and forgotten["requests"])
+        )
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Judge and forget as far as the topics were read."""
+        while self._decided:
+            decision = self._decided[0]
+            needed = decision.end + decision.is_turn
+            if self._journal_end < needed or len(self._requests) < (decision.requests or 0):
+                return
+            self._decided.popleft()
+            while self._waiting and self._waiting[0].offset < decision.end:
+                self._judge(self._waiting.popleft())
+            if decision.is_turn:
+                self._begin(self._waiting[0])
+            if decision.requests is not None:
+                self._forget(decision.requests)
+
+    def _forget(self, requests: int) -> None:
+        """Forget the pages of all requests before an offset."""
+        urls = set(self._requests[self._decided_requests : requests])
+        pages = {page for url in urls for page in self._pages.pop(url, ())}
+        self._oracle.forget(pages)
+        self.forgotten |= pages
+        self._decided_requests = requests
+
+    def _begin(self, record: JournalRecord) -> None:
+        """Begin a record, before which a turn may be due. Again it changes nothing."""
         turned = self._oracle.turned
-        self._oracle.begin(appended)
+        self._oracle.begin(record.appended)
         if self._oracle.turned != turned:
-            self.turns.append(Turn(offset, self._oracle.turned))
-        for place, page, url, length in self._journal.admit_rows(value, offset):
+            self.turns.append(Turn(record.offset, self._oracle.turned))
+
+    def _judge(self, record: JournalRecord) -> None:
+        self._begin(record)
+        for place, page, url, length in self._journal.admit_rows(record.value, record.offset):
+            if page.url is not None:
+                self._pages.setdefault(page.url, []).append(str(page.id))
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
             verdict = (

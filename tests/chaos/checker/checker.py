@@ -1,4 +1,5 @@
-"""Reads journal and verdicts while they are written, as any consumer would: librdkafka, `read_committed`."""
+"""Reads journal, decisions, requests and verdicts while they are written, as any consumer would: librdkafka,
+`read_committed`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Checker:
         self.stalled_at = 0.0
         """When the longest stall ended, in seconds since the start."""
         self._started = self._moved = time.monotonic()
-        self._journal = f"{namespace}.journal"
+        self._journal, self._decisions, self._requests = (
+            f"{namespace}.{name}" for name in ("journal", "decisions", "requests")
+        )
         self._stop = threading.Event()
         self._failed: BaseException | None = None
         self._consumer = Consumer(
@@ -41,7 +44,8 @@ class Checker:
         )  # fmt: skip
         self.account = Account(options, sent, self._journal_of(namespace))
         read = [(f"{namespace}.verdicts", partition) for partition in range(partitions)]
-        self._consumer.assign([TopicPartition(*each, 0) for each in [(self._journal, 0), *read]])
+        read += [(topic, 0) for topic in (self._journal, self._decisions, self._requests)]
+        self._consumer.assign([TopicPartition(*each, 0) for each in read])
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
 
     def _journal_of(self, namespace: str) -> str:
@@ -96,6 +100,10 @@ class Checker:
         if message.topic() == self._journal:
             _, appended = message.timestamp()
             self.account.take_journal(value, offset, appended)
+        elif message.topic() == self._decisions:
+            self.account.take_decision(value)
+        elif message.topic() == self._requests:
+            self.account.take_request(value)
         else:
             self._moved = time.monotonic()
             self.account.take_verdict(value)

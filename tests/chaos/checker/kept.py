@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -34,9 +34,13 @@ class Turn(NamedTuple):
 
 
 def longest(
-    judged: Iterable[JudgedPage], turns: Iterable[Turn] = (), lifetime: int | None = None
+    judged: Iterable[JudgedPage],
+    turns: Iterable[Turn] = (),
+    lifetime: int | None = None,
+    forgotten: Set[str] = frozenset(),
 ) -> dict[str, str | None]:
-    """Return cluster -> the URL that is kept, by `longest`; None where no URL is left."""
+    """Return cluster -> the URL that is kept, by `longest`; None where no URL is left. `forgotten` are ids of
+    pages, all of their URLs until then."""
     versions: dict[str, list[JudgedPage]] = {}
     found: dict[str, str | None] = {}
     last: dict[str, JudgedPage] = {}
@@ -52,7 +56,7 @@ def longest(
     for page in sorted(judged):
         while waiting and lifetime is not None and waiting[0].offset <= page.place[0]:
             expire(waiting.popleft().time - lifetime)
-        if page.verdict != "rejected":
+        if page.verdict != "rejected" and page.id not in forgotten:
             url = page.url or page.id
             versions.setdefault(url, []).append(page)
             last.pop(url, None)
@@ -109,11 +113,12 @@ def compare(
     said: dict[str, str | None],
     turns: Iterable[Turn] = (),
     lifetime: int | None = None,
+    forgotten: Set[str] = frozenset(),
 ) -> list[str]:
     """Name the clusters of which something else is told. Without a record, the first page is kept."""
     judged = list(judged)
     first = {page.id: page.url for page in judged}
-    wanted = longest(judged, turns, lifetime)
+    wanted = longest(judged, turns, lifetime, forgotten)
     wrong = [
         f"cluster {cluster}: keeps {said.get(cluster, first.get(cluster))}, due {url}"
         for cluster, url in wanted.items()

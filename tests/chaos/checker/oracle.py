@@ -58,3 +58,9 @@ class IndexedOracle(Oracle):
             for bucket in gone.entered:
                 del self._buckets[bucket][number]
         return gone
+
+    def forget(self, pages: set[str]) -> None:
+        """Forget pages, given by their ids."""
+        self.anchors = [each for _, each in self._of_page.values() if each.page.id in pages]
+        super().forget(pages)
+        self.anchors = []

@@ -16,15 +16,17 @@ FAILPOINTS: Final = {
     "judge": (
         "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
         "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "drop.run",
-        "drop.pages", "sweep.urls", "flush",
+        "drop.pages", "sweep.urls", "forget.requested", "forget.sent", "forget.decided", "forget.erased",
+        "forget.compacted", "flush",
         "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
         "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
     "elector": (
-        "elector.sent", "elector.written", "elector.flushed", "flush", "checkpoint.linked", "checkpoint.file",
-        "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
+        "elector.sent", "elector.written", "elector.flushed", "forget.erased", "forget.compacted", "flush",
+        "checkpoint.linked", "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file",
+        "restore.renamed",
     ),
 }  # fmt: skip
 """Failpoints by role (see `stream/failpoints.py`)."""
