@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import sys
@@ -372,8 +373,23 @@ def test_what_cannot_be_named_is_refused(tmp_path: Path) -> None:
         names_in(file, RULES)
     with pytest.raises(SettingsError, match=r"--file .*missing"):
         names_in(tmp_path / "missing", RULES)
-    with pytest.raises(SettingsError, match="--host http://a/: is no host"):
-        names_of((), ("http://a/",), (), RULES)
+    file.write_bytes(b"\n \n")
+    with pytest.raises(SettingsError, match=r"--file .*: has no URL"):
+        names_in(file, RULES)
+    file.write_text("http://a.example/ http://b.example/")
+    with pytest.raises(SettingsError, match="line 1: has several URLs"):
+        names_in(file, RULES)
+    file.write_bytes(b"\xef\xbb\xbfhttp://a.example/x\r\nhttp://a.example/a b\r\n")
+    assert [each.name for each in names_in(file, RULES)] == ["http://a.example/x", "http://a.example/a%20b"]
+    for host in ("http://a/", "", "a b", "a\tb", "a.example:80", "a[", "[::1", "a*"):
+        with pytest.raises(SettingsError, match=f"--host {re.escape(host)}: is no host"):
+            names_of((), (host,), (), RULES)
+    for host in ("*.a.example", ".a.example"):
+        with pytest.raises(SettingsError, match=f"--host {re.escape(host)}: is no host; `--domain` names"):
+            names_of((), (host,), (), RULES)
+    assert [each.name for each in names_of((), ("Bücher.example", "[::1]", "10.0.0.1"), (), RULES)] == [
+        "xn--bcher-kva.example", "[::1]", "10.0.0.1",
+    ]  # fmt: skip
     with pytest.raises(SettingsError, match="URL: "):
         names_of(("nothing",), (), (), RULES)
     assert names_of(("HTTP://A.example:80/x#y",), ("A.Example.",), ("xn--bcher-kva.example",), RULES) == [

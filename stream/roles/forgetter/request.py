@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +21,8 @@ from stream.text.url import UrlRules, host_of, url_key
 
 WAITING: Final = 1000
 """Requests whose acknowledgements are awaited together."""
-_NOT_IN_HOST: Final = frozenset("/?#@:[]\\")
+_HOST: Final = re.compile(r"[^/?#@:\[\]\\\s*]+|\[[0-9a-fA-F:.]+\]")
+"""A host without a port; that of IPv6 in brackets, as in URLs."""
 
 
 class Name(NamedTuple):
@@ -43,12 +46,14 @@ def names_of(
 
 def names_in(file: Path, rules: UrlRules) -> list[Name]:
     """Return the URLs in a file, one a line; empty lines are left out. Raises SettingsError that names the
-    line at fault."""
+    line at fault, also if there is no URL."""
     try:
-        lines = file.read_bytes().split(b"\n")
+        lines = file.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise SettingsError(f"--file {file}: {error.strerror}") from None
-    return list(_names_in(file, lines, rules))
+    if names := list(_names_in(file, lines, rules)):
+        return names
+    raise SettingsError(f"--file {file}: has no URL")
 
 
 def _names_in(file: Path, lines: list[bytes], rules: UrlRules) -> Iterator[Name]:
@@ -58,6 +63,8 @@ def _names_in(file: Path, lines: list[bytes], rules: UrlRules) -> Iterator[Name]
             url = line.decode().strip()
         except UnicodeDecodeError:
             raise SettingsError(f"{where}: is not UTF-8") from None
+        if any("://" in each for each in url.split()[1:]):
+            raise SettingsError(f"{where}: has several URLs; write one a line")
         if url:
             yield Name("url", _url(url, rules, where))
 
@@ -70,9 +77,11 @@ def _url(url: str, rules: UrlRules, where: str) -> str:
 
 
 def _host(host: str, where: str) -> str:
-    name = "" if _NOT_IN_HOST & set(host) else host_of(f"http://{host}/")
+    name = host_of(f"http://{host}/") if _HOST.fullmatch(host) else ""
+    if host.startswith((".", "*.")):
+        raise SettingsError(f"{where} {host}: is no host; `--domain` names a host and all below it")
     if not name:
-        raise SettingsError(f"{where} {host}: is no host, as in `--host www.example.com`")
+        raise SettingsError(f"{where} {host}: is no host, as in `{where} www.example.com`")
     return name
 
 

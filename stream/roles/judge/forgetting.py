@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -29,6 +29,8 @@ from stream.tables.store.scrub_child import Throttle
 
 POLL_SECONDS: Final = 1.0
 """Time between looks for requests."""
+READ_SECONDS: Final = 0.05
+"""Time for which requests are read before the judge goes on. Very many take several turns of its loop."""
 REQUESTS_AT_ONCE: Final = 65_536
 """Requests decided at once, at most."""
 SHARE: Final = 0.5
@@ -49,36 +51,46 @@ class ForgetRequests:
     ) -> None:
         self._requests, self._judge, self._publisher, self._watch = requests, judge, publisher, watch
         self._next_poll = 0.0
+        self._waiting, self._end = list[tuple[int, ForgetRequest]](), requests.position
+        """Requests that were read and are not searched for, with their offsets; and the offset after those
+        that were."""
+        self._oldest = 0
+        """When the first of them was appended, in milliseconds since the epoch."""
         self._search: Search | None = None
         self._searching: asyncio.Task[None] | None = None
         self._stop = threading.Event()
 
     async def attend(self) -> None:
-        """Read new requests, and begin to search for their pages."""
-        if self._search is not None or time.monotonic() < self._next_poll:
+        """Read new requests, for a moment, and begin to search for their pages once no more come."""
+        began = time.monotonic()
+        if self._search is not None or began < self._next_poll:
             return
-        self._next_poll = time.monotonic() + POLL_SECONDS
-        judge, waiting, oldest = self._judge, list[tuple[int, ForgetRequest]](), 0
-        end = begun = self._requests.position
-        while len(waiting) < REQUESTS_AT_ONCE and (records := await self._requests.poll(0)):
-            for record in records:
-                end = record.offset + 1
-                try:
-                    request = decode_request(record.value, record.offset)
-                    if request.journal != judge.genesis.journal:
-                        raise RecordError(f"requests offset {record.offset}: is about another journal")
-                except RecordError as error:
-                    log.error("request_refused", message=str(error))
-                    continue
-                oldest = oldest or record.timestamp
-                waiting.append((record.offset, request))
-        if end == begun:
+        while len(self._waiting) < REQUESTS_AT_ONCE and (records := await self._requests.poll(0)):
+            self._read(records)
+            if time.monotonic() > began + READ_SECONDS:
+                return
+        self._next_poll = began + POLL_SECONDS
+        if self._requests.position == self._end:
             return
-        log.info("forget_requested", requests=len(waiting), end=end)
-        self._watch.note_requests(len(waiting), oldest)
+        waiting, self._waiting, self._end = self._waiting, [], self._requests.position
+        log.info("forget_requested", requests=len(waiting), end=self._end)
+        self._watch.note_requests(len(waiting), self._oldest)
         reach("forget.requested")
-        self._search = Search(judge.state, judge.genesis, waiting, end)
+        self._search = Search(self._judge.state, self._judge.genesis, waiting, self._end)
         self._begin(self._search)
+
+    def _read(self, records: Iterable[Any]) -> None:
+        for record in records:
+            try:
+                request = decode_request(record.value, record.offset)
+                if request.journal != self._judge.genesis.journal:
+                    raise RecordError(f"requests offset {record.offset}: is about another journal")
+            except RecordError as error:
+                log.error("request_refused", message=str(error))
+                continue
+            if not self._waiting:
+                self._oldest = record.timestamp
+            self._waiting.append((record.offset, request))
 
     def _begin(self, search: Search) -> None:
         self._searching = retrieved(asyncio.create_task(asyncio.to_thread(self._run, search)))
