@@ -121,7 +121,8 @@ class State:
             options=genesis.options.id,
             elect=Policy.parse(elect).text,
         )
-        store = Store(path, 0, cache, layout=ELECTOR)
+        expiring = genesis.options.lifetime is not None
+        store = Store(path, 0, cache, layout=ELECTOR, expiring=expiring)
         try:
             meta = _stored_meta(store)
             if meta is None:

@@ -441,7 +441,8 @@ class State(StateReader):
         self._reference_bytes = options.baselines * _REFERENCE.itemsize
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
-        store = Store(path, self.design.tables + self._rule.triples, cache)
+        expiring = options.lifetime is not None
+        store = Store(path, self.design.tables + self._rule.triples, cache, expiring=expiring)
         try:
             super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation)
@@ -457,7 +458,7 @@ class State(StateReader):
                 self._rule.search_options(),
                 memory=memory,
                 generation=generation,
-                kind=IndexKind(self._rule.triples, windowed=options.lifetime is not None),
+                kind=IndexKind(self._rule.triples, windowed=expiring),
             )
             self.deaths: DeathListener | None = None
             self._removal = Removal(store, self._anchors, self._duplicates)

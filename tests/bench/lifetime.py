@@ -77,6 +77,8 @@ class Part(msgspec.Struct):
     carried: int = 0
     seconds: float = 0.0
     turn_seconds: float = 0.0
+    processor_seconds: float = 0.0
+    """Of all threads, so also of what flushes, merges and sweeps beside."""
     judged: int = 0
     longest_turn_ms: int = 0
     longest_batch_ms: int = 0
@@ -133,7 +135,7 @@ class Windowed:
 
     def measure(self, rows: int) -> Part:
         """Judge so many rows, and return what it took."""
-        part = Part()
+        part, processor = Part(), time.process_time()
         while part.judged < rows:
             batch = self._batch()
             began = time.perf_counter()
@@ -154,6 +156,7 @@ class Windowed:
             part.seconds += end - began
             part.judged += len(decided.batch)
         self._flushes.end()
+        part.processor_seconds = time.process_time() - processor
         part.rows = (self.next - FIRST) * ROWS
         part.anchors = self.state.tables.anchors
         part.ram_mib, part.disk_bytes = own_mib(), self.state.store.disk_bytes()
@@ -190,7 +193,8 @@ def parts(setup: Setup, rows: int, count: int) -> tuple[float, list[Part]]:
 
 def _show(part: Part) -> None:
     click.echo(
-        f"{part.rows:,} pages, {part.rows_per_second:,.0f} rows/s, {part.anchors:,} anchors, "
+        f"{part.rows:,} pages, {part.rows_per_second:,.0f} rows/s, "
+        f"{1e6 * part.processor_seconds / part.judged:.1f} us of processor a row, {part.anchors:,} anchors, "
         f"{part.carried / part.judged:.2f} carried a page, turns {part.turn_seconds / part.seconds:.3f} of "
         f"the time, longest turn {part.longest_turn_ms} ms, longest batch {part.longest_batch_ms} ms, "
         f"{part.ram_mib} MiB, {part.disk_bytes / 1e9:.2f} GB",

@@ -14,9 +14,13 @@ import pytest
 from rocksdict import Rdict
 
 from stream.errors import StateError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.state import State
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store import rocks
 from stream.tables.store.failures import MISSING_FILE
 from stream.tables.store.rocks import LOG, Store, table_family
+from tests.genesis import genesis_of
 
 CACHE = 8 << 20
 WRITTEN = ("default", "log", "anchors", "duplicates", "urls")
@@ -67,6 +71,17 @@ def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int)
         assert ("compaction_style=kCompactionStyleUniversal" in text) == (family == "urls")
         assert f" block_size={8192 if family == 'urls' else 4096}\n" in table
         assert ("filter_policy=bloomfilter" in table) == (family in ("default", "urls")), table
+
+
+@pytest.mark.parametrize(("lifetime", "percent"), [(None, 200), (86_400, 50)])
+def test_urls_that_expire_take_little_more_disk_than_those_that_are_left(
+    tmp_path: Path, lifetime: int | None, percent: int
+) -> None:
+    genesis = genesis_of(Scheme(), VerdictOptions(lifetime=lifetime))
+    for _ in range(2):
+        State(tmp_path, genesis, "c", memory=1 << 20, generation=1 << 16, cache=CACHE).close()
+    text = options_on_disk(tmp_path)['CFOptions "urls"']
+    assert f"max_size_amplification_percent={percent};" in text
 
 
 def test_all_families_share_one_cache(store: Store) -> None:

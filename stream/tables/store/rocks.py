@@ -27,6 +27,7 @@ from rocksdict import (
     Rdict,
     ReadOptions,
     SstFileWriter,
+    UniversalCompactOptions,
     WriteBatch,
     WriteOptions,
 )
@@ -70,6 +71,9 @@ FLUSHES_MERGED: Final = 12
 of a missing key checks the filter of each file."""
 FLUSHES_BEHIND: Final = 300
 """Flushed files of URLs that a compaction may be behind by. Writes are slowed down at three times as many."""
+SPACE_OF_DELETED: Final = 50
+"""Where URLs expire: percent that deleted ones and their deletions may take on top of those that are left,
+before all are merged. With RocksDB's 200, the disk that URLs take triples and shrinks in turns."""
 _BY_DIGEST: Final = (URLS, VERSIONS)
 """Families with a key for each URL, which arrive in random order; most that are looked up are not there."""
 READ_TRIES: Final = 5
@@ -185,7 +189,7 @@ def sst_writer(family: str) -> SstFileWriter:
     return SstFileWriter(_options(family, Cache(0)))
 
 
-def _options(family: str, cache: Cache) -> Options:
+def _options(family: str, cache: Cache, *, expiring: bool = False) -> Options:
     """The options of a family, including those of the whole database."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -211,6 +215,10 @@ def _options(family: str, cache: Cache) -> Options:
         # 230 k, it takes 1.4 us of processor time per row, levelled compaction 2.5. A look-up of a new URL
         # takes 5 us instead of 9.
         options.set_compaction_style(DBCompactionStyle.universal())
+        if expiring:
+            merging = UniversalCompactOptions()
+            merging.max_size_amplification_percent = SPACE_OF_DELETED
+            options.set_universal_compaction_options(merging)
         # Most URLs that are looked up are new, so write buffers have a filter as well.
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER)
         options.set_memtable_whole_key_filtering(True)
@@ -354,11 +362,19 @@ class Store:
 
     `read_only` opens the state of the last flush, even if another process has the directory open. Otherwise
     StateBusyError is raised if another process has it open to write. Every method raises other failures of
-    RocksDB as DamagedStateError, DiskError or StateError, which name the directory.
+    RocksDB as DamagedStateError, DiskError or StateError, which name the directory. `expiring` says that URLs
+    are deleted as fast as they come.
     """
 
     def __init__(
-        self, path: Path, tables: int, cache: int, *, read_only: bool = False, layout: Layout = JUDGE
+        self,
+        path: Path,
+        tables: int,
+        cache: int,
+        *,
+        read_only: bool = False,
+        layout: Layout = JUDGE,
+        expiring: bool = False,
     ) -> None:
         self.path: Final = path
         self.tables: Final = tables
@@ -370,7 +386,7 @@ class Store:
         self._read_only = read_only
         self._cache = Cache(cache)
         # Pass the options of all families: RocksDB silently resets those that are not passed.
-        options = {family: _options(family, self._cache) for family in self.families}
+        options = {family: _options(family, self._cache, expiring=expiring) for family in self.families}
         with self._translated_errors:
             self._refuse_other_layout(read_only)
             if not read_only:
