@@ -35,10 +35,10 @@ def machine() -> str:
 
 
 def keep(path: Path, part: str, found: dict[str, Any]) -> None:
-    """Put a part's results into the file at `path`, and write the page beside it anew."""
+    """Put a part's results into the file at `path`, in their order, and write the page beside it anew."""
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
     kept[part] = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "found": found}
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+    path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     path.with_suffix(".md").write_text(_page(path, kept), "utf-8")
 
 
