@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from stream.judge.judge import Judge as Judge
     from stream.judge.judged_batch import JudgedBatch as JudgedBatch
     from stream.judge.query import matching_anchors as matching_anchors
-    from stream.judge.state import State as State
+    from stream.judge.state.state import State as State
     from stream.local.index import Answer, Index, Near
     from stream.messages.decision import Decisions as Decisions
     from stream.messages.journal import Genesis as Genesis
@@ -100,7 +100,7 @@ _HOMES: Final = {
     "stream.judge.judge": ("Judge",),
     "stream.messages.verdict_options": ("VerdictOptions",),
     "stream.judge.query": ("matching_anchors",),
-    "stream.judge.state": ("State",),
+    "stream.judge.state.state": ("State",),
     "stream.messages.decision": ("Decisions",),
     "stream.messages.journal": ("Genesis", "Rows", "SourceRange"),
     "stream.pages.columns": ("Columns",),

@@ -17,7 +17,7 @@ from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
-from stream.judge.meta import Meta
+from stream.judge.state.meta import Meta
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
 from tests.genesis import JOURNAL

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.judge.page_log import GROUP
+from stream.judge.state.page_log import GROUP
 from stream.tables.cold.runs import LEVELS, MERGED, Run
 from stream.tables.compaction import RUN
 from stream.tables.store.anchors import CHUNK, FIRST, FIRST_ENTRY

@@ -13,13 +13,13 @@ import pytest
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import MINIMUM_BITS, Scheme
-from stream.judge import decide
 from stream.judge.batch import Entry
-from stream.judge.explain import ExplainedPage
+from stream.judge.decision import decide
+from stream.judge.explain.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.state import Prepared, State
+from stream.judge.state.state import Prepared, State
 from stream.judge.turns import turn_time
 from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal

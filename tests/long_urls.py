@@ -17,9 +17,9 @@ import numpy as np
 from stream.fingerprint.scheme import Scheme
 from stream.judge import batch
 from stream.judge.batch import BATCH_BYTES
-from stream.judge.decide import Effort
+from stream.judge.decision.decide import Effort
 from stream.judge.judge import Judge
-from stream.judge.state import Prepared, State
+from stream.judge.state.state import Prepared, State
 from stream.kafka import reader as reader_module
 from stream.kafka.reader import RECORDS_AT_ONCE, JournalReader
 from stream.messages.decision import Decisions

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from stream.errors import AwaitedAnswerError
 from stream.fingerprint.lanes import first_words, words_of
-from stream.judge.candidates_compared import Compared, FingerprintedPages, TablesSearch
+from stream.judge.decision.candidates_compared import Compared, FingerprintedPages, TablesSearch
 from stream.judge.ids import INDEX_BITS
-from stream.judge.page_log import LoggedPages
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Run, Segment
 from stream.judge.segments.deaths import Deaths
@@ -26,7 +25,8 @@ from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import AnchorColumns, Origin, SegmentFile, write_segment_file
 from stream.judge.segments.held_segment import HeldSegment, TablesRoom
 from stream.judge.segments.merged_search import Answers, MergedSearch
-from stream.judge.state import Anchors, State
+from stream.judge.state.page_log import LoggedPages
+from stream.judge.state.state import Anchors, State
 from stream.messages.journal import Genesis
 from stream.tables.arrays import distinct
 from stream.tables.search.probing import Nearest

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from stream.elector import state as elector
-from stream.judge import meta as judge
-from stream.judge.state import State
+from stream.judge.state import meta as judge
+from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.settings import MIB
 from stream.tables.store.rocks import ELECTOR, Store, tables_of

@@ -24,13 +24,13 @@ from stream.checkpoints.uploads import FILE_SHARE, HASH_SHARE, LinkedState
 from stream.errors import CheckpointError, StateError
 from stream.failpoints import reach
 from stream.fingerprint.row import NO_DIGEST
-from stream.judge.forgotten_pages import ForgottenPages
-from stream.judge.meta import stored_meta
-from stream.judge.page_log import HAS_OLDER, HEAD, URL_DIGEST, PageLog, record_words
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Segment
 from stream.judge.segments.dead_file import encode_dead
 from stream.judge.segments.file import AnchorColumns, Origin, write_segment_file
+from stream.judge.state.forgotten_pages import ForgottenPages
+from stream.judge.state.meta import stored_meta
+from stream.judge.state.page_log import HAS_OLDER, HEAD, URL_DIGEST, PageLog, record_words
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord, object_of
 from stream.pages.times import to_the_second

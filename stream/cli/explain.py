@@ -21,8 +21,8 @@ from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.judge.explain import Candidacy, ExplainedPage, Explanation, Feature, Probe, StoredPair
-    from stream.judge.shingle_diff import ShingleDiff, TextRun
+    from stream.judge.explain.explain import Candidacy, ExplainedPage, Explanation, Feature, Probe, StoredPair
+    from stream.judge.explain.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
     from stream.page_rows.page_fingerprinter import PageFingerprinter
     from stream.pages.columns import Columns
@@ -77,8 +77,8 @@ def command(
     """
     import msgspec
 
-    from stream.judge.explain import explain
-    from stream.judge.stored_pages import StoredPages
+    from stream.judge.explain.explain import explain
+    from stream.judge.explain.stored_pages import StoredPages
     from stream.page_rows.page_fingerprinter import PageFingerprinter
 
     seed = None
@@ -151,7 +151,7 @@ def _is_fingerprint(text: str, digits: int) -> bool:
 
 def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int, columns: Columns) -> ExplainedPage:
     from stream.errors import PageError
-    from stream.judge.explain import ExplainedPage, side_of_page
+    from stream.judge.explain.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page
     from stream.sources.open import open_source
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
-from stream.judge.shingle_diff import ShingleDiff
+from stream.judge.explain.shingle_diff import ShingleDiff
 from stream.messages.verdict import VerdictRecord
 
 PageCount = Annotated[int, Meta(ge=0, description="Pages: verdicts of committed transactions.")]

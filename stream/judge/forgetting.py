@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from stream.errors import DamagedStateError
 from stream.fingerprint.seed import host_hasher
 from stream.judge.ledger_records import misfit_place
-from stream.judge.page_log import URL_DIGEST, PageLog
-from stream.judge.state import State
+from stream.judge.state.page_log import URL_DIGEST, PageLog
+from stream.judge.state.state import State
 from stream.messages.decision import Decisions, Forgotten, forgetting_record
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What

@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from stream.errors import AwaitedAnswerError, StateError
 from stream.judge.batch import Batch, Entry, pages_of
-from stream.judge.candidates_compared import CandidateSearch, TablesSearch
-from stream.judge.decide import Effort, decide
-from stream.judge.decide_rows_compiled import VerdictColumns
+from stream.judge.decision.candidates_compared import CandidateSearch, TablesSearch
+from stream.judge.decision.decide import Effort, decide
+from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.forgetting import misfit_forgetting
 from stream.judge.hits import hits_of
 from stream.judge.ids import NO_PAGE
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.ledger import Admission
 from stream.judge.ledger_records import misfit_ledger
 from stream.judge.log_time import binding, log_times
 from stream.judge.misfits import invalid, refuse_misfits, refuse_other_records
-from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import Rule
-from stream.judge.state import Prepared, State, StateChange
+from stream.judge.state.ledger import Admission
+from stream.judge.state.page_numbers import NO_NUMBER
+from stream.judge.state.state import Prepared, State, StateChange
 from stream.judge.turns import decide_turn, misfit_times, misfit_turn, turn_time
 from stream.judge.verdict_json_compiled import columns, write
 from stream.messages.byte_strings import StringColumn

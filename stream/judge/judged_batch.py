@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.judge.batch import Batch, Entry
-from stream.judge.decide import BatchVerdicts
+from stream.judge.decision.decide import BatchVerdicts
 from stream.judge.ids import NO_PAGE, show
-from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
+from stream.judge.state.ledger import Admission
 from stream.judge.verdict_json_compiled import JsonColumns, columns, write
 from stream.messages.decision import (
     CHANGE_SHIFT,

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.decision import Decisions, LedgerPart, encode_decisions, ledger_record
 from stream.messages.journal import Genesis
 

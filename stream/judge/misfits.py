@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from stream.errors import StateError
 from stream.fingerprint.parity import ONE
 from stream.judge.batch import Entry
-from stream.judge.page_numbers import own_numbers
 from stream.judge.rule import Rule
-from stream.judge.state import State
+from stream.judge.state.page_numbers import own_numbers
+from stream.judge.state.state import State
 from stream.messages.decision import (
     JUDGED_AGAIN,
     NAMES_NEAREST,

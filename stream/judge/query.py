@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stream.fingerprint.row import Row
-from stream.judge.candidates_compared import FingerprintedPages, compare
+from stream.judge.decision.candidates_compared import FingerprintedPages, compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 

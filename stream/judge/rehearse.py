@@ -10,11 +10,11 @@ import numpy as np
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch import Entry
-from stream.judge.bucket_collisions import numbered
+from stream.judge.decision.bucket_collisions import numbered
+from stream.judge.decision.nearest import nearest_alive
 from stream.judge.judge import Judge
-from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
 from stream.tables.hot.chains import Ring

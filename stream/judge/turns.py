@@ -12,7 +12,7 @@ import numpy as np
 
 from stream.judge.batch import Entry
 from stream.judge.log_time import binding, log_times
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.decision import Decisions, Turn, turn_record
 from stream.messages.journal import Genesis
 from stream.tables.arrays import I64

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, copy_bytes
 from stream.fingerprint.row import NO_HASH, WORD
 from stream.judge.batch import Batch
-from stream.judge.decide_rows_compiled import VerdictColumns
+from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn, Texts

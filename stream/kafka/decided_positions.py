@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from stream.errors import StateError
-from stream.judge.ledger import SourceKey, key_of
+from stream.judge.state.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
 from stream.kafka.ledger_search import records_between, windows_before
 from stream.kafka.names import TopicNames

@@ -8,7 +8,7 @@ import structlog
 
 from stream.failpoints import reach
 from stream.futures import retrieved
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka.in_flight import in_thread
 
 log = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ from stream.checkpoints.kinds import JUDGE
 from stream.errors import StateError
 from stream.failpoints import reach
 from stream.judge.judge import Judge
-from stream.judge.state import State
-from stream.judge.taking_back import take_back as take_back_tables
+from stream.judge.state.state import State
+from stream.judge.state.taking_back import take_back as take_back_tables
 from stream.kafka.erasing import Erasing
 from stream.kafka.in_flight import in_thread
 from stream.kafka.opened_state import StateDirectory, open_at_position

@@ -36,7 +36,7 @@ from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
 from stream.judge.rule import Rule
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.locks import try_lock
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict import NearestPage, VerdictRecord

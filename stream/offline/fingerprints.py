@@ -105,7 +105,9 @@ def is_fingerprint(line: bytes) -> bool:
 
 
 def _state(directory: Path) -> FingerprintFile:
-    from stream.judge.live import live_anchors  # imports compiled loops, which takes a third of a second
+    from stream.judge.state.live import (
+        live_anchors,  # imports compiled loops, which takes a third of a second
+    )
 
     anchors = live_anchors(directory)
     words = anchors.fingerprints

@@ -21,8 +21,8 @@ from stream.fingerprint.lanes import from_integers, to_hex, words_of
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.live import live_pages
 from stream.judge.rule import Rule
+from stream.judge.state.live import live_pages
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.fingerprint_match import rows_of
 from stream.offline.fingerprints import is_fingerprint, open_fingerprints

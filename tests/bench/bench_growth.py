@@ -26,7 +26,7 @@ from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.decision import Decisions
 from stream.messages.journal import decode_journal
 from stream.ops.runtime_tuning import batch_process_tuning

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.decide import MOST, Effort
+from stream.judge.decision.decide import MOST, Effort
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.runtime_tuning import batch_process_tuning
 from tests.bench.hostile import CASES, ordinary

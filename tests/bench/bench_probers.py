@@ -24,7 +24,7 @@ import numpy as np
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.candidates_compared import FingerprintedPages, TablesSearch
+from stream.judge.decision.candidates_compared import FingerprintedPages, TablesSearch
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Run, Segment
@@ -33,7 +33,7 @@ from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.file import AnchorColumns, Origin, SegmentFile, write_segment_file
 from stream.judge.segments.held_segment import HeldSegment, TablesRoom
 from stream.judge.segments.merged_search import Answers, MergedSearch
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.schedule import RUN_ROWS

@@ -24,7 +24,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.rehearse import rehearse
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Rows, SourceRange, decode_journal
 from tests.bench.journal import PARTITIONS, ROWS, journal

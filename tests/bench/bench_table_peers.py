@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
-from stream.judge.decide import THREADS
+from stream.judge.decision.decide import THREADS
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design

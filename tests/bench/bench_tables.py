@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.decide import THREADS
+from stream.judge.decision.decide import THREADS
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.rocks import Store

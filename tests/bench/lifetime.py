@@ -29,7 +29,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.journal import Rows, decode_journal
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.planner import parse_memory, parse_pages

@@ -53,7 +53,7 @@ from stream.dashboard.web.gate import Gate, answer
 from stream.dashboard.web.server import application
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.shingle_diff import LONGEST_OWN, ShingleDiff, TextRun
+from stream.judge.explain.shingle_diff import LONGEST_OWN, ShingleDiff, TextRun
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions

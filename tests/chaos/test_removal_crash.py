@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stream import failpoints
-from stream.judge import removal
-from stream.judge.page_log import PageLog
-from stream.judge.references import ANCHOR, DUPLICATE
-from stream.judge.removal import Removal
+from stream.judge.state import removal
+from stream.judge.state.page_log import PageLog
+from stream.judge.state.references import ANCHOR, DUPLICATE
+from stream.judge.state.removal import Removal
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
 

@@ -25,7 +25,7 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge import forgetting
-from stream.judge.meta import Forgetting, meta_of
+from stream.judge.state.meta import Forgetting, meta_of
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames

@@ -13,7 +13,7 @@ from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
 from stream.errors import StateError
-from stream.judge.ledger import SourceGap
+from stream.judge.state.ledger import SourceGap
 from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
 from stream.roles.judge.role import JudgeRole

@@ -254,7 +254,7 @@ async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 40, 2)]
     await append(quick, *map(record, parts))
     monkeypatch.setattr("stream.roles.judge.batch_in_flight.MOST", -1)
-    monkeypatch.setattr("stream.judge.decide.SEARCH_ROWS", 2)
+    monkeypatch.setattr("stream.judge.decision.decide.SEARCH_ROWS", 2)
     async with running(JudgeRole(quick)):
         await until(lambda: _all_have(quick, parts))
     assert places(await verdicts(quick)) == once(*parts)

@@ -16,7 +16,7 @@ from stream.errors import StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.meta import Meta, meta_of
+from stream.judge.state.meta import Meta, meta_of
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames

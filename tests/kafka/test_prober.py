@@ -27,7 +27,7 @@ from stream.judge.segments.answering import Answerer
 from stream.judge.segments.dead_file import encode_dead
 from stream.judge.segments.file import AnchorColumns, Origin, write_segment_file
 from stream.judge.segments.held_segment import HeldSegment
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.decision import encode_decisions

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka import broker_metadata, topics
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.names import TopicNames

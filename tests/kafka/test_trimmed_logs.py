@@ -24,7 +24,7 @@ from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, EXIT_REFUSED, SettingsError, StaleError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.meta import Meta, meta_of
+from stream.judge.state.meta import Meta, meta_of
 from stream.kafka import broker_metadata, topics
 from stream.kafka.decided_positions import expected_offsets
 from stream.kafka.follower import open_follower

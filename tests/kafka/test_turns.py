@@ -18,8 +18,8 @@ from stream.errors import StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge import window
-from stream.judge.meta import Meta
+from stream.judge.state import window
+from stream.judge.state.meta import Meta
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames

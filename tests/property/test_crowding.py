@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge import decide
 from stream.judge.batch import Entry
+from stream.judge.decision import decide
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.watch import JudgeWatch

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
+from stream.judge.explain.stored_pages import StoredPages
 from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
-from stream.judge.stored_pages import StoredPages
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of, side

@@ -12,7 +12,7 @@ import pytest
 
 from stream.errors import StateError
 from stream.judge.judge import Judge
-from stream.judge.taking_back import take_back
+from stream.judge.state.taking_back import take_back
 from stream.messages.verdict_options import VerdictOptions
 from tests.genesis import genesis_of
 from tests.judged_crawls import (

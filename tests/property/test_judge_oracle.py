@@ -12,11 +12,11 @@ from msgspec import structs
 
 from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
-from stream.judge import page_log
-from stream.judge.decide import Effort
+from stream.judge.decision.decide import Effort
 from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
-from stream.judge.live import live_anchors
+from stream.judge.state import page_log
+from stream.judge.state.live import live_anchors
 from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions

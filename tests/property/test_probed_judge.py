@@ -17,7 +17,7 @@ import pytest
 from stream.errors import AnswerError, AwaitedAnswerError, RecordError, StateError
 from stream.fingerprint.row import FINGERPRINTED
 from stream.judge.batch import Batch, Entry
-from stream.judge.candidates_compared import FingerprintedPages
+from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.forgetting import Search
 from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
@@ -27,8 +27,8 @@ from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run,
 from stream.judge.segments.answer_records import SentAnswer, decode_answer, encode_answer
 from stream.judge.segments.answering import Answerer
 from stream.judge.segments.probed import ProbedSegments
-from stream.judge.state import State
-from stream.judge.taking_back import take_back
+from stream.judge.state.state import State
+from stream.judge.state.taking_back import take_back
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 from stream.messages.verdict_options import VerdictOptions

@@ -13,8 +13,8 @@ from stream.errors import StateError
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.judge.ledger import SourceKey
 from stream.judge.ledger_records import ledger_records
+from stream.judge.state.ledger import SourceKey
 from stream.messages.decision import Decisions, LedgerPart, decode_decisions, encode_decisions
 from stream.messages.journal import Rows, SourceRange, decode_journal
 from stream.messages.verdict_options import VerdictOptions

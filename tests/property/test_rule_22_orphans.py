@@ -15,8 +15,8 @@ from stream.dashboard.lookup.lookup import _nearest, _verdict_now
 from stream.errors import StateError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.judge.explain.stored_pages import StoredPages
 from stream.judge.judge import Judge
-from stream.judge.stored_pages import StoredPages
 from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter

@@ -13,10 +13,10 @@ import pytest
 from msgspec import structs
 
 from stream.errors import DamagedStateError, StateError
-from stream.judge import window
 from stream.judge.judge import Judge
 from stream.judge.log_time import AHEAD_MS
-from stream.judge.state import State
+from stream.judge.state import window
+from stream.judge.state.state import State
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.rocks import DEFAULT, Store, tables_of

@@ -13,11 +13,12 @@ from msgspec import structs
 
 from stream.errors import RecordError, StateError
 from stream.fingerprint.seed import host_hasher
-from stream.judge import forgetting, forgotten_pages
+from stream.judge import forgetting
 from stream.judge.forgetting import Search
 from stream.judge.judge import Judge
-from stream.judge.meta import Forgetting
-from stream.judge.state import State
+from stream.judge.state import forgotten_pages
+from stream.judge.state.meta import Forgetting
+from stream.judge.state.state import State
 from stream.messages.decision import (
     Decisions,
     Forgotten,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stream.judge.batch import Entry
-from stream.judge.decide import Effort
+from stream.judge.decision.decide import Effort
 from stream.judge.judge import Judge
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict import Verdict

@@ -15,7 +15,7 @@ from stream.fingerprint.lanes import words_of
 from stream.fingerprint.row import NO_HASH
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
-from stream.judge.decide_rows_compiled import VerdictColumns
+from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from stream.fingerprint.scheme import MINIMA_WORDS, UNCERTAIN_BITS
-from stream.judge.batch_anchors import Buckets, StoredBuckets, enter, leave, members_near, shared_buckets
-from stream.judge.bucket_collisions import numbered
+from stream.judge.decision.batch_anchors import (
+    Buckets,
+    StoredBuckets,
+    enter,
+    leave,
+    members_near,
+    shared_buckets,
+)
+from stream.judge.decision.bucket_collisions import numbered
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.arrays import U64

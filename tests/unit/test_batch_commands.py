@@ -12,8 +12,8 @@ from stream.errors import FingerprintFileError, NeardupError, SchemeMismatchErro
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.lanes import as_words, to_hex
 from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
-from stream.judge.page_log import HEAD, PageLog, record_words
-from stream.judge.state import State
+from stream.judge.state.page_log import HEAD, PageLog, record_words
+from stream.judge.state.state import State
 from stream.local.index import Index
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions

@@ -7,7 +7,7 @@ import pytest
 from stream import Index, Page, Scheme
 from stream.errors import SettingsError
 from stream.fingerprint.row import Row
-from stream.judge.explain import explain, side_of_page
+from stream.judge.explain.explain import explain, side_of_page
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.text.canonical import HEAD_CHARACTERS, canonical_link, canonical_of_header

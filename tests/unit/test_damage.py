@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from stream.errors import EXIT_REFUSED, DamagedStateError, DiskError, StateBusyError, StateError
-from stream.judge.live import live_anchors
+from stream.judge.state.live import live_anchors
 from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.failures import CURE, set_aside, translate

@@ -10,7 +10,7 @@ from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.deployment import system
 from stream.dashboard.lookup.lookup import Finder
 from stream.dashboard.role import _forgetting
-from stream.judge.window import Expiry
+from stream.judge.state.window import Expiry
 from stream.messages.requests import ForgetRequest
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health

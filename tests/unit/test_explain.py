@@ -18,11 +18,11 @@ from stream.errors import SchemeMismatchError, SettingsError, StateError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.explain import ExplainedPage, explain, side_of_page, side_of_text
+from stream.judge.explain.explain import ExplainedPage, explain, side_of_page, side_of_text
+from stream.judge.explain.stored_pages import StoredPages
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
-from stream.judge.state import State
-from stream.judge.stored_pages import StoredPages
+from stream.judge.state.state import State
 from stream.local.index import Index
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions

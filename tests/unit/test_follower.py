@@ -13,7 +13,7 @@ import pytest
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import encode_decisions

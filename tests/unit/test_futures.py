@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaConnectionError
 from stream.dashboard.counting.pending import Pending
 from stream.errors import DiskError
 from stream.futures import retrieved
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka.aiokafka_internals import end_commits, keep_commits
 from stream.kafka.election import Election
 from stream.kafka.in_flight import in_thread

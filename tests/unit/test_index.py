@@ -9,8 +9,8 @@ import pytest
 
 from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
 from stream.errors import SchemeMismatchError, StateBusyError, StateError
-from stream.judge.live import live_anchors
-from stream.judge.meta import VERSION
+from stream.judge.state.live import live_anchors
+from stream.judge.state.meta import VERSION
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import Store, tables_of
 

@@ -28,7 +28,7 @@ from stream.checkpoints.requests import CheckpointRequests
 from stream.checkpoints.restoring import verify
 from stream.checkpoints.uploads import UPLOAD_NICE
 from stream.errors import DiskError, SettingsError
-from stream.judge.meta import Forgetting
+from stream.judge.state.meta import Forgetting
 from stream.roles.forgetter.status import Delay, _checkpoints, _Decided
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings

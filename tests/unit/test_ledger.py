@@ -6,7 +6,7 @@ import pytest
 
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.ledger import Admission, Ledger
+from stream.judge.state.ledger import Admission, Ledger
 from stream.messages.journal import Rows, SourceRange
 
 

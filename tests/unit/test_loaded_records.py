@@ -11,7 +11,7 @@ import pytest
 from stream.errors import RowsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.ledger import Admission, Ledger
+from stream.judge.state.ledger import Admission, Ledger
 from stream.messages.journal import LOAD_PARTITIONS, Corpus, Rows, decode_journal
 from stream.roles.loader.records import (
     BLOCK_ROWS,

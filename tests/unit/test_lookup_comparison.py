@@ -19,8 +19,8 @@ from stream.dashboard.web.api import LOOKUP_BYTES
 from stream.dashboard.web.openapi import document
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.explain.shingle_diff import LONGEST_OWN, MOST_RUNS, TextRun
 from stream.judge.rule import Rule
-from stream.judge.shingle_diff import LONGEST_OWN, MOST_RUNS, TextRun
 from stream.messages.verdict_options import VerdictOptions
 from tests.waiting import HANG_SECONDS
 

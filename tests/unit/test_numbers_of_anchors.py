@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream.dashboard.lookup.lookup import Finder
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.roles.judge.stats import JudgeStats
 from stream.settings import Settings
 from stream.tables.store.rocks import Store, tables_of

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from stream.errors import DamagedStateError, StateError
-from stream.judge import page_log
-from stream.judge.page_log import GROUP, PageLog
-from stream.judge.pages_ahead import PagesAhead
+from stream.judge.state import page_log
+from stream.judge.state.page_log import GROUP, PageLog
+from stream.judge.state.pages_ahead import PagesAhead
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DUPLICATES, Store
 

@@ -15,8 +15,8 @@ import numpy as np
 from stream import Index
 from stream.fingerprint import parity_similarity_compiled
 from stream.fingerprint.scheme import Scheme
-from stream.judge import bucket_collisions, nearest, page_log
-from stream.judge import decide_rows_compiled
+from stream.judge.decision import bucket_collisions, decide_rows_compiled, nearest
+from stream.judge.state import page_log
 from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse

@@ -10,12 +10,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from stream.judge import removal
 from stream.judge.judge import Judge
-from stream.judge.page_log import PageLog
-from stream.judge.page_numbers import PageNumbers
-from stream.judge.references import ANCHOR, DUPLICATE, all_gone, without_gone
-from stream.judge.removal import Removal
+from stream.judge.state import removal
+from stream.judge.state.page_log import PageLog
+from stream.judge.state.page_numbers import PageNumbers
+from stream.judge.state.references import ANCHOR, DUPLICATE, all_gone, without_gone
+from stream.judge.state.removal import Removal
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store import reclaim

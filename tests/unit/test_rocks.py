@@ -15,7 +15,7 @@ from rocksdict import Rdict
 
 from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store import rocks
 from stream.tables.store.failures import MISSING_FILE

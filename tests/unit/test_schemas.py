@@ -27,7 +27,7 @@ from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.best import BestRecord, KeptPage, decode_best, encode_best
 from stream.messages.decision import (
     Decisions,

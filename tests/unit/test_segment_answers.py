@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream.errors import AnswerError, AwaitedAnswerError
-from stream.judge.candidates_compared import Compared, FingerprintedPages, TablesSearch
+from stream.judge.decision.candidates_compared import Compared, FingerprintedPages, TablesSearch
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule

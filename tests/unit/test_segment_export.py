@@ -21,10 +21,10 @@ from stream.checkpoints.uploads import linked
 from stream.errors import CheckpointError, StateError
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.judge.page_log import URL_DIGEST
 from stream.judge.segments.answer import Segment
 from stream.judge.segments.dead_file import decode_dead
 from stream.judge.segments.file import Origin, SegmentFile
+from stream.judge.state.page_log import URL_DIGEST
 from stream.messages.decision import Forgotten
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord

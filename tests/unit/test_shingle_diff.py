@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.judge.shingle_diff import LONGEST_OWN, MOST_RUNS, Shingled, ShingleDiff, diff
+from stream.judge.explain.shingle_diff import LONGEST_OWN, MOST_RUNS, Shingled, ShingleDiff, diff
 from stream.text.normalise import normalise
 from stream.text.segment import units
 from tests.commands import neardup

@@ -41,7 +41,7 @@ from stream.errors import (
     SettingsError,
     StateBusyError,
 )
-from stream.judge.meta import Forgetting
+from stream.judge.state.meta import Forgetting
 from stream.tables.store.rocks import LOG, URLS, Store
 from tests.checkpointed import (
     CHAIN,

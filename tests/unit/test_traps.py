@@ -18,7 +18,7 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions

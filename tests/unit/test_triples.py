@@ -11,9 +11,9 @@ import pytest
 from stream.errors import StateError
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.batch_anchors import CrowdedBuckets
+from stream.judge.decision.batch_anchors import CrowdedBuckets
+from stream.judge.explain.pair import PairPage, judge_pair
 from stream.judge.judge import Judge
-from stream.judge.pair import PairPage, judge_pair
 from stream.judge.rule import Rule
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stream.fingerprint.row import Row
-from stream.judge.shingle_diff import Shingled, diff
+from stream.judge.explain.shingle_diff import Shingled, diff
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.text.segment import units
 

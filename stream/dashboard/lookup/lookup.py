@@ -36,12 +36,12 @@ from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import NO_DIGEST, Row, Status
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.candidates_compared import FingerprintedPages, compare
+from stream.judge.decision.candidates_compared import FingerprintedPages, compare
+from stream.judge.explain.shingle_diff import ShingleDiff
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
-from stream.judge.shingle_diff import ShingleDiff
-from stream.judge.state import Baseline
+from stream.judge.state.state import Baseline
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import in_thread
 from stream.messages.journal import Genesis

@@ -14,7 +14,7 @@ from stream.children.pool import ChildPool
 from stream.dashboard.answers import Comparison
 from stream.errors import NeardupError
 from stream.fingerprint.row import Row
-from stream.judge.shingle_diff import ShingleDiff
+from stream.judge.explain.shingle_diff import ShingleDiff
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
 from stream.messages.verdict import MessagePosition, VerdictRecord

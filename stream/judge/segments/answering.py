@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.candidates_compared import AnchorReader, Compared, FingerprintedPages, TablesSearch
+from stream.judge.decision.candidates_compared import AnchorReader, Compared, FingerprintedPages, TablesSearch
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.tables.search.probing import ALL

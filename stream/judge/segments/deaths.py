@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.batch_anchors import are_inside
+from stream.judge.decision.batch_anchors import are_inside
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Segment
 from stream.tables.triples.keys import keys_of_triples

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from stream.errors import StateBusyError, StateError
 from stream.fingerprint.lanes import first_words
-from stream.judge.candidates_compared import FingerprintedPages
-from stream.judge.page_log import LoggedPages
+from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Run
 from stream.judge.segments.answering import Answerer
 from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import SegmentFile
-from stream.judge.state import Anchors
+from stream.judge.state.page_log import LoggedPages
+from stream.judge.state.state import Anchors
 from stream.tables.arrays import distinct
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tables import IndexKind, Tables

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import AnswerError, AwaitedAnswerError
-from stream.judge.candidates_compared import CandidateSearch, Compared, FingerprintedPages
-from stream.judge.decide_rows_compiled import ALIVE
+from stream.judge.decision.candidates_compared import CandidateSearch, Compared, FingerprintedPages
+from stream.judge.decision.decide_rows_compiled import ALIVE
+from stream.judge.decision.nearest import nearest_alive
 from stream.judge.ids import INDEX_BITS
-from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Segment
 from stream.judge.segments.deaths import Deaths
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.tables.search.probing import Nearest
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import BUCKETS, TRIPLES, keys_of_some

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.errors import AnswerError, RecordError, StateError
-from stream.judge.candidates_compared import TablesSearch
+from stream.judge.decision.candidates_compared import TablesSearch
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, ListedPairs, Run, Segment, shown
 from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 

@@ -19,7 +19,7 @@ from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
-from stream.judge.meta import Forgetting
+from stream.judge.state.meta import Forgetting
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since

@@ -11,10 +11,10 @@ from typing import Self
 from stream.errors import AwaitedAnswerError
 from stream.futures import retrieved
 from stream.judge.batch import BATCH_BYTES, Entry
-from stream.judge.decide import MOST, Effort
+from stream.judge.decision.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.state import Prepared
+from stream.judge.state.state import Prepared
 from stream.kafka.in_flight import TransactionInFlight, in_thread
 from stream.messages.decision import Decisions
 from stream.roles.judge.transaction import VerdictPublisher

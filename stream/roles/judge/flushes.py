@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from stream.futures import retrieved
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.watch import JudgeWatch
 

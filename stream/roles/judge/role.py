@@ -20,7 +20,7 @@ from stream.failpoints import reach
 from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka import acl_check, clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, open_follower

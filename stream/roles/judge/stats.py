@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 import structlog
 
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.ledger import Ledger, SourceGap, SourceKey
-from stream.judge.state import State
+from stream.judge.state.ledger import Ledger, SourceGap, SourceKey
+from stream.judge.state.state import State
 
 log = structlog.get_logger()
 

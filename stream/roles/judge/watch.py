@@ -14,7 +14,7 @@ import numpy as np
 from stream.judge.batch import Entry
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.segments.probed import ProbedSegments
-from stream.judge.state import State
+from stream.judge.state.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader

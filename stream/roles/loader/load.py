@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from stream.failpoints import reach
-from stream.judge.ledger import key_of
+from stream.judge.state.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.decided_sources import DecidedSources

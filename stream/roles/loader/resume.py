@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stream.judge.ledger import SourceKey
+from stream.judge.state.ledger import SourceKey
 from stream.messages.journal import LOAD_PARTITIONS
 from stream.roles.loader import records
 from stream.roles.loader.records import NO_CLUSTER, LoadedSource

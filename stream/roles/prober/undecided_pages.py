@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.row import FINGERPRINTED
 from stream.judge.batch import Entry, pages_of
-from stream.judge.candidates_compared import FingerprintedPages
+from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.segments.answer import Run
 from stream.tables.arrays import is_among
 

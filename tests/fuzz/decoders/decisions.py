@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from stream.errors import RecordError, StateError
-from stream.judge import judge, ledger_records, misfits, state
+from stream.judge import judge, ledger_records, misfits
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.ledger_records import misfit_ledger
+from stream.judge.state import state
 from stream.messages import decision
 from stream.messages.decision import (
     Decisions,

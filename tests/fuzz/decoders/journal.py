@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from stream.errors import NeardupError, RecordError
-from stream.judge import batch, ledger
+from stream.judge import batch
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.judge.state import State
+from stream.judge.state import ledger
+from stream.judge.state.state import State
 from stream.messages import journal
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.page_rows.page_fingerprinter import PageFingerprinter

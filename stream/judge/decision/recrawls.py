@@ -1,8 +1,8 @@
 """Recrawls: which pages of a batch are like one of the last stored pages of their URL (rule 20), and which of
 these have no live anchor (rule 22).
 
-Pages of the batch itself become baselines, too: `stream.judge.decide_rows_compiled` compares with those, row
-by row, and names the recrawls.
+Pages of the batch itself become baselines, too: `stream.judge.decision.decide_rows_compiled` compares with
+those, row by row, and names the recrawls.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
-from stream.judge.decide_rows_compiled import ALIVE, FingerprintedRows
+from stream.judge.decision.decide_rows_compiled import ALIVE, FingerprintedRows
 from stream.judge.rule import Rule
-from stream.judge.state import Baseline, State
+from stream.judge.state.state import Baseline, State
 from stream.tables.arrays import distinct
 from stream.tables.search.probing import Nearest
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from stream.judge.window import StoredWindow
+from stream.judge.state.window import StoredWindow
 from stream.tables.store.meta_record import stored_below, stored_in
 from stream.tables.store.rocks import Store
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from stream.fingerprint.lanes import first_words, from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.judge.batch_anchors import Buckets, StoredBuckets, shared_buckets
-from stream.judge.decide_rows_compiled import (
+from stream.judge.decision.batch_anchors import Buckets, StoredBuckets, shared_buckets
+from stream.judge.decision.decide_rows_compiled import (
     Baselines,
     Course,
     FingerprintedRows,

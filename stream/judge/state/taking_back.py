@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from stream.errors import StateError
-from stream.judge.meta import meta_of
 from stream.judge.rule import Rule
+from stream.judge.state.meta import meta_of
 from stream.messages.journal import Genesis
 from stream.tables import taking_back
 from stream.tables.store.anchors import HELD, first_anchor, held_from

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.page_numbers import PageNumbers
+from stream.judge.state.page_numbers import PageNumbers
 
 ANCHOR: Final = ord("a")
 DUPLICATE: Final = ord("d")

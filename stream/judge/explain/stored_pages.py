@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from stream.errors import PageError, SettingsError, StateError
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import NO_DIGEST, Status
-from stream.judge.explain import (
+from stream.judge.explain.explain import (
     Candidacy,
     ExplainedPage,
     NearestAnchor,
@@ -24,12 +24,12 @@ from stream.judge.explain import (
     is_same_url,
     verdict_on,
 )
+from stream.judge.explain.stored_candidates import Candidates, Match, best_match, candidates_of
 from stream.judge.ids import parse, show
-from stream.judge.live import CACHE, refuse_other_scheme
-from stream.judge.meta import stored_meta
 from stream.judge.rule import Rule
-from stream.judge.state import Baseline, StateReader
-from stream.judge.stored_candidates import Candidates, Match, best_match, candidates_of
+from stream.judge.state.live import CACHE, refuse_other_scheme
+from stream.judge.state.meta import stored_meta
+from stream.judge.state.state import Baseline, StateReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.tables.store.rocks import Store, state_directory, tables_of, unflushed_error

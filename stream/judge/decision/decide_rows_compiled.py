@@ -20,11 +20,11 @@ from stream.fingerprint.parity_similarity_compiled import (
     similarities_of,
     similarity_of,
 )
-from stream.judge.batch_anchors import Buckets, any_full, enter, leave, members_near
+from stream.judge.decision.batch_anchors import Buckets, any_full, enter, leave, members_near
+from stream.judge.decision.nearest import cutoff, youngest_of
 from stream.judge.ids import NO_PAGE
-from stream.judge.nearest import cutoff, youngest_of
-from stream.judge.page_numbers import NO_NUMBER
 from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
+from stream.judge.state.page_numbers import NO_NUMBER
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
 from stream.tables.search.packed_pairs import Integer

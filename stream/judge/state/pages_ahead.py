@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from stream.judge.page_log import LoggedPages, PageLog
+from stream.judge.state.page_log import LoggedPages, PageLog
 from stream.tables.arrays import I64
 
 

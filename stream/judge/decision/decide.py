@@ -1,7 +1,7 @@
 """Decides the verdicts of a batch of pages, with the same result as deciding them one by one.
 
 Candidates, distances and similarities are computed for the whole batch at once. The loop over rows
-(`stream.judge.decide_rows_compiled`) only handles what depends on order.
+(`stream.judge.decision.decide_rows_compiled`) only handles what depends on order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
-from stream.judge.candidates_compared import CandidateSearch, Compared, FingerprintedPages
-from stream.judge.decide_rows_compiled import (
+from stream.judge.decision.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
+from stream.judge.decision.candidates_compared import CandidateSearch, Compared, FingerprintedPages
+from stream.judge.decision.decide_rows_compiled import (
     ALIVE,
     BASELINE,
     EARLIER,
@@ -35,10 +35,10 @@ from stream.judge.decide_rows_compiled import (
     VerdictColumns,
     settle,
 )  # fmt: skip
-from stream.judge.page_numbers import NO_NUMBER, own_numbers
-from stream.judge.recrawls import UrlBaselines, compare_baselines
+from stream.judge.decision.recrawls import UrlBaselines, compare_baselines
 from stream.judge.rule import UNLIKE, Rule
-from stream.judge.state import State
+from stream.judge.state.page_numbers import NO_NUMBER, own_numbers
+from stream.judge.state.state import State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import CLUSTERED, Verdict

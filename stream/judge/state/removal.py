@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.failpoints import reach
-from stream.judge.page_log import PageLog
-from stream.judge.page_numbers import PageNumbers
-from stream.judge.references import all_gone
+from stream.judge.state.page_log import PageLog
+from stream.judge.state.page_numbers import PageNumbers
+from stream.judge.state.references import all_gone
 from stream.tables.store.contents import hash_words
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import ANCHORS, DUPLICATES, URLS, Store

@@ -13,9 +13,9 @@ from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.nearest import nearest_alive
+from stream.judge.decision.nearest import nearest_alive
 from stream.judge.rule import Rule
-from stream.judge.state import Anchors, State
+from stream.judge.state.state import Anchors, State
 from stream.tables.search.probing import ALL, Nearest
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult

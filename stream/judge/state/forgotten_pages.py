@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.judge.page_log import GROUP, PageLog
+from stream.judge.state.page_log import GROUP, PageLog
 from stream.tables.arrays import I64
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union

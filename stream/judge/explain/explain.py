@@ -20,9 +20,9 @@ from stream.fingerprint.row import NO_DIGEST, Status
 from stream.fingerprint.scheme import MINIMA_WORDS, TABLE_MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.pair import PairPage, judge_pair
+from stream.judge.explain.pair import PairPage, judge_pair
+from stream.judge.explain.shingle_diff import Shingled, ShingleDiff, diff
 from stream.judge.rule import Rule
-from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from stream.judge.page_numbers import PageNumbers
+from stream.judge.state.page_numbers import PageNumbers
 from stream.tables.arrays import I64, U8, distinct
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import digest, hash_words, union

@@ -13,8 +13,8 @@ import numpy as np
 from stream.errors import SchemeMismatchError
 from stream.fingerprint.lanes import words_of
 from stream.fingerprint.scheme import Scheme
-from stream.judge.meta import Meta, stored_meta
-from stream.judge.page_log import HEAD, PageLog, record_words
+from stream.judge.state.meta import Meta, stored_meta
+from stream.judge.state.page_log import HEAD, PageLog, record_words
 from stream.tables.arrays import U64
 from stream.tables.store.anchors import Dead
 from stream.tables.store.rocks import ANCHORS, Store, tables_of, unflushed_error

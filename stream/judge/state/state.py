@@ -24,10 +24,11 @@ from stream.fingerprint.lanes import first_words, integers, words_of
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
-from stream.judge.forgotten_pages import ForgottenPages
-from stream.judge.ledger import Ledger
-from stream.judge.meta import LoadedRecords, Meta, stored_meta
-from stream.judge.page_log import (
+from stream.judge.rule import Rule
+from stream.judge.state.forgotten_pages import ForgottenPages
+from stream.judge.state.ledger import Ledger
+from stream.judge.state.meta import LoadedRecords, Meta, stored_meta
+from stream.judge.state.page_log import (
     HAS_OLDER,
     HEAD,
     OF_ANCHOR,
@@ -37,15 +38,14 @@ from stream.judge.page_log import (
     PageLog,
     record_words,
 )
-from stream.judge.page_numbers import PageNumbers
-from stream.judge.pages_ahead import PagesAhead
-from stream.judge.references import ANCHOR as _ANCHOR
-from stream.judge.references import DUPLICATE as _DUPLICATE
-from stream.judge.references import REFERENCE as _REFERENCE
-from stream.judge.references import are_there, without_gone
-from stream.judge.removal import Removal
-from stream.judge.rule import Rule
-from stream.judge.window import StoredWindow, Window
+from stream.judge.state.page_numbers import PageNumbers
+from stream.judge.state.pages_ahead import PagesAhead
+from stream.judge.state.references import ANCHOR as _ANCHOR
+from stream.judge.state.references import DUPLICATE as _DUPLICATE
+from stream.judge.state.references import REFERENCE as _REFERENCE
+from stream.judge.state.references import are_there, without_gone
+from stream.judge.state.removal import Removal
+from stream.judge.state.window import StoredWindow, Window
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE, Forgotten, SourceProgress, Turn
 from stream.messages.journal import Genesis

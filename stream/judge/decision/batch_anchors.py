@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined, popcount
-from stream.judge.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
+from stream.judge.decision.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
 from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
 from stream.tables.search.packed_pairs import Integer

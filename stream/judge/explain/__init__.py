@@ -1,0 +1,1 @@
+"""Why two pages are near-duplicates or are not, in detail, for `neardup explain`."""
