@@ -92,22 +92,25 @@ def test_verdicts_that_come_again_are_found_once_however_they_are_cut(table: His
     check(table, verdicts)
 
 
+def changes(rows: dict[bytes, bytes]) -> list[Any]:
+    """Rows as Faust gives them from the changelog."""
+    changelog = TP("dashboard-urls-changelog", PARTITION)
+    messages = [
+        SimpleNamespace(tp=changelog, offset=i, partition=PARTITION, key=key, value=value)
+        for i, (key, value) in enumerate(rows.items())
+    ]
+    return [SimpleNamespace(message=each) for each in messages]
+
+
 def test_blocks_recovered_from_the_changelog_are_found(table: History, tmp_path: Path) -> None:
     verdicts = crawled(KEPT)
     rows = kept(table, verdicts)
-    changelog = TP("dashboard-urls-changelog", PARTITION)
     before = VerdictRecord(**{**msgspec.structs.asdict(verdicts[-1]), "id": "abcd1234.1.1"})
     digest = xxhash.xxh3_128_hexdigest(normal(before.url or "").encode())
     old = f'"{PARTITION}/{digest}"'.encode()
     rows[old] = msgspec.msgpack.encode(UrlRow(3, [verdicts[-1], before]))
-    events: list[Any] = [
-        SimpleNamespace(
-            message=SimpleNamespace(tp=changelog, offset=i, partition=PARTITION, key=key, value=value)
-        )
-        for i, (key, value) in enumerate(rows.items())
-    ]
     recovered = table_in(tmp_path / "second")
-    recovered.apply_changelog_batch(events)
+    recovered.apply_changelog_batch(changes(rows))
     check(recovered, verdicts[:-1])
     found = recovered.of(PARTITION, normal(before.url or ""))
     assert ids(found) == ids([verdicts[-1], before]), "also those that an earlier version kept"
@@ -125,9 +128,7 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: His
     kept(table, verdicts)
     pages = forgotten_pages(("url", FORGOTTEN))
     keys = [key for key, _ in table.next_rows(PARTITION, b"")]
-    rows = table.rewritten(PARTITION, keys, pages)
-    assert len(rows) > 1
-    table.write_rewritten(PARTITION, rows)
+    assert rewrite(table, pages) > 1
     table.flush(PARTITION)
     for each in ((b'"', b"~"), *table.index_slices(PARTITION)):
         table.compact(PARTITION, *each)
@@ -150,6 +151,43 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: His
     digest = xxhash.xxh3_64_digest(FORGOTTEN.encode())
     assert not any(digest in each for each in contents)
     assert not any(digest in each.read_bytes() for each in Path(database.path()).glob("*.sst"))
+
+
+def rewrite(table: History, pages: ForgottenPages) -> int:
+    """Rewrite all rows, and return how many it were."""
+    rows = table.rewritten(PARTITION, [key for key, _ in table.next_rows(PARTITION, b"")], pages)
+    table.write_rewritten(PARTITION, rows)
+    return len(rows)
+
+
+def names_digest(table: History, url: str) -> bool:
+    """Whether rows, or the index, have the digest of a URL."""
+    digest, database = xxhash.xxh3_64_digest(url.encode()), table.assigned_database(PARTITION)
+    return any(digest in part for entry in database.items() for part in entry)
+
+
+def test_blocks_that_come_again_leave_no_index_of_forgotten_pages(table: History, tmp_path: Path) -> None:
+    """Redelivered verdicts, and later versions of rows in a changelog, in one batch or in two."""
+    prefix, verdicts = GENESIS.journal[:8], crawled(KEPT)
+    verdicts = [structs.replace(each, id=f"{prefix}.7.{place}") for place, each in enumerate(verdicts)]
+    rows, pages = kept(table, verdicts), forgotten_pages(("url", FORGOTTEN))
+    assert names_digest(table, FORGOTTEN)
+    values = pages.forget_all(map(msgspec.json.encode, verdicts))
+    left = [msgspec.json.decode(each, type=VerdictRecord) for each in values]
+    rewritten = kept(table, left)
+    rewrite(table, pages)  # blocks that begin elsewhere
+    assert not names_digest(table, FORGOTTEN)
+    check(table, [each for each in left if each.url])
+    for name, batches in (
+        ("one", [[*changes(rows), *changes(rewritten)]]),
+        ("two", map(changes, (rows, rewritten))),
+    ):
+        recovered = table_in(tmp_path / name)
+        for batch in batches:
+            recovered.apply_changelog_batch(batch)
+        rewrite(recovered, pages)
+        assert not names_digest(recovered, FORGOTTEN)
+        check(recovered, [each for each in left if each.url])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 import xxhash
 
-from stream.dashboard.counting.row_tables import Rewritten, RowTable
+from stream.dashboard.counting.faust_internals import database
+from stream.dashboard.counting.row_tables import Rewritten, Rows, RowTable
 from stream.dashboard.counting.rows import UrlRow
 from stream.dashboard.counting.verdict_columns import VerdictColumns, digest_of_url, normal
 from stream.messages.verdict import VerdictRecord
@@ -59,17 +60,20 @@ class History(RowTable):
 
     def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
         """Recover rows as Faust does, but index the blocks before Faust records them as recovered."""
-        events = list(batch)
+        events, before = list(batch), dict[tuple[int, bytes], bytes]()
         for event in events:
-            key, value = event.message.key, event.message.value
+            partition, key, value = event.message.partition, event.message.key, event.message.value
             if value is not None and (first := _first(key)) is not None:
-                self.write(event.message.partition, dict(_index(first, _BLOCK.decode(value))))
+                index = dict(_index(first, _BLOCK.decode(value)))
+                replaced = before.get((partition, key)) or database(self, partition).get(key)
+                self.write(partition, index, self._gone(partition, first, replaced, index))
+                before[partition, key] = value
         super().apply_changelog_batch(events)
 
     def keep(self, batches: Iterable[VerdictColumns]) -> dict[bytes, bytes]:
         """Write verdicts of a partition to RocksDB, and return the rows to send to the changelog.
 
-        Redelivered verdicts overwrite themselves.
+        Redelivered verdicts overwrite themselves, and may say less of pages that were forgotten meanwhile.
         """
         rows: dict[bytes, bytes] = {}
         for batch in _parts(batches):
@@ -77,9 +81,11 @@ class History(RowTable):
             verdicts = bytes(cramjam.zstd.compress(batch.array(), level=1))
             digests = batch.digests.astype(">u8").tobytes()
             block = Block(batch.offsets.astype("<u8").tobytes(), digests, verdicts)
-            row = {_key(batch.partition, first): msgspec.msgpack.encode(block)}
-            self.write(batch.partition, row | dict(_index(first, block)))
-            rows |= row
+            key, index = _key(batch.partition, first), dict(_index(first, block))
+            rows[key] = msgspec.msgpack.encode(block)
+            replaced = database(self, batch.partition).get(key)
+            gone = self._gone(batch.partition, first, replaced, index)
+            self.write(batch.partition, {key: rows[key]} | index, gone)
         return rows
 
     def of(self, partition: int, url_key: str) -> list[VerdictRecord]:
@@ -132,6 +138,15 @@ class History(RowTable):
         index = dict(_index(first, replaced))
         gone = [each for each, _ in _index(first, block) if each not in index]
         return Rewritten(msgspec.msgpack.encode(replaced), index, gone)
+
+    def _gone(self, partition: int, first: int, replaced: bytes | None, index: Rows) -> list[bytes]:
+        """Return which keys of the index go with the row of a block that is replaced, if there is one.
+        `index` is that of the new block. Entries of other blocks stay."""
+        if replaced is None:
+            return []
+        entries = {key: place for key, place in _index(first, _BLOCK.decode(replaced)) if key not in index}
+        stored = database(self, partition).get(list(entries)) if entries else []
+        return [key for key, now in zip(entries, stored, strict=True) if now == entries[key]]
 
     def _verdict(self, partition: int, first: int, offset: int) -> VerdictRecord | None:
         (row,) = self.rows(partition, [_key(partition, first)])
