@@ -7,17 +7,12 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
-import cramjam
 import pytest
-from rocksdict import AccessType, Options, Rdict
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.dashboard.counting.history import _BLOCK
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.failpoints import VARIABLE
@@ -40,9 +35,9 @@ from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from stream.tables.store.rocks import ELECTOR, Store, tables_of
 from tests.commands import neardup_process, run_process
 from tests.kafka.dashboard_helpers import dashboard
+from tests.kafka.disk_scan import DiskScan, block_of
 from tests.kafka.judge_helpers import (
     CLUSTER,
     FINGERPRINTER,
@@ -115,10 +110,8 @@ async def erased(settings: Settings, requests: int, name: str = "judge") -> None
 
 def content(path: Path) -> bytes:
     """All bytes of a state directory that no process has open: its files as they are, keys and values."""
-    found = [each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()]
-    with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
-        found += [part for family in store.families for pair in store.scan(family) for part in pair]
-    return b"\n".join(found)
+    scan = DiskScan()
+    return b"\n".join([*scan.files(path), scan.entries(path)])
 
 
 A, B, C, D = (f"http://{name}.example.org/page" for name in "abcd")
@@ -219,27 +212,14 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
         assert (of_a.best.url, of_a.was, of_a.because) == (B, None, "forgotten")
         assert (of_c.best, of_c.was, of_c.because) == (None, None, "forgotten")
         await until(lambda: newest_erased(JUDGE) and newest_erased("elector"))
-    found = [each.read_bytes() for each in directory.iterdir() if each.is_file()]
-    with Store(directory, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
-        found += [part for family in store.families for pair in store.scan(family) for part in pair]
-    assert [url.encode() in b"\n".join(found) for url in (A, B, C, D)] == [False, True, False, True]
+    found = content(directory)
+    assert [url.encode() in found for url in (A, B, C, D)] == [False, True, False, True]
 
 
 def counted(directory: Path) -> bytes:
-    """All bytes of a dashboard's tables that no process has open: files as they are, keys and rows, blocks of
-    verdicts also decompressed."""
-    found = [each.read_bytes() for each in sorted(directory.rglob("*")) if each.is_file()]
-    for path in sorted(directory.rglob("*.db")):
-        table = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
-        for key, row in cast(Iterable[tuple[bytes, bytes]], table.items()):
-            found += [key, row, *block_of(key, row)]
-        table.close()
-    return b"\n".join(found)
-
-
-def block_of(key: bytes, row: bytes) -> list[bytes]:
-    """The verdicts of a row, if it is a block."""
-    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if b"/@" in key else []
+    """All bytes of a dashboard's tables that no process has open."""
+    scan = DiskScan()
+    return b"\n".join([*scan.files(directory), scan.dashboard_entries(directory)])
 
 
 async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
@@ -331,6 +311,28 @@ async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, 
     assert any("3 requests were decided by records that are trimmed" in each for each in told["notes"])
     code, _, error = await neardup_process(deployed, "forget")
     assert code == 2, error
+
+
+async def test_pages_that_states_never_had_are_in_topics_until_these_let_them_go(deployed: Settings) -> None:
+    """As they were too short."""
+    row = FINGERPRINTER.page(Page(url=A, text="short"))
+    source = SourceRange(CLUSTER, "pages", TOPIC_ID, 0, 0, 1, 1, opening=True)
+    names = TopicNames(deployed.namespace)
+    async with running(JudgeRole(deployed)):
+        await decided(deployed, await append(deployed, record(Part(source, [row], [0]))))
+        await ask(deployed, A)
+
+        async def is_decided() -> bool:
+            return (await status(deployed)).decided == 1
+
+        await until(is_decided)
+        found = await status(deployed)
+    assert (found.unknown, found.pages) == (1, 0)
+    assert [each.what for each in found.delays] == [names.verdicts, names.journal]
+    await delete_records(deployed, names.journal, 1)
+    await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
+    found = await status(deployed)
+    assert [each.what for each in found.delays] == [names.verdicts]
 
 
 @pytest.mark.parametrize("place", ["requested", "sent", "decided", "erased", "compacted"])

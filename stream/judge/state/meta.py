@@ -37,10 +37,10 @@ class Forgetting(msgspec.Struct, frozen=True, kw_only=True):
     decided: int = 0
     """The offset after that of the last decision that forgot pages, in the decisions topic; 0 before any."""
     journal: int = 0
-    """The journal offset before which that decision stands."""
+    """The journal offset before which the last decision on requests stands, whatever it forgot."""
     appended: int = 0
     """When its record was appended, in milliseconds since the epoch. Trimmed decisions do not say this any
-    more, and verdicts before it name what was forgotten."""
+    more, and topics name before it what was requested."""
     erased: int = 0
     """Such an offset: what decisions before it forgot is erased from the directory."""
 

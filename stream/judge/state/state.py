@@ -834,12 +834,12 @@ class State(StateReader):
                 writes.put(URLS, url, b"".join(left))
             else:
                 writes.delete(URLS, url)
-        forgetting = msgspec.structs.replace(self.meta.forgetting, requests=forgotten.requests)
+        forgetting = msgspec.structs.replace(
+            self.meta.forgetting, requests=forgotten.requests, journal=self.meta.applied, appended=appended
+        )
         if gone:
             self.forgotten.add(writes, decided, anchors, duplicates)
-            forgetting = msgspec.structs.replace(
-                forgetting, decided=decided, journal=self.meta.applied, appended=appended
-            )
+            forgetting = msgspec.structs.replace(forgetting, decided=decided)
         self._write_meta(writes, decided=decided, forgetting=forgetting)
         self._note_position(decided)
 

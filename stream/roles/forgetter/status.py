@@ -51,7 +51,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     decided: int
     unknown: int
-    """Decided requests that named no page that was judged."""
+    """Decided requests that named no page of the judge's state: nobody has such pages, or topics alone, as
+    they were too short or rejected, or have expired."""
     pages: int
     """Pages that decided requests named."""
     forgotten: str | None
@@ -64,7 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         waiting = self.requests - self.decided
         yield (
             f"{self.requests:,} requests: {self.decided:,} decided, {waiting:,} waiting;"
-            f" {self.pages:,} pages, {self.unknown:,} requests named no page that was judged"
+            f" {self.pages:,} pages, {self.unknown:,} requests named no page of the judge's state"
         )
         if self.forgotten:
             yield f"no verdict names them since {self.forgotten}"
@@ -83,21 +84,20 @@ class _Decided(msgspec.Struct):
     requests: int = 0
     pages: dict[int, int] = {}
     offset: int = -1
-    """Of the last decision that forgot pages."""
+    """Of the last decision that forgot pages of states."""
     journal: int = 0
-    """The journal offset before which it stands."""
+    """The journal offset before which the last decision stands. Topics have pages that states never had."""
     time: int = 0
-    """When it was appended, in milliseconds since the epoch."""
+    """When it was appended, in milliseconds since the epoch; 0 if there is none."""
     known_from: int = 0
     """The first request of which it is known how many pages it named: decisions on those before are
     trimmed."""
 
     def add(self, noted: Forgetting) -> None:
         """Add what a state says, which may have applied decisions that are trimmed."""
+        self.offset = max(self.offset, noted.decided - 1)
         if noted.requests > self.requests:
-            self.requests = noted.requests
-        if noted.decided > self.offset + 1:
-            self.offset, self.journal, self.time = noted.decided - 1, noted.journal, noted.appended
+            self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
 
 
 async def status(settings: Settings) -> Status:
@@ -128,7 +128,7 @@ async def status(settings: Settings) -> Status:
         delays.append(
             Delay("the judge", f"{waiting:,} requests wait for a judge that leads, or are searched for")
         )
-    if decided.offset >= 0:
+    if decided.time:
         delays += await _topics(settings, names, decided, notes)
         delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
@@ -171,9 +171,10 @@ async def _read_decisions(settings: Settings, start: int) -> _Decided:
                 if is_trimmed:
                     decided.known_from, is_trimmed = forgotten.requests, False
                 decided.requests, decided.time = forgotten.requests, each.timestamp
+                decided.journal = record.start
                 decided.pages |= dict(forgotten.pages)
                 if forgotten.urls:
-                    decided.offset, decided.journal = each.offset, record.start
+                    decided.offset = each.offset
         if is_trimmed:
             decided.known_from = sys.maxsize
     return decided
@@ -206,20 +207,17 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
             except TopicAuthorizationFailedError:
                 notes.append(f"topic {topic} was not looked at: it is not described to this principal")
         configs = await broker_metadata.topic_configs(client, existing)
-        bounds = await broker_metadata.log_bounds(client, [*existing, names.journal])
-    consumer = clients.reader(settings, auto_offset_reset="none")
-    async with clients.open_client(settings, consumer):
-        partitions = [each for each in bounds if each.topic != names.journal]
-        later = await consumer.offsets_for_times(dict.fromkeys(partitions, decided.time))
+        before = await broker_metadata.log_bounds(client, existing)
+        consumer = clients.reader(settings, auto_offset_reset="none")
+        async with clients.open_client(settings, consumer):
+            later = await consumer.offsets_for_times(dict.fromkeys(before, decided.time))
+        # Records may be deleted meanwhile, so that there are none.
+        after = await broker_metadata.log_bounds(client, [*existing, names.journal])
     for topic in existing:
-        old = [
-            each
-            for each in partitions
-            if each.topic == topic and bounds[each].start < _first_later(later[each], bounds[each].end)
-        ]
-        if old:
+        partitions = [each for each in before if each.topic == topic]
+        if any(after[each].start < _first_later(later[each], before[each].end) for each in partitions):
             delays.append(_retention(topic, configs[topic], decided.time))
-    if bounds[TopicPartition(names.journal, 0)].start < decided.journal:
+    if after[TopicPartition(names.journal, 0)].start < decided.journal:
         delays.append(
             Delay(
                 names.journal,
@@ -287,13 +285,14 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
     erased."""
     catalogue = Catalogue(url)
     contents, sound = catalogue.contents(genesis.journal), dict[str, float]()
+    """`sound`: since when at the latest a home has checkpoints from which everything is erased."""
     clean = set[tuple[str, str]]()
     for name in (*contents.kept, *contents.pruned):
         if name.erased > decided.offset:
             with suppress(DamagedCheckpointError):
                 clean |= {(name.home, digest) for digest in catalogue.digests(name)}
-                uploaded = contents.kept.get(name, math.inf)
-                sound[name.home] = min(uploaded, sound.get(name.home, math.inf))
+                since = contents.kept[name] if name in contents.kept else contents.pruned[name]
+                sound[name.home] = min(since, sound.get(name.home, math.inf))
     old = [name for name in contents.kept if name.erased <= decided.offset]
     if old:
         gone = max(sound.get(name.home, math.inf) for name in old) + 2 * SPARED_SECONDS
@@ -305,7 +304,12 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
                 to_the_second(gone) if gone < math.inf else None,
             )
         ]
-    if any((each.home, each.digest) not in clean for each in contents.files if each.digest != NOTHING):
+    # What was uploaded later is of directories from which everything was erased.
+    if any(
+        (each.home, each.digest) not in clean and each.modified <= sound.get(each.home, math.inf)
+        for each in contents.files
+        if each.digest != NOTHING
+    ):
         gone = max(contents.pruned.values(), default=0.0) + SPARED_SECONDS
         return [
             Delay(

@@ -1,0 +1,110 @@
+"""Looks for byte strings in everything that a deployment has on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import cramjam
+import numpy as np
+from aiokafka.record.memory_records import MemoryRecords
+from rocksdict import AccessType, Options, Rdict
+
+from stream.dashboard.counting.history import _BLOCK
+from stream.messages.journal import Rows, decode_journal
+from stream.tables.store.rocks import ELECTOR, Store, tables_of
+
+LOG: Final = ".log"
+"""In the names of a topic's segments, also of those that Kafka is about to remove or to put in place."""
+INDEX: Final = frozenset({".index", ".timeindex"})
+"""In the names of files of offsets and times, which Kafka makes ten megabytes large."""
+
+
+@dataclass
+class DiskScan:
+    """Reads all bytes, as they are and as they are once decompressed, and counts them."""
+
+    size: int = 0
+
+    def files(self, path: Path) -> Iterator[bytes]:
+        """The files of a directory, or this one, as they are."""
+        for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            try:
+                content = each.read_bytes() if each.is_file() else b""
+            except FileNotFoundError:
+                continue  # removed just now
+            self.size += len(content)
+            yield content
+
+    def entries(self, path: Path) -> bytes:
+        """Keys and values of a judge's or elector's state directory that no process has open."""
+        is_elector = path.name.startswith("elector")
+        options = {"layout": ELECTOR} if is_elector else {}
+        with Store(path, 0 if is_elector else tables_of(path), 1 << 20, read_only=True, **options) as store:
+            return self._joined(pair for family in store.families for pair in store.scan(family))
+
+    def dashboard_entries(self, path: Path) -> bytes:
+        """Keys and rows of a dashboard's tables that no process has open, blocks of verdicts also
+        decompressed."""
+        found = []
+        for each in sorted(path.rglob("*.db")):
+            table = Rdict(str(each), Options(raw_mode=True), access_type=AccessType.read_only())
+            for key, row in cast(Iterable[tuple[bytes, bytes]], table.items()):
+                found.append((key, row, *block_of(key, row)))
+            table.close()
+        return self._joined(found)
+
+    def _joined(self, entries: Iterable[tuple[bytes, ...]]) -> bytes:
+        content = b"\n".join(part for entry in entries for part in entry)
+        self.size += len(content)
+        return content
+
+    def topics_with(self, home: Path, namespace: str, mark: bytes) -> set[str]:
+        """The topics of a local broker whose directories have these bytes."""
+        found = set[str]()
+        for path in sorted((home / "data").glob(f"{namespace}.*-*/*")):
+            if INDEX & set(path.suffixes):
+                continue
+            topic = path.parent.name.rpartition("-")[0]
+            if any(mark in part for content in self.files(path) for part in self._parts(path, content)):
+                found.add(topic)
+        return found
+
+    def _parts(self, path: Path, content: bytes) -> Iterator[bytes]:
+        """A file of a topic, and what its batches have, also aborted records and those that later ones
+        replace: they are compressed."""
+        yield content
+        if LOG not in path.suffixes:
+            return
+        batches = MemoryRecords(content)
+        while (batch := batches.next_batch()) is not None:
+            if batch.is_control_batch:
+                continue
+            for record in batch:
+                values = [record.key, record.value, *(value for _, value in record.headers)]
+                yield self._joined([tuple(each for each in values if each is not None)])
+                if ".dashboard-urls-" in path.parent.name and record.value is not None:
+                    yield self._joined([tuple(block_of(record.key, record.value))])
+                elif ".journal-" in path.parent.name:
+                    rows = decode_journal(record.value, record.offset)
+                    yield bytes(rows.strings.data) if isinstance(rows, Rows) else b""
+
+
+def block_of(key: bytes, row: bytes) -> list[bytes]:
+    """The verdicts of a row of a dashboard, if it is a block."""
+    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if b"/@" in key else []
+
+
+def found_in(content: bytes, wanted: Collection[bytes]) -> set[bytes]:
+    """Return which byte strings of one size, of at least 8 bytes, content has."""
+    (size,) = {len(each) for each in wanted}
+    heads = np.unique(np.frombuffer(b"".join(each[:8] for each in wanted), "<u8"))
+    found = set[bytes]()
+    for shift in range(min(8, len(content) - 7)):
+        words = np.frombuffer(content, "<u8", (len(content) - shift) // 8, shift)
+        places = np.minimum(np.searchsorted(heads, words), len(heads) - 1)
+        for at in np.flatnonzero(heads[places] == words).tolist():
+            found.add(content[8 * at + shift : 8 * at + shift + size])
+    return found & set(wanted)
