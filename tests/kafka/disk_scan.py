@@ -13,6 +13,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from rocksdict import AccessType, Options, Rdict
 
 from stream.dashboard.counting.history import _BLOCK
+from stream.dashboard.counting.row_tables import FIRST_KEY
 from stream.messages.journal import Rows, decode_journal
 from stream.tables.store.rocks import ELECTOR, Store, tables_of
 
@@ -94,7 +95,8 @@ class DiskScan:
 
 def block_of(key: bytes, row: bytes) -> list[bytes]:
     """The verdicts of a row of a dashboard, if it is a block."""
-    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if b"/@" in key else []
+    is_block = key.startswith(FIRST_KEY) and b"/@" in key
+    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if is_block else []
 
 
 def found_in(content: bytes, wanted: Collection[bytes]) -> set[bytes]:
