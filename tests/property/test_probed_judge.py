@@ -27,6 +27,7 @@ from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run,
 from stream.judge.segments.answer_records import SentAnswer, decode_answer, encode_answer
 from stream.judge.segments.answering import Answerer
 from stream.judge.segments.probed import ProbedSegments
+from stream.judge.state.page_numbers import PageNumbers
 from stream.judge.state.state import State
 from stream.judge.state.taking_back import take_back
 from stream.messages.journal import Genesis
@@ -407,6 +408,23 @@ def test_tables_are_dropped_once_enough_groups_answer(tmp_path: Path) -> None:
     probed.announce(given.announcements[0], "record")
     probed.need_dropped()
     assert probed.awaited(offset) == (given.segment, offset, "")
+    state.close()
+
+
+def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(tmp_path: Path) -> None:
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    given.probed.attend()
+    state, offset = given.judge.state, given.run.start
+    given.probed.drop(given.segment)
+    assert given.probed.awaited(offset) == (given.segment, offset, "")
+    # No record is decided. The announcement is withdrawn, so nobody answers any more.
+    writes = state.store.batch()
+    state.raise_first(writes, PageNumbers(given.segment.end, 0))
+    state.store.write(writes)
+    given.probed.announce(given.segment.first, "record")
+    given.probed.attend()
+    assert given.probed.awaited(offset) is None
     state.close()
 
 

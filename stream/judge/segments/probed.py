@@ -67,8 +67,8 @@ class ProbedSegments:
         """Answers since `attend` let go of some."""
         self._is_new = False
         """Whether there are answers that `due` did not look at."""
-        self._pruned = -1
-        """The next journal record when `attend` let go of what was decided."""
+        self._pruned = (-1, -1)
+        """The next journal record and the first anchor when `attend` let go of what was decided."""
 
     @property
     def dropped(self) -> int:
@@ -181,10 +181,11 @@ class ProbedSegments:
         """Compare answers, and let go of what is decided. Raises AnswerError if groups differ."""
         if self._uncompared:
             self._compare()
-        applied = self._state.meta.applied
-        if applied != self._pruned or self._added > MOST_ADDED:
-            self._is_new |= applied != self._pruned
-            self._pruned, self._added = applied, 0
+        applied, before = self._state.meta.applied, self._pruned
+        now = applied, self._state.tables.first  # a turn decides no record
+        if now != before or self._added > MOST_ADDED:
+            self._is_new |= now != before
+            self._pruned, self._added = now, 0
             self._prune(applied)
 
     def due(self) -> Segment | None:
