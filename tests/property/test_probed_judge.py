@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -426,6 +427,21 @@ def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(tmp_path: Path)
     given.probed.attend()
     assert given.probed.awaited(offset) is None
     state.close()
+
+
+def test_an_answer_of_a_position_that_never_comes_is_let_go(tmp_path: Path) -> None:
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    answer = replace(given.answer(), decided=1 << 60)
+    kept = weakref.ref(answer.cut)
+    given.probed.add(given.sent(answer=answer), "record")
+    given.probed.attend()
+    decided = given.judge.decide(given.entries[-1:])
+    given.judge.apply(decided.entries, decided.record(), 2)
+    given.probed.attend()
+    del answer
+    assert kept() is None
+    given.judge.state.close()
 
 
 def test_groups_that_differ_are_named(tmp_path: Path) -> None:

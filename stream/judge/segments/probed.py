@@ -244,8 +244,10 @@ class ProbedSegments:
 
     def _compare(self) -> None:
         """Compare answers of different groups. Raises AnswerError if they differ."""
-        later = list[SentAnswer]()
+        later, applied = list[SentAnswer](), self._state.meta.applied
         for sent in self._uncompared:
+            if sent.answer.run.end <= applied:
+                continue
             if sent.answer.decided > self._deaths.position:
                 later.append(sent)
                 continue
