@@ -262,7 +262,8 @@ def test_what_is_not_decided_is_repeated_with_doubled_lists_at_growing_intervals
     schedule = Schedule(0, 8)
     schedule.hold(ONE)
     assert schedule.wait(0.0) is None
-    records_of(schedule, 3)
+    for offset in range(3):
+        schedule.note_read(offset, 1, 300)
     now, seen = 100.0, []
     for _ in range(400):
         for task in schedule.take(now, 1):
@@ -275,12 +276,36 @@ def test_what_is_not_decided_is_repeated_with_doubled_lists_at_growing_intervals
     assert seen[:2] == [(0, every, 9, Reason.NEW), (5, every, 18, Reason.REPEATED)]
     assert seen[2:7] == [
         (after, rest, most, Reason.REPEATED)
-        for after, most in ((10, 18), (20, 36), (40, 72), (80, 144), (140, 288))
+        for after, most in ((10, 36), (20, 72), (40, 144), (80, 288), (140, 308))
     ]
-    assert [most for _, _, most, _ in seen[7:]] == [module.MOST] * (len(seen) - 7)
+    assert [most for _, _, most, _ in seen[7:]] == [308] * (len(seen) - 7)
     assert np.diff([after for after, *_ in seen[7:]]).tolist() == [60] * (len(seen) - 8)
     schedule.note_decided(3, now)
     assert schedule.wait(now) is None
+
+
+@pytest.mark.parametrize("selected", [4, 65, 2000])
+def test_lists_become_as_long_as_a_record_can_need(selected: int) -> None:
+    # All of its pages but the last supersede anchors that are near the last one.
+    schedule, rows = Schedule(0, selected), 512
+    schedule.hold(ONE)
+    schedule.note_read(0, 1, rows)
+    schedule.note_read(1, 1)
+    most, now = [], 0.0
+    while now < 600:
+        for task in schedule.take(now, 1):
+            schedule.note_answered(answer_of(ONE, task.run, task.most, []), now)
+            most.append(task.most)
+        now += 1
+    assert most[-1] - (rows - 1) > selected
+    assert most[-1] <= max(schedule.shortest, selected + rows)
+    # What was too short once is so for the next record, too; but not for ever.
+    schedule.note_decided(1, now)
+    schedule.note_read(2, 1, rows)
+    assert schedule.take(now, 1)[0] == (ONE, Run(2, 3), most[-1], Reason.NEW)
+    schedule.note_decided(2, now + module.LONGEST_STILL_SECONDS)
+    schedule.note_read(3, 1, rows)
+    assert schedule.take(now + module.LONGEST_STILL_SECONDS, 1)[0].most == schedule.shortest
 
 
 def test_records_that_keep_coming_do_not_put_off_repetitions() -> None:

@@ -146,7 +146,7 @@ class ProberRole:
         """Take over what was read of the journal."""
         for entry in following.take_entries():
             record = RecordPages.of(entry)
-            if schedule.note_read(entry.offset, len(record.ids)):
+            if schedule.note_read(entry.offset, len(record.ids), record.all_rows):
                 self._pages.add(record)
 
     async def _hold(self, schedule: Schedule, following: Following, loading: Loading) -> None:

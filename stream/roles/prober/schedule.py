@@ -5,13 +5,16 @@ answered, and asks it for tasks.
 
 Answers may be lost: nobody acknowledges them, a judge that begins to lead reads those that follow, and
 retention deletes old ones. So where decisions stand still, all that was answered beyond them is answered
-again, with longer lists.
+again, with longer lists. They grow until each is as long as could be needed: a page of a record supersedes one
+anchor at most, so as many as a judge selects are left of a list that has one more for each page of the record.
+For a minute after that they stay so long, as what made them too short once mostly goes on.
 """
 
 from __future__ import annotations
 
 import sys
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -32,8 +35,6 @@ LONGEST_STILL_SECONDS: Final = 60.0
 SPARE: Final = 8
 """A list is longer by this part of what a judge selects, so that it suffices although some of it die in the
 very record that it is for. No decision comes between, after which it would be sent again."""
-MOST: Final = 512
-"""Longest list, however often it was doubled. Then an answer about a worker's record has less than 2 MB."""
 
 
 class Reason(StrEnum):
@@ -59,6 +60,8 @@ class Task(NamedTuple):
 class _Record(NamedTuple):
     offset: int
     rows: int
+    """Those that have a fingerprint, which are answered about."""
+    all_rows: int
 
     @property
     def size(self) -> int:
@@ -88,10 +91,12 @@ class Schedule:
         judge selects for a page."""
         self.judged = judged
         """The journal offset up to which decisions were made."""
+        self._selected = selected
         # In strict mode, where all are selected, no list is cut.
         self.shortest: Final = min(selected + selected // SPARE, sys.maxsize)
         """How many pairs are listed for a page unless decisions stand still."""
         self._most = self.shortest
+        self._doubled = 0.0  # when that was last made longer
         self._records = list[_Record]()  # read and not decided
         self._rows = 0  # in them
         self._held = dict[Segment, _Held]()
@@ -128,12 +133,12 @@ class Schedule:
         if not self._held:
             self._still_since = None
 
-    def note_read(self, offset: int, rows: int) -> bool:
-        """Note the next journal record, with so many rows that have a fingerprint. Returns whether it is
-        still to be decided."""
+    def note_read(self, offset: int, rows: int, all_rows: int = 0) -> bool:
+        """Note the next journal record, with so many `rows` that have a fingerprint, of `all_rows`. Returns
+        whether it is still to be decided."""
         if offset < self.judged:
             return False
-        self._records.append(_Record(offset, rows))
+        self._records.append(_Record(offset, rows, max(rows, all_rows)))
         self._rows += self._records[-1].size
         return True
 
@@ -149,7 +154,9 @@ class Schedule:
             held.next = max(held.next, end)
             held.again = {offset for offset in held.again if offset >= end}
             held.cut = {offset: anchors for offset, anchors in held.cut.items() if offset >= end}
-        self._most, self._patience = self.shortest, STILL_SECONDS
+        if now >= self._doubled + LONGEST_STILL_SECONDS:
+            self._most = self.shortest
+        self._patience = STILL_SECONDS
         self._still_since = None
         self._watch(now)
 
@@ -195,7 +202,7 @@ class Schedule:
             self._is_new_leader, self._patience = False, STILL_SECONDS
             self._begin_again(now)
         if self.wait(now) == 0 and all(held.next >= self._still_end for held in self._held.values()):
-            self._most = min(2 * self._most, max(MOST, self.shortest))
+            self._most, self._doubled = min(2 * self._most, self._longest(self._records)), now
             self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
             self._begin_again(now)
         return self._next(most)
@@ -238,11 +245,17 @@ class Schedule:
                 break
             end += 1
         run = Run(start, self._records[end - 1].offset + 1)
+        most = min(self._most, self._longest(self._records[first:end]))
         if is_again:
             held.again.difference_update(range(*run))
-            return Task(segment, run, self._most, Reason.DEATHS)
+            return Task(segment, run, most, Reason.DEATHS)
         held.next = run.end
-        return Task(segment, run, self._most, Reason.NEW if start >= held.repeated else Reason.REPEATED)
+        return Task(segment, run, most, Reason.NEW if start >= held.repeated else Reason.REPEATED)
+
+    def _longest(self, records: Sequence[_Record]) -> int:
+        """How long lists for these records can have to be."""
+        needed = self._selected + max(each.all_rows for each in records)
+        return max(self.shortest, min(needed, sys.maxsize))
 
     def _place(self, offset: int) -> int:
         """The index of the first record from this offset on."""

@@ -23,6 +23,8 @@ class RecordPages(NamedTuple):
     ids: NDArray[np.int64]
     """Packed ids (n,), ascending."""
     pages: FingerprintedPages
+    all_rows: int
+    """Rows of the record, with a fingerprint or without."""
 
     @classmethod
     def of(cls, entry: Entry) -> RecordPages:
@@ -33,7 +35,7 @@ class RecordPages(NamedTuple):
         columns = FingerprintedPages(
             rows.fingerprint[ready], rows.uncertain[ready], rows.sketch[ready], rows.status[ready]
         )
-        return cls(entry.offset, pages_of([entry])[ready], columns)
+        return cls(entry.offset, pages_of([entry])[ready], columns, len(rows))
 
 
 class UndecidedPages:
