@@ -17,13 +17,16 @@ def random_answer(rng: random.Random, pages: int | None = None) -> Answer:
     first = rng.choice((0, 5, 1 << 24, 1 << 40))
     segment = Segment(first, first + rng.choice((1, 3, 100, 1 << 20)))
     start = rng.choice((0, 3, 1 << 30))
-    run = Run(start, start + rng.choice((1, 2, 50)))
+    run = Run(start, start + rng.choice((1, 2, 50)), *rng.choice(((0, 0), (0, 0), (3, 0), (0, 1 << 15))))
     most, strict = rng.randint(1, 5), rng.random() < 0.2
-    records, indexes = range(run.start, run.end), rng.choice((range(8), range(1 << 16)))
+    records, indexes = range(run.start, run.end + 1), rng.choice((range(8), range(1 << 16)))
     count = rng.randrange(6) if pages is None else pages
-    named = sorted({pack(rng.choice(records), rng.choice(indexes)) for _ in range(count)})
+    named = set[int]()
+    while len(named) < count:
+        if run.first <= (page_id := pack(rng.choice(records), rng.choice(indexes))) < run.until:
+            named.add(page_id)
     page, anchor, cut, buckets = [], [], [], []
-    for each in named:
+    for each in sorted(named):
         listed = sorted({rng.randrange(*segment) for _ in range(rng.randint(0, most))})
         counted = sorted({rng.randrange(130) for _ in range(rng.randrange(5) or not listed)})
         page += [each] * len(listed)

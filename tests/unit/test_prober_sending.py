@@ -1,4 +1,4 @@
-"""Answers that are too large for a record of the topic are divided between journal records."""
+"""Answers that are too large are divided between journal records, or pages of one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sender() -> AnswerSender:
     return AnswerSender(load(namespace="t"), GENESIS, "b", "a-holder")
 
 
-@pytest.mark.parametrize("most", [400, 1000, 1 << 20])
+@pytest.mark.parametrize("most", [270, 400, 1000, 1 << 20])
 def test_the_parts_of_an_answer_are_the_whole(
     sender: AnswerSender, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,8 +73,9 @@ def test_the_parts_of_an_answer_are_the_whole(
         assert all(len(each) <= most for each in values)
         parts = [decode_answer(each, "candidates").answer for each in values]
         assert (len(parts) > 1) == (most < 1 << 20)
-        assert [part.run.start for part in parts[1:]] == [part.run.end for part in parts[:-1]]
-        assert (parts[0].run.start, parts[-1].run.end) == whole.run
+        assert [part.run.first for part in parts[1:]] == [part.run.until for part in parts[:-1]]
+        assert (parts[0].run.first, parts[-1].run.until) == (whole.run.first, whole.run.until)
+        assert any(part.run.row for part in parts) == (most < 300), "divided between pages"
         assert {(part.segment, part.decided, part.most) for part in parts} == {(whole.segment, 5, 5)}
         np.testing.assert_array_equal(np.concatenate([part.cut for part in parts]), whole.cut)
         for kind in ("pairs", "counts"):
@@ -84,9 +85,11 @@ def test_the_parts_of_an_answer_are_the_whole(
                 np.testing.assert_array_equal(np.concatenate(of_parts), column)
 
 
-def test_an_answer_about_one_record_is_refused_if_it_is_too_large(
+def test_an_answer_about_one_page_is_refused_if_it_is_too_large(
     sender: AnswerSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "ANSWERS_BYTES", 20)
-    with pytest.raises(AnswerTooLargeError, match=r"the answer of anchors \[0, 1000\) about journal records"):
+    with pytest.raises(
+        AnswerTooLargeError, match=r"the answer of anchors \[0, 1000\) about .* of a page, more"
+    ):
         sender.encode(SEGMENT, answer(1, records=3))

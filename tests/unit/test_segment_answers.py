@@ -143,6 +143,19 @@ def test_a_range_or_record_without_an_answer_is_awaited(searched: Searched) -> N
     assert anchors_of(searched.search(beside, searched.answer())) == []
 
 
+def test_a_record_is_answered_once_all_of_its_pages_are(searched: Searched) -> None:
+    before = replace(searched.answer(), run=Run(7, 7, 0, 3))
+    behind = replace(searched.answer(searched.live[0]), run=Run(7, 9, 3, 0))
+    for given, until in (([behind], 7), ([before], 7), ([behind, before], 9), ([before, behind], 9)):
+        answers = Answers([searched.segment])
+        for each in given:
+            answers.add(each)
+        assert answers.answered_until(7, searched.deaths)[0] == until
+    assert anchors_of(searched.search(before, behind)) == searched.live[:1]
+    with pytest.raises(AwaitedAnswerError):
+        searched.search(before)
+
+
 def test_an_answer_as_of_an_unknown_position_does_not_count(searched: Searched) -> None:
     """It is of deaths that are not applied yet, or older than those that are remembered."""
     with pytest.raises(AwaitedAnswerError):

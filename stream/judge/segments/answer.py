@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,44 @@ class Segment(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Consecutive journal records, [start, end) by offset."""
+    """Consecutive journal records, [start, end) by offset, or a part of them that begins and ends within
+    records."""
 
     start: int
     end: int
+    row: int = 0
+    """Where it begins in the record at `start`."""
+    end_row: int = 0
+    """Where it ends in the record at `end`: before this row."""
+
+    @classmethod
+    def between(cls, first: int, until: int) -> Self:
+        """The pages [first, until), by packed id."""
+        (start, row), (end, end_row) = (divmod(each, 1 << INDEX_BITS) for each in (first, until))
+        return cls(start, end, row, end_row)
 
     def __str__(self) -> str:
+        if self.row or self.end_row:
+            return f"journal pages [{shown(self.first)}, {shown(self.until)})"
         return f"journal records [{self.start}, {self.end})"
 
+    @property
+    def first(self) -> int:
+        """The first page, by packed id."""
+        return self.start << INDEX_BITS | self.row
+
+    @property
+    def until(self) -> int:
+        """The page, by packed id, before which it ends."""
+        return self.end << INDEX_BITS | self.end_row
+
+    def is_before(self, offset: int) -> bool:
+        """Whether all of it is before this journal record."""
+        return self.until <= offset << INDEX_BITS
+
     def has(self, pages: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each of these pages, by packed id, is in the records, (n,)."""
-        inside: NDArray[np.bool_] = (pages >= self.start << INDEX_BITS) & (pages < self.end << INDEX_BITS)
+        """Whether each of these pages, by packed id, is in the run, (n,)."""
+        inside: NDArray[np.bool_] = (pages >= self.first) & (pages < self.until)
         return inside
 
 

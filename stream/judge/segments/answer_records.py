@@ -157,7 +157,8 @@ def _decoded(record: _Record) -> Answer:
     segment, run, columns = record.segment, record.run, record.columns
     if not 0 <= segment.first < segment.end <= min(1 << NUMBER_BITS, segment.first + (1 << SEGMENT_BITS)):
         raise ValueError(f"is of {segment}, which no segment has")
-    if not 0 <= run.start < run.end <= 1 << OFFSET_BITS:
+    is_run = 0 <= run.start <= run.end and 0 <= min(run[2:]) <= max(run[2:]) <= INDEX_MASK
+    if not is_run or not run.first < run.until <= 1 << OFFSET_BITS + INDEX_BITS:
         raise ValueError(f"is about {run}, which no journal has")
     number = {name: _varints(columns, name) for name in _VARINTS}
     pages = _pages(number["records"], number["indexes"], run)
@@ -192,7 +193,8 @@ def _decoded(record: _Record) -> Answer:
 
 def _pages(steps: NDArray[np.int64], indexes: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
     """Return the packed ids (P,) of pages. Raises ValueError for what is none of the run's."""
-    if steps.sum(dtype=np.float64) >= run.end - run.start:  # as a float, it does not wrap
+    records = run.end - run.start + (run.end_row > 0)
+    if steps.sum(dtype=np.float64) >= records:  # as a float, it does not wrap
         raise ValueError(f"names a page beyond {run}")
     index = _from_steps("indexes", indexes, _pages_of_records(steps), INDEX_MASK + 1)
     return run.start + np.cumsum(steps) << INDEX_BITS | index

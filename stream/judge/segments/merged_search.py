@@ -69,13 +69,14 @@ class Answers:
         None if there are no segments."""
         least: tuple[int, Segment | None] = (_NO_LIMIT, None)
         for segment in self.segments:
-            until = offset
-            for run in sorted(each.run for each in self._answers[segment] if deaths.knows(each.decided)):
-                if run.start > until:
+            until = offset << INDEX_BITS
+            runs = [each.run for each in self._answers[segment] if deaths.knows(each.decided)]
+            for run in sorted(runs, key=lambda run: run.first):
+                if run.first > until:
                     break
-                until = max(until, run.end)
-            if until < least[0]:
-                least = until, segment
+                until = max(until, run.until)
+            if until >> INDEX_BITS < least[0]:
+                least = until >> INDEX_BITS, segment
         return least
 
     def about(self, ids: NDArray[np.int64], segment: Segment, deaths: Deaths) -> list[ChosenAnswer]:
@@ -86,11 +87,11 @@ class Answers:
         """
         if not len(ids):
             return []
-        first, last = (int(each) >> INDEX_BITS for each in (ids[0], ids[-1]))
+        first, last = int(ids[0]), int(ids[-1])
         usable = [
             each
             for each in self._answers[segment]
-            if each.run.start <= last and first < each.run.end and deaths.knows(each.decided)
+            if each.run.first <= last and first < each.run.until and deaths.knows(each.decided)
         ]
         usable.sort(key=lambda each: (each.decided, each.most))
         chosen = np.full(len(ids), -1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from stream.errors import AnswerError, RecordError, StateError
 from stream.judge.decision.candidates_compared import TablesSearch
+from stream.judge.ids import INDEX_BITS
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, ListedPairs, Run, Segment, shown
 from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
@@ -154,7 +155,7 @@ class ProbedSegments:
         if (last := int(answer.counts.bucket.max(initial=-1))) >= self.search.buckets:
             raise RecordError(f"{name}: {answer} counts anchors in bucket {last}, which no page has")
         applied = self._state.meta.applied
-        if answer.run.end <= applied or answer.run.start > applied + AHEAD:
+        if answer.run.is_before(applied) or answer.run.start > applied + AHEAD:
             return True
         self._holders[answer.segment] = sent.holder
         self._is_new = True
@@ -201,7 +202,7 @@ class ProbedSegments:
             groups = {
                 sent.group
                 for sent in self._sent.get(segment, [])
-                if sent.answer.run.start <= applied < sent.answer.run.end
+                if sent.answer.run.first <= applied << INDEX_BITS < sent.answer.run.until
                 and self._deaths.knows(sent.answer.decided)
             }
             return segment if len(groups) >= self._replicas else None
@@ -222,16 +223,16 @@ class ProbedSegments:
             self._answers.need([each for each in needed if each.end > first])
         announced = {each.segment for each in self._announced.values()}
         for segment, sent in list(self._sent.items()):
-            best, kept = dict[tuple[str, int, int], SentAnswer](), list[SentAnswer]()
+            best, kept = dict[tuple[str, Run], SentAnswer](), list[SentAnswer]()
             for each in sent:
                 answer = each.answer
-                if answer.run.end <= applied:
+                if answer.run.is_before(applied):
                     continue
                 if not self._deaths.knows(answer.decided):
                     if answer.decided > self._deaths.position:
                         kept.append(each)
                     continue
-                key = (each.group, *answer.run)
+                key = each.group, answer.run
                 if key not in best or _rank(answer) >= _rank(best[key].answer):
                     best[key] = each
             kept += best.values()
@@ -246,7 +247,7 @@ class ProbedSegments:
         """Compare answers of different groups. Raises AnswerError if they differ."""
         later, applied = list[SentAnswer](), self._state.meta.applied
         for sent in self._uncompared:
-            if sent.answer.run.end <= applied:
+            if sent.answer.run.is_before(applied):
                 continue
             if sent.answer.decided > self._deaths.position:
                 later.append(sent)
@@ -277,7 +278,7 @@ class ProbedSegments:
 
 
 def _overlap(one: Run, other: Run) -> bool:
-    return one.start < other.end and other.start < one.end
+    return one.first < other.until and other.first < one.until
 
 
 def _rank(answer: Answer) -> tuple[int, int]:

@@ -91,10 +91,10 @@ class Probing:
     async def _refuse_beyond(self, answer: Answer, name: str) -> None:
         """Raise RecordError for an answer about records that are not in the journal yet: it knows nothing of
         what they will have."""
-        if answer.run.end > self._journal_end:
+        if not answer.run.is_before(self._journal_end):
             topic = f"topic {self._journal.topic}"
             _, self._journal_end = await retry_until_answered(topic, self._journal.bounds)
-            if answer.run.end > self._journal_end:
+            if not answer.run.is_before(self._journal_end):
                 raise RecordError(f"{name}: {answer}, but {topic} ends at {self._journal_end}")
 
     def _refuse_errors(self) -> None:

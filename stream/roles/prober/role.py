@@ -41,7 +41,7 @@ from stream.roles.prober.loading import Loading
 from stream.roles.prober.membership import Membership
 from stream.roles.prober.schedule import RUN_ROWS, Schedule, Task
 from stream.roles.prober.segment_files import SegmentFiles
-from stream.roles.prober.sending import AnswerSender, AnswerTooLargeError
+from stream.roles.prober.sending import AnswerSender
 from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import Settings
@@ -179,9 +179,7 @@ class ProberRole:
         """Answer tasks, each of another segment, and send the answers."""
         loop = asyncio.get_running_loop()
         with self.watch.stage("answer"):
-            work = [
-                loop.run_in_executor(pool, self._answered, task, sender, schedule.shortest) for task in tasks
-            ]
+            work = [loop.run_in_executor(pool, self._answered, task, sender) for task in tasks]
             try:
                 answers = await asyncio.gather(*work)
             finally:
@@ -192,18 +190,11 @@ class ProberRole:
                 schedule.note_answered(answer, time.monotonic())
                 self.watch.note_answered(task, answer, values, rows)
 
-    def _answered(self, task: Task, sender: AnswerSender, shortest: int) -> tuple[Answer, list[bytes], int]:
-        """Return the answer of a task, its records, and the number of rows. Lists that were doubled too often
-        for a record are `shortest` again."""
+    def _answered(self, task: Task, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
+        """Return the answer of a task, its records, and the number of rows."""
         record, held = self._held[task.segment]
         ids, pages = self._pages.of(task.run)
         answer = held.answer(task.run, ids, pages, task.most)
-        try:
-            return answer, sender.encode(record, answer), len(ids)
-        except AnswerTooLargeError:
-            if task.most == shortest:
-                raise
-        answer = held.answer(task.run, ids, pages, shortest)
         return answer, sender.encode(record, answer), len(ids)
 
     async def _wait(self, following: Following, seconds: float | None) -> None:

@@ -5,9 +5,9 @@ answered, and asks it for tasks.
 
 Answers may be lost: nobody acknowledges them, a judge that begins to lead reads those that follow, and
 retention deletes old ones. So where decisions stand still, all that was answered beyond them is answered
-again, with longer lists. They grow until each is as long as could be needed: a page of a record supersedes one
-anchor at most, so as many as a judge selects are left of a list that has one more for each page of the record.
-For a minute after that they stay so long, as what made them too short once mostly goes on.
+again, with longer lists. They grow until each is as long as could be needed: a page of a record supersedes
+one anchor at most, so as many as a judge selects are left of a list that has one more for each page of the
+record. For a minute after that they stay so long, as what made them too short once mostly goes on.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Schedule:
         run = Run(start, self._records[end - 1].offset + 1)
         most = min(self._most, self._longest(self._records[first:end]))
         if is_again:
-            held.again.difference_update(range(*run))
+            held.again.difference_update(range(run.start, run.end))
             return Task(segment, run, most, Reason.DEATHS)
         held.next = run.end
         return Task(segment, run, most, Reason.NEW if start >= held.repeated else Reason.REPEATED)

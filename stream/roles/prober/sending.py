@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Final
 
+import numpy as np
+
 from stream.errors import RefusedError
 from stream.failpoints import reach
 from stream.futures import retrieved
@@ -26,7 +28,7 @@ IN_FLIGHT: Final = 256
 
 
 class AnswerTooLargeError(RefusedError):
-    """An answer about one journal record is larger than a record of the topic may be."""
+    """An answer about one page is larger than a record of the topic may be."""
 
 
 class AnswerSender(ClientOwner):
@@ -65,7 +67,7 @@ class AnswerSender(ClientOwner):
         value = encode_answer(sent)
         if len(value) <= ANSWERS_BYTES:
             return [value]
-        return [part for half in _halves(answer) for part in self.encode(segment, half)]
+        return [part for half in halves(answer) for part in self.encode(segment, half)]
 
     async def send(self, partition: int, values: list[bytes]) -> None:
         """Send records. Waits while too many are not acknowledged."""
@@ -92,19 +94,22 @@ class AnswerSender(ClientOwner):
             reach("prober.answered")
 
 
-def _halves(answer: Answer) -> Iterator[Answer]:
-    """Divide an answer between two of its records, of which about as many are before as behind."""
-    first, end = answer.run
-    if end - first < 2:
-        raise AnswerTooLargeError(
-            f"{answer} lists {len(answer.pairs.page)} candidates, more than a record of {ANSWERS_BYTES} bytes"
-            " has"
-        )
-    middle = (first + end) // 2
-    page = middle << INDEX_BITS
-    pairs, counts = answer.pairs.page.searchsorted(page), answer.counts.page.searchsorted(page)
-    cut = answer.cut.searchsorted(page)
-    for run, before in ((Run(first, middle), True), (Run(middle, end), False)):
+def halves(answer: Answer) -> Iterator[Answer]:
+    """Divide an answer between two of its records, of which about as many are before as behind; one about a
+    single record, between two pages that it names."""
+    first, until = answer.run.first, answer.run.until
+    middle = (answer.run.start + answer.run.end) // 2 << INDEX_BITS
+    if not first < middle < until:
+        pages = np.union1d(answer.pairs.page, answer.counts.page)
+        if len(pages) < 2:
+            raise AnswerTooLargeError(
+                f"{answer} lists {len(answer.pairs.page)} candidates of a page, more than a record of"
+                f" {ANSWERS_BYTES} bytes has"
+            )
+        middle = int(pages[len(pages) // 2])
+    pairs, counts = answer.pairs.page.searchsorted(middle), answer.counts.page.searchsorted(middle)
+    cut = answer.cut.searchsorted(middle)
+    for run, before in ((Run.between(first, middle), True), (Run.between(middle, until), False)):
         of_pairs, of_cut, of_counts = (
             slice(None, at) if before else slice(at, None) for at in (pairs, cut, counts)
         )
