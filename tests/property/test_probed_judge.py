@@ -24,6 +24,7 @@ from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.segments import deaths
+from stream.judge.segments import probed as probed_module
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.judge.segments.answer_records import SentAnswer, decode_answer, encode_answer
 from stream.judge.segments.answering import Answerer
@@ -452,6 +453,28 @@ def test_an_answer_of_a_position_that_never_comes_is_let_go(tmp_path: Path) -> N
     given.probed.attend()
     del answer
     assert kept() is None
+    given.judge.state.close()
+
+
+def test_repeated_answers_are_let_go_while_nothing_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probed_module, "MOST_ADDED", 5000)
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    index, anchor = (each.ravel() for each in np.meshgrid(np.arange(100), np.arange(30), indexing="ij"))
+    zeros = np.zeros(len(index), np.uint8)
+    pairs = ListedPairs(
+        given.run.first | index, anchor, zeros, zeros, zeros.astype(np.int64), zeros.astype(np.bool_)
+    )
+    kept = []
+    for most in (40, 41, 42):
+        answer = replace(given.answer(), pairs=pairs, most=most, cut=np.zeros(0, np.int64))
+        kept.append(weakref.ref(answer.cut))
+        given.probed.add(given.sent(answer=answer), "record")
+        given.probed.attend()
+    del answer
+    assert [each() is not None for each in kept] == [False, False, True]
     given.judge.state.close()
 
 

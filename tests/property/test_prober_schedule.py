@@ -234,6 +234,38 @@ def test_reading_ahead_is_bounded_and_goes_on_with_decisions() -> None:
     assert schedule.room == 0
 
 
+def test_what_is_answered_ahead_is_bounded_by_its_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a flood of pages that are alike fills the memory of a judge that waits for another segment."""
+    monkeypatch.setattr(module, "RUN_ROWS", 1)
+    monkeypatch.setattr(module, "AHEAD_ENTRIES", 4)
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(ONE)
+    schedule.hold(TWO)
+    records_of(schedule, 6)
+
+    def answered(now: float) -> list[tuple[Segment, int, Reason]]:
+        seen = []
+        while tasks := schedule.take(now, 1):
+            ((segment, run, _, reason),) = tasks
+            cut = [(pack(run.start, 0), [segment.first, segment.first + 1])]  # two pairs a record
+            schedule.note_answered(answer_of(segment, run, 2, cut if segment == ONE else []), now)
+            seen.append((segment, run.start, reason))
+        return seen
+
+    of_two = [(TWO, offset) for offset in range(6)]
+    first = answered(0.0)
+    assert sorted(each[:2] for each in first) == [(ONE, 0), (ONE, 1), *of_two]
+    assert schedule.behind == 0  # it does what it can
+    schedule.note_deaths(ONE, np.array([0]))
+    assert answered(1.0) == [(ONE, 0, Reason.DEATHS), (ONE, 1, Reason.DEATHS)]
+    # Decisions stand still: the same again.
+    again = answered(6.0)
+    assert sorted(each[:2] for each in again) == sorted(each[:2] for each in first)
+    assert {reason for *_, reason in again} == {Reason.REPEATED}
+    schedule.note_decided(1, 7.0)
+    assert answered(7.0) == [(ONE, 2, Reason.NEW)]
+
+
 def test_only_records_with_a_dead_anchor_in_a_cut_list_are_answered_again() -> None:
     schedule = Schedule(0, SELECTED)
     schedule.hold(ONE)

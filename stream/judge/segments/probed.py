@@ -28,9 +28,11 @@ from stream.messages.segments import SegmentRecord
 AHEAD: Final = 1 << 20
 """Answers about journal records so far ahead of the next one to judge are not kept; no prober is."""
 
-
-MOST_ADDED: Final = 1024
-"""So many answers come before repeated ones are let go, if nothing is decided meanwhile."""
+MOST_ADDED: Final = 1 << 20
+"""Pairs and buckets of answers that come before repeated ones are let go, if nothing is decided meanwhile:
+about 28 MB."""
+LEAST_ADDED: Final = 1 << 10
+"""As many pairs count for an answer at least."""
 
 
 class Awaited(NamedTuple):
@@ -65,7 +67,7 @@ class ProbedSegments:
         self._uncompared = list[SentAnswer]()
         self._holders = dict[Segment, str]()
         self._added = 0
-        """Answers since `attend` let go of some."""
+        """Pairs and buckets of answers since `attend` let go of some."""
         self._is_new = False
         """Whether there are answers that `due` did not look at."""
         self._pruned = (-1, -1)
@@ -159,7 +161,7 @@ class ProbedSegments:
             return True
         self._holders[answer.segment] = sent.holder
         self._is_new = True
-        self._added += 1
+        self._added += max(LEAST_ADDED, len(answer.pairs.page) + len(answer.counts.page))
         self._sent.setdefault(answer.segment, []).append(sent)
         self._uncompared.append(sent)
         if answer.segment in self._answers:

@@ -29,6 +29,9 @@ RUN_ROWS: Final = 4096
 """Rows of a run of records, unless its first record has more. Tables are searched with as many at a time."""
 AHEAD_ROWS: Final = 65_536
 """Rows beyond the last decided record that are read: two batches of a judge. About 7 MB."""
+AHEAD_ENTRIES: Final = 1 << 20
+"""Pairs and buckets in the answers of a segment beyond the last decided record, after which no further ones
+are given: about 28 MB in a judge. Ordinary pages have few; of a flood, each has as many as a list may."""
 STILL_SECONDS: Final = 5.0
 """How long decisions stand still before what is beyond them is answered again."""
 LONGEST_STILL_SECONDS: Final = 60.0
@@ -81,6 +84,13 @@ class _Held:
     """Records before this offset were answered before."""
     cut: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """Offset of a record -> the anchors in those of its lists that are cut, distinct and ascending."""
+    ahead: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Start of a run that is not decided -> its end, and the pairs and buckets of its answer."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is answered that nothing new is, until some of it is decided."""
+        return sum(entries for _, entries in self.ahead.values()) >= AHEAD_ENTRIES
 
 
 class Schedule:
@@ -117,8 +127,10 @@ class Schedule:
 
     @property
     def behind(self) -> int:
-        """Rows that are read and not decided, and which some segment was not asked about."""
-        first = min((held.next for held in self._held.values()), default=sys.maxsize)
+        """Rows that are read and not decided, and which some segment was not asked about, though it could
+        answer."""
+        waiting = [held.next for held in self._held.values() if not held.is_full]
+        first = min(waiting, default=sys.maxsize)
         return sum(each.rows for each in self._records if each.offset >= first)
 
     # What happened.
@@ -154,6 +166,7 @@ class Schedule:
             held.next = max(held.next, end)
             held.again = {offset for offset in held.again if offset >= end}
             held.cut = {offset: anchors for offset, anchors in held.cut.items() if offset >= end}
+            held.ahead = {start: run for start, run in held.ahead.items() if run[0] > end}
         if now >= self._doubled + LONGEST_STILL_SECONDS:
             self._most = self.shortest
         self._patience = STILL_SECONDS
@@ -183,6 +196,7 @@ class Schedule:
         for offset in [offset for offset in held.cut if answer.run.start <= offset < answer.run.end]:
             del held.cut[offset]
         held.cut.update(_cut_of(answer))
+        held.ahead[answer.run.start] = answer.run.end, len(answer.pairs.page) + len(answer.counts.page)
         if self._still_since is None:
             self._watch(now)
 
@@ -201,7 +215,9 @@ class Schedule:
         if self._is_new_leader:
             self._is_new_leader, self._patience = False, STILL_SECONDS
             self._begin_again(now)
-        if self.wait(now) == 0 and all(held.next >= self._still_end for held in self._held.values()):
+        if self.wait(now) == 0 and all(
+            held.next >= self._still_end or held.is_full for held in self._held.values()
+        ):
             self._most, self._doubled = min(2 * self._most, self._longest(self._records)), now
             self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
             self._begin_again(now)
@@ -221,7 +237,7 @@ class Schedule:
         self._watch(now)
         for held in self._held.values():
             held.repeated = max(held.repeated, held.next)
-            held.next, held.again = self.judged, set()
+            held.next, held.again, held.ahead = self.judged, set(), {}
 
     def _next(self, most: int) -> list[Task]:
         due = [(start, segment) for segment in self._held if (start := self._first_due(segment)) is not None]
@@ -232,6 +248,8 @@ class Schedule:
         held = self._held[segment]
         if held.again:
             return min(held.again)
+        if held.is_full:
+            return None
         place = self._place(held.next)
         return self._records[place].offset if place < len(self._records) else None
 
