@@ -88,6 +88,7 @@ class Loading:
         """Load these segments, and no others."""
         self._wanted = {each.digest: each for each in segments}
         if self._loading is not None and self._loading[0] not in self._wanted and not self._is_claimed:
+            self._ready = None  # before it ends, and closes the segment
             self._loading[1].cancel()
         self._changed.set()
 
@@ -139,10 +140,10 @@ class Loading:
         cannot be used, and DiskError."""
         while True:
             self._changed.clear()
+            if self._wanted is not None:  # first, so that others' segments make room
+                await in_thread(self._files.keep_only, self._wanted.keys() | self._held)
             segment = self._next()
             if segment is None:
-                if self._wanted is not None and not self._refused:
-                    await in_thread(self._files.keep_only, self._wanted.keys() | self._held)
                 await self._wait()
                 continue
             loading = asyncio.create_task(self._load(segment))
@@ -198,23 +199,29 @@ class Loading:
             self._refused[segment.first] = _Refused(segment, time.monotonic() + PAUSE_SECONDS)
 
     async def _hold(self, segment: SegmentRecord) -> None:
-        began = time.monotonic()
+        began, opened = time.monotonic(), list[HeldSegment]()
         with self._watch.loading(segment):
-            held = await in_stoppable_thread(lambda turn: self._open(segment, turn))
             try:
-                topic = TopicNames(self._settings.namespace).decisions
-                async with TopicReader(self._settings, topic, held.decided) as decisions:
-                    catching = CatchingUp(segment, held, decisions)
-                    await catching.catch_up(self._position)
-                    self._ready = catching
-                    self._news.set()
-                    await catching.joined.wait()
+                # If this is cancelled, the thread may have opened it all the same.
+                await in_stoppable_thread(lambda turn: opened.append(self._open(segment, turn)))
+                await self._catch_up(segment, opened[0])
             finally:
                 self._ready = None
                 if segment.digest not in self._held:
-                    await in_thread(held.close)
+                    for held in opened:
+                        await in_thread(held.close)
         seconds = round(time.monotonic() - began, 1)
         log.info("segment_loaded", first=segment.first, end=segment.end, seconds=seconds)
+
+    async def _catch_up(self, segment: SegmentRecord, held: HeldSegment) -> None:
+        """Let a segment that is loaded catch up with the decisions, and return once it is held."""
+        topic = TopicNames(self._settings.namespace).decisions
+        async with TopicReader(self._settings, topic, held.decided) as decisions:
+            catching = CatchingUp(segment, held, decisions)
+            await catching.catch_up(self._position)
+            self._ready = catching
+            self._news.set()
+            await catching.joined.wait()
 
     def _open(self, segment: SegmentRecord, turn: Callable[[], None]) -> HeldSegment:
         """Download and verify a segment's file, and open or build its tables, with the deaths that are

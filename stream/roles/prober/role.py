@@ -106,8 +106,9 @@ class ProberRole:
                 self.watch.health.turn()
                 following.news.clear()
                 await self._apply(schedule, following)
-                await self._hold(schedule, following, loading)
+                # First what is to go: the same anchors may have been exported again, as another file.
                 await self._release(schedule, loading)
+                await self._hold(schedule, following, loading)
                 self._read(schedule, following)
                 following.note_room()
                 now = time.monotonic()
