@@ -10,7 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 
-from stream.errors import RecordError, StateError
+from stream.errors import RecordError, StaleError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.messages.segments import SegmentRecord, encode_segment
 from stream.messages.verdict_options import VerdictOptions
@@ -96,9 +96,9 @@ def consumer() -> Consumer:
 
 async def polled(consumer: Consumer) -> list[int]:
     """The numbers of the segments once nothing changes any more."""
-    while await consumer.member.poll():
-        pass
-    assert consumer.member.is_known
+    known = False
+    while await consumer.member.poll() or not known:
+        known = consumer.member.is_known
     return [each.first // SIZE for each in consumer.member.segments]
 
 
@@ -143,6 +143,30 @@ async def test_what_is_read_again_is_no_news(consumer: Consumer) -> None:
     consumer.announce(segment(0, decided=3))
     assert await consumer.member.poll()
     assert [each.decided for each in consumer.member.segments] == [3]
+
+
+async def test_a_topic_that_is_made_anew_is_read_anew(consumer: Consumer) -> None:
+    own = segment(0).partition, segment(1).partition
+    for decided in range(3):
+        consumer.announce(segment(0, decided=decided))
+    consumer.announce(segment(1))
+    await consumer.assign(*own)
+    assert await polled(consumer) == [0, 1]
+    consumer.log.clear()
+    await consumer.assign(*own)
+    assert await polled(consumer) == []
+    consumer.announce(segment(0, decided=7))
+    assert await polled(consumer) == [0]
+    # Without a rebalance, the group's consumer goes on at the beginning.
+    consumer.announce(segment(0, decided=8))
+    assert await polled(consumer) == [0]
+    consumer.log.clear()
+    consumer.positions = dict.fromkeys(consumer.positions, 0)
+    consumer.announce(segment(0, decided=9))
+    with pytest.raises(
+        StaleError, match=r"partition 0 offset 0: comes after offset 1: the topic was made anew"
+    ):
+        await consumer.member.poll()
 
 
 @pytest.mark.parametrize(

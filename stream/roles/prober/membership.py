@@ -15,7 +15,7 @@ import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 
-from stream.errors import StateError
+from stream.errors import StaleError, StateError
 from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.member import sticky_assignor
@@ -43,11 +43,17 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
         self._assigned: frozenset[TopicPartition] | None = None  # by the last callback
         self._own = frozenset[TopicPartition]()
         self._ends: dict[TopicPartition, int] | None = None
-        """Where the own partitions ended when they were assigned; None before they are asked."""
+        """Where the own partitions ended when they were assigned, of those that are not read up to there yet;
+        None before they are asked."""
         self._announced: dict[int, dict[int, _Announced]] = {}
         """Partition -> first number -> the newest record."""
+        self._fresh: dict[int, dict[int, _Announced]] = {}
+        """The same, as far as it was read, of partitions that are read from their beginning. After each
+        rebalance, all are; so a topic that was made anew is read as it is."""
+        self._is_news = False
+        """Whether something has changed that `poll` did not tell."""
         self._read: dict[int, int] = {}
-        """Partition -> the next offset that is news. After each rebalance, all are read again."""
+        """Partition -> the next offset, since it was assigned."""
 
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self._settings
@@ -70,7 +76,8 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Handle an assignment. It is read by `poll`."""
         self.rebalances += 1
-        self._assigned = frozenset(assigned)
+        self._assigned, self._ends = frozenset(assigned), None
+        self._fresh, self._read = {key.partition: {} for key in assigned}, {}
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Handle the start of a rebalance, after which the sticky assignor returns most partitions."""
@@ -107,19 +114,28 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
             )
 
     async def poll(self) -> bool:
-        """Read what is announced, waiting briefly. Returns whether something has changed. Raises errors of
-        the group, and RecordError."""
-        changed = await self._take_over()
+        """Read what is announced, waiting briefly. Returns whether something has changed, once all is known.
+        Raises errors of the group, RecordError, and StaleError if the topic was made anew."""
+        await self._take_over()
         fetched = await self._consumer.getmany(timeout_ms=POLL_MS)
         for key, records in fetched.items():  # perhaps of partitions that were assigned just now
             for record in records:
-                changed |= self._note(key.partition, record)
-        if self._ends:
-            for key, end in list(self._ends.items()):
-                if await self._position(key) >= end:
-                    del self._ends[key]
-            changed |= not self._ends
-        return changed
+                self._is_news |= self._note(key.partition, record)
+        for key, end in list((self._ends or {}).items()):
+            if await self._position(key) >= end and self._ends:
+                del self._ends[key]
+                self._is_news |= self._replace(key.partition)
+        if not self.is_known:
+            return False
+        news, self._is_news = self._is_news, False
+        return news
+
+    def _replace(self, partition: int) -> bool:
+        """Take over what is announced in a partition, which was read from its beginning. Returns whether that
+        is news."""
+        before, fresh = self._announced.get(partition), self._fresh.pop(partition)
+        self._announced[partition] = fresh
+        return before is None or _records_of(before) != _records_of(fresh)
 
     async def _position(self, key: TopicPartition) -> int:
         """Where reading has come, -1 during a rebalance."""
@@ -129,32 +145,40 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
             return -1
         return position
 
-    async def _take_over(self) -> bool:
-        """Take over an assignment. Returns whether it is another one."""
+    async def _take_over(self) -> None:
+        """Take over an assignment."""
         assigned = self._assigned
-        if assigned is None or (assigned == self._own and self._ends is not None):
-            return False
+        if assigned is None or self._ends is not None:
+            return
+        self._is_news |= assigned != self._own or not assigned
         self._own = assigned
         numbers = {key.partition for key in assigned}
         self._announced = {of: each for of, each in self._announced.items() if of in numbers}
-        self._read = {of: each for of, each in self._read.items() if of in numbers}
-        self._ends = await self._consumer.end_offsets(list(assigned)) if assigned else {}
-        log.info("assigned", partitions=sorted(numbers))
-        return True
+        ends = await self._consumer.end_offsets(list(assigned)) if assigned else {}
+        if assigned is self._assigned:  # or another one came meanwhile
+            self._ends = ends
+            log.info("assigned", partitions=sorted(numbers))
 
     def _note(self, partition: int, record: Any) -> bool:
         """Note an announcement. Returns whether it is news."""
-        if record.offset < self._read.get(partition, 0):
-            return False
-        self._read[partition] = record.offset + 1
         where = f"topic {self._topic} partition {partition} offset {record.offset}"
+        if record.offset < self._read.get(partition, 0):
+            raise StaleError(
+                f"{where}: comes after offset {self._read[partition] - 1}: the topic was made anew"
+            )
+        self._read[partition] = record.offset + 1
         segment = decode_segment(record.key, record.value, where)
-        records = self._announced.setdefault(partition, {})
+        fresh = self._fresh.get(partition)
+        records = self._announced.setdefault(partition, {}) if fresh is None else fresh
         if isinstance(segment, int):
-            return records.pop(segment, None) is not None
+            return records.pop(segment, None) is not None and fresh is None
         before = records.get(segment.first)
         records[segment.first] = _Announced(where, segment)
-        return before is None or before.record != segment
+        return fresh is None and (before is None or before.record != segment)
+
+
+def _records_of(announced: dict[int, _Announced]) -> dict[int, SegmentRecord]:
+    return {first: each.record for first, each in announced.items()}
 
 
 class _Announced(NamedTuple):

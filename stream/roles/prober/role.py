@@ -269,7 +269,7 @@ class ProberRole:
         """Take part in the group, for ever."""
         rebalances = 0
         while True:
-            if await membership.poll() and membership.is_known:
+            if await membership.poll():
                 loading.want(membership.segments)
                 following.news.set()
             self.watch.metrics.partitions.set(membership.partitions)
