@@ -35,8 +35,9 @@ from stream.judge.state.taking_back import take_back
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.prober import following
 from stream.roles.prober.sending import halves
-from stream.tables.arrays import is_among
+from stream.tables.arrays import I64, U64, is_among
 from stream.tables.search.probing import ALL
 from stream.tables.store import anchors
 from tests.judged_crawls import (
@@ -213,14 +214,13 @@ class ProbedJudge:
     def restart(self, *, taken_back: bool) -> None:
         state = self.judge.state
         before = state.tables.held
+        to = before // 2 // SIZE * SIZE
         state.close()
         if taken_back:
-            take_back(self._directory / "judge", self._genesis, before // 2)
+            take_back(self._directory / "judge", self._genesis, to)
             self.seen["taken back"] += 1
         self._start()
-        assert self.judge.state.tables.held == (
-            max(state.tables.first, before // 2) if taken_back else before
-        )
+        assert self.judge.state.tables.held == (max(state.tables.first, to) if taken_back else before)
 
     def run(self, entries: list[Entry], forgets: Sequence[str] = ()) -> None:
         at = awaited = 0
@@ -247,6 +247,7 @@ class ProbedJudge:
         turned = turn_if_due(self._plain, entry, None, self._position)
         if turned is not None:
             assert turned.turn is not None
+            assert following._of(turned, self._position, self._genesis).asks_again
             self.judge.apply_turn(turned, turned.turn, self._position)
             self._advance()
 
@@ -343,6 +344,29 @@ def test_nor_where_pages_are_forgotten_and_few_deaths_are_known(
     judge.run(entries, [page.url or "" for page in pages])
     judge.close()
     assert judge.seen["forgotten"] > 5, judge.seen
+
+
+def test_nor_where_more_expire_at_once_than_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted, lost = list[int](), list[int]()
+
+    class Watched(deaths.Deaths):
+        def note(self, numbers: I64, words: U64, skipped: U64) -> None:
+            noted.append(len(numbers))
+            super().note(numbers, words, skipped)
+
+        def lose(self) -> None:
+            lost.append(1)
+            super().lose()
+
+    monkeypatch.setattr(deaths, "MOST_DEATHS", 8)
+    monkeypatch.setattr(probed_module, "Deaths", Watched)
+    options = VerdictOptions(lifetime=600, bucket_cap=2)
+    seen = check(tmp_path / "run", crawl(9, 450, dense=False, skew=0.4), options, {"": 2})
+    assert seen["dropped"], seen
+    assert lost
+    assert max(noted) <= 8
 
 
 class Answering:

@@ -168,7 +168,7 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
         if rng.random() < 0.02:  # another judge leads, which knows no answer, and no earlier death
             judge.received, judge.known = [], len(judge.deaths)
             for each in members:
-                each.schedule.note_leader()
+                each.schedule.note_asked_again()
         for member in members:
             member.follow(judge.ends, now, rng.randint(0, 2))
             assert member.schedule.room > -6
@@ -355,12 +355,12 @@ def test_records_that_keep_coming_do_not_put_off_repetitions() -> None:
 def test_a_judge_that_begins_to_lead_gets_all_answers_again() -> None:
     schedule = Schedule(0, SELECTED)
     schedule.hold(ONE)
-    schedule.note_leader()
+    schedule.note_asked_again()
     assert not schedule.take(0.0, 1)
     records_of(schedule, 3)
     first = schedule.take(0.0, 1)
     schedule.note_answered(answer_of(ONE, first[0].run, first[0].most, []), 0.0)
-    schedule.note_leader()
+    schedule.note_asked_again()
     again = schedule.take(1.0, 1)
     assert again == [first[0]._replace(reason=Reason.REPEATED)]
     assert schedule.wait(1.0) == module.STILL_SECONDS

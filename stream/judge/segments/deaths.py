@@ -47,8 +47,18 @@ class Deaths:
 
     @property
     def position(self) -> int:
-        """The position up to which deaths were added."""
-        return self._positions[-1]
+        """The position up to which deaths were added; -1 between `lose` and `reach`."""
+        return self._positions[-1] if self._positions else -1
+
+    @property
+    def most(self) -> int:
+        """How many anchors `note` takes."""
+        return MOST_DEATHS
+
+    def lose(self) -> None:
+        """Know nothing of what died before the decision after the last position, nor by it, as too many do: a
+        turn of very many anchors. No answer is taken that is older. `reach` is called next."""
+        self._left, self._died, self._positions = {}, [], []
 
     def note(
         self, numbers: NDArray[np.int64], words: NDArray[np.uint64], skipped: NDArray[np.uint64]

@@ -217,6 +217,15 @@ class Prepared:
 class DeathListener(Protocol):
     """Is told which anchors die by each decision."""
 
+    @property
+    def most(self) -> int:
+        """How many it can be told of at once."""
+        ...
+
+    def lose(self) -> None:
+        """More anchors than that die by the next decision."""
+        ...
+
     def note(self, numbers: I64, words: U64, skipped: U64) -> None:
         """The anchors (k,), ascending, die by the next decision. `words` (k, W) are their keys in the tables,
         and `skipped` (k,) their masks."""
@@ -625,7 +634,10 @@ class State(StateReader):
         if self.deaths is not None:
             numbers = distinct(numbers[numbers < self.tables.count])
             numbers = numbers[self.tables.is_alive(numbers)]
-            self.deaths.note(numbers, *self.tables.entered(numbers))
+            if len(numbers) > self.deaths.most:
+                self.deaths.lose()
+            else:
+                self.deaths.note(numbers, *self.tables.entered(numbers))
 
     def _note_position(self, decided: int) -> None:
         if self.deaths is not None:

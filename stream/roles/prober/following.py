@@ -31,8 +31,9 @@ class Decided(NamedTuple):
     deaths: DecidedDeaths
     decided: int
     """The position in the decisions after it."""
-    begins_ledger: bool
-    """Whether a judge may have begun to lead."""
+    asks_again: bool
+    """Whether a judge may not take what was answered before: it may have begun to lead, or too many anchors
+    expired for it to know which."""
 
 
 class Following:
@@ -127,7 +128,8 @@ def _decided(value: bytes, offset: int, genesis: Genesis) -> Decided:
 def _of(record: Decisions, offset: int, genesis: Genesis) -> Decided:
     if record.journal != genesis.journal:
         raise StateError(f"decisions offset {offset}: is of journal {record.journal}, not {genesis.journal}")
-    return Decided(record.end, deaths_of(record), offset + 1, record.begins_ledger)
+    asks_again = record.begins_ledger or record.turn is not None
+    return Decided(record.end, deaths_of(record), offset + 1, asks_again)
 
 
 @contextmanager

@@ -127,8 +127,8 @@ class ProberRole:
         for segment, numbers in died.items():
             schedule.note_deaths(segment, numbers)
         schedule.note_decided(records[-1].end, time.monotonic())
-        if any(record.begins_ledger for record in records):
-            schedule.note_leader()
+        if any(record.asks_again for record in records):
+            schedule.note_asked_again()
         self._pages.drop(schedule.judged)
         self.watch.metrics.journal_position.set(schedule.judged)
 

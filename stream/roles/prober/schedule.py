@@ -113,7 +113,7 @@ class Schedule:
         self._still_since: float | None = None  # None while nothing is answered that is not decided
         self._still_end = 0  # what was read when that began
         self._patience = STILL_SECONDS
-        self._is_new_leader = False
+        self._is_asked_again = False
 
     @property
     def segments(self) -> list[Segment]:
@@ -173,10 +173,10 @@ class Schedule:
         self._still_since = None
         self._watch(now)
 
-    def note_leader(self) -> None:
-        """Note that a judge may have begun to lead, which knows no answers that were sent before: they are
-        due again."""
-        self._is_new_leader = True
+    def note_asked_again(self) -> None:
+        """Note that a judge may not have or not take the answers that were sent before: they are due
+        again."""
+        self._is_asked_again = True
 
     def note_deaths(self, segment: Segment, dead: NDArray[np.int64]) -> None:
         """Note that anchors of a segment died. A judge takes the dead from lists by itself; only what follows
@@ -212,8 +212,8 @@ class Schedule:
 
         The tasks that were taken before have been answered, and their answers noted.
         """
-        if self._is_new_leader:
-            self._is_new_leader, self._patience = False, STILL_SECONDS
+        if self._is_asked_again:
+            self._is_asked_again, self._patience = False, STILL_SECONDS
             self._begin_again(now)
         if self.wait(now) == 0 and all(
             held.next >= self._still_end or held.is_full for held in self._held.values()
