@@ -419,6 +419,21 @@ def test_answers_that_do_not_count_are_refused_by_name(tmp_path: Path) -> None:
     given.judge.state.close()
 
 
+def test_holders_of_either_file_answer_for_a_range_that_was_exported_twice(
+    tmp_path: Path,
+) -> None:
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    other, third = "cd" * 32, bytes.fromhex("ef" * 16)
+    given.probed.announce(msgspec.structs.replace(given.announcements[0], digest=other), "record")
+    assert given.probed.add(given.sent(), "record")
+    assert given.probed.add(given.sent("b")._replace(digest=bytes.fromhex(other)[:16]), "record")
+    with pytest.raises(RecordError, match=r"of a file efef.* that was not announced"):
+        given.probed.add(given.sent("c")._replace(digest=third), "record")
+    assert given.probed.due() == given.segment
+    given.judge.state.close()
+
+
 def test_tables_are_dropped_once_enough_groups_answer(tmp_path: Path) -> None:
     given = Answering(tmp_path / "judge")
     given.announce()

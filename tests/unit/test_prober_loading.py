@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,10 @@ class Held:
 
     def __init__(self) -> None:
         self.decided, self.is_open = 0, True
+        self.applied = list[int]()
+
+    def kill(self, _: object, decided: int) -> None:
+        self.applied.append(decided)
 
     def close(self) -> None:
         self.is_open = False
@@ -49,7 +54,8 @@ class Opening(Loading):
     def __init__(self) -> None:
         self.files, self.news = Files(), asyncio.Event()
         files: Any = self.files
-        super().__init__(load(namespace="t"), GENESIS, files, ProberWatch(), lambda: 0, self.news)
+        self.position = 0
+        super().__init__(load(namespace="t"), GENESIS, files, ProberWatch(), lambda: self.position, self.news)
         self.may_open, self.is_opening = threading.Event(), threading.Event()
         self.opened = list[Held]()
 
@@ -58,6 +64,18 @@ class Opening(Loading):
         assert self.may_open.wait(60)
         self.opened.append(Held())
         return self.opened[-1]
+
+
+class Decisions:
+    """A topic that has a record at each offset. Each poll returns one."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    async def poll(self) -> list[Any]:
+        await asyncio.sleep(0)
+        self.position += 1
+        return [SimpleNamespace(value=b"", offset=self.position - 1)]
 
 
 def segment(number: int) -> SegmentRecord:
@@ -72,9 +90,6 @@ def segment(number: int) -> SegmentRecord:
 async def opening(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opening]:
     @asynccontextmanager
     async def reader(*_: object) -> AsyncIterator[Any]:
-        class Decisions:
-            position = 0
-
         yield Decisions()
 
     monkeypatch.setattr(module, "TopicReader", reader)
@@ -102,6 +117,25 @@ async def test_what_is_opened_after_it_was_let_go_is_closed(opening: Opening) ->
     await asyncio.sleep(0)
     opening.may_open.set()
     await until(lambda: bool(opening.opened) and not opening.opened[0].is_open)
+
+
+async def test_nobody_answers_for_a_segment_before_it_has_caught_up(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "decode_decisions", lambda value, offset: offset)
+    monkeypatch.setattr(module, "deaths_of", lambda decided: decided)
+    opening.position = 50
+    opening.may_open.set()
+    opening.want([segment(0)])
+    while (ready := opening.claim()) is None:
+        assert opening.missing == 1
+        await asyncio.sleep(0)
+    assert opening.opened[0].applied == list(range(1, 51))
+    opening.position = 53  # went on meanwhile
+    await ready.catch_up(lambda: opening.position)
+    assert opening.opened[0].applied == list(range(1, 54))
+    opening.note_held(ready)
+    assert opening.missing == 0
 
 
 async def test_files_of_others_are_removed_before_anything_is_loaded(opening: Opening) -> None:
