@@ -517,6 +517,18 @@ def test_repeated_answers_are_let_go_while_nothing_is_decided(
     given.judge.state.close()
 
 
+def test_another_range_in_place_of_one_whose_tables_are_dropped_is_refused(tmp_path: Path) -> None:
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    other = msgspec.structs.replace(given.announcements[0], end=given.segment.end + 1)
+    given.probed.announce(other, "record")  # has all tables
+    given.announce()
+    given.probed.drop(given.segment)
+    with pytest.raises(StateError, match=r"^record: .* \[0, 65\) in place of .* \[0, 64\),.*--take-back all"):
+        given.probed.announce(other, "record")
+    given.judge.state.close()
+
+
 def test_groups_that_differ_are_named(tmp_path: Path) -> None:
     given = Answering(tmp_path / "judge")
     given.announce()

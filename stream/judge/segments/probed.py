@@ -86,7 +86,8 @@ class ProbedSegments:
 
     def announce(self, record: SegmentRecord | int, name: str) -> None:
         """Note an announcement, or that the segment with this first number has expired. `name` names the
-        record. Raises StateError for that of another journal or scheme."""
+        record. Raises StateError for that of another journal or scheme, and for one of other anchors in place
+        of a segment whose answers are needed: nobody will answer for that any more."""
         if isinstance(record, int):
             self._announced.pop(record, None)
             return
@@ -94,6 +95,12 @@ class ProbedSegments:
             raise StateError(f"{name}: announces a segment of {other}")
         segment = Segment(record.first, record.end)
         before = self._announced.get(record.first)
+        if before is not None and before.segment != segment and before.segment in self._answers:
+            raise StateError(
+                f"{name}: announces {segment} in place of {before.segment}, of which state directory"
+                f" {self._state.store.path} has no tables; take these back with `neardup judge --take-back"
+                " all`"
+            )
         digests = before.digests if before is not None and before.segment == segment else frozenset[bytes]()
         digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
         self._announced[record.first] = _Announced(segment, digests | {digest})
