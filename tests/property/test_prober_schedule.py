@@ -113,6 +113,7 @@ class Judge:
         if offset is None:
             return False
         gone = set[int]().union(*self.deaths)
+        before, rng = set(gone), random.Random(offset)
         for page in self.crawl.pages(Run(offset, offset + 1)):
             for segment in self.crawl.segments:
                 usable = [
@@ -131,8 +132,13 @@ class Judge:
                     return False
                 want = [each for each in self.crawl.candidates[page, segment] if each not in gone]
                 assert alive == want[:SELECTED]
+            # It supersedes one, the first candidate of some page of the record, maybe the next one's.
+            other = rng.choice(list(self.crawl.pages(Run(offset, offset + 1))))
+            near = self.crawl.candidates[other, rng.choice(self.crawl.segments)]
+            gone.update([each for each in near if each not in gone][:1])
         every = [each for segment in self.crawl.segments for each in range(*segment)]
-        self.deaths.append(set(self.crawl.rng.sample(every, self.crawl.rng.choice([0, 0, 1, 3]))) - gone)
+        gone.update(self.crawl.rng.sample(every, self.crawl.rng.choice([0, 0, 1, 3])))
+        self.deaths.append(gone - before)
         self.ends.append(offset + 1)
         self.received = [each for each in self.received if each.run.end > self.judged]
         return True
@@ -142,6 +148,7 @@ class Judge:
 def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RUN_ROWS", 6)
     monkeypatch.setattr(module, "AHEAD_ROWS", 25)
+    monkeypatch.setattr(module, "AHEAD_ENTRIES", 40)
     rng = random.Random(seed)
     cuts = sorted(rng.sample(range(1, 120), rng.randint(0, 3)))
     segments = [Segment(*each) for each in zip([0, *cuts], [*cuts, 120], strict=True)]
