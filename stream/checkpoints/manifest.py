@@ -217,10 +217,10 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
     if len(content) > MANIFEST_BYTES:
         refuse(f"has more than {MANIFEST_BYTES} bytes")
     try:
-        version = msgspec.json.decode(content, type=_VersionOnly).version
+        version = _VERSION_DECODER.decode(content).version
         if version != VERSION:
             refuse(f"has version {version}; this program reads {VERSION}")
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = _DECODER.decode(content)
     except msgspec.DecodeError as error:
         refuse(f"cannot be read: {error}")
     names = {each.name for each in manifest.files}
@@ -244,3 +244,8 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
 
 class _VersionOnly(msgspec.Struct):
     version: int
+
+
+# Made here, as msgspec prepares a type when it is first used, and two threads must not do so at once.
+_VERSION_DECODER: Final = msgspec.json.Decoder(_VersionOnly)
+_DECODER: Final = msgspec.json.Decoder(Manifest)

@@ -41,7 +41,7 @@ def decode_dead(content: bytes, name: str, journal: str, segment: Segment) -> ND
         raise SegmentFileError(f"segment file {name}: {why}") from None
 
     try:
-        version = msgspec.msgpack.decode(content, type=_VersionOnly).version
+        version = _VERSION_DECODER.decode(content).version
         if version != VERSION:
             refuse(f"has version {version}; this program reads {VERSION}")
         file = _DECODER.decode(content)
@@ -65,3 +65,4 @@ class _VersionOnly(msgspec.Struct):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(_DeadFile)
+_VERSION_DECODER: Final = msgspec.msgpack.Decoder(_VersionOnly)

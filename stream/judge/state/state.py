@@ -60,6 +60,7 @@ from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS
 from stream.tables.tables import IndexKind, Tables
 
 _SOURCE: Final = b"source/"
+_PROGRESS_DECODER: Final = msgspec.msgpack.Decoder(SourceProgress)
 _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 _DIGEST: Final = np.dtype(("V", len(NO_DIGEST)))
 
@@ -458,7 +459,7 @@ class State(StateReader):
             self.time = self.meta.time
             self.window = self.window or self._window(self.meta)
             self.ledger = Ledger(
-                msgspec.msgpack.decode(value, type=SourceProgress)
+                _PROGRESS_DECODER.decode(value)
                 for _, value in with_prefix(self.store, _SOURCE)
             )
             self.tables = Tables(
