@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -43,6 +44,8 @@ log = structlog.get_logger(__name__)
 READ_AT_ONCE: Final = 1 << 14
 """Anchors that are read at a time. They take some MiB, and tens of milliseconds."""
 DEAD_A_TURN: Final = 1 << 12
+_MARK: Final = np.dtype([("", f"S{len(DEAD)}"), ("number", ">i8")])
+"""The key of a dead anchor."""
 _NO_DIGEST: Final = np.frombuffer(NO_DIGEST, "<u8")
 
 
@@ -249,12 +252,14 @@ class _Anchors:
 
     def dead(self, segment: Segment, turn: Callable[[float], None]) -> NDArray[np.int64]:
         """The anchors of a segment that were superseded or forgotten, and have not expired, ascending."""
-        dead = []
-        first = max(segment.first, self.first)
-        for number, (key, _) in enumerate(self._store.scan(DEFAULT, DEAD + first.to_bytes(8, "big"))):
-            if number % DEAD_A_TURN == 0:
-                turn(HASH_SHARE)
-            if key[: len(DEAD)] != DEAD or (anchor := int.from_bytes(key[len(DEAD) :], "big")) >= segment.end:
+        first, dead = max(segment.first, self.first), [np.zeros(0, np.int64)]
+        marks = self._store.scan(DEFAULT, DEAD + first.to_bytes(8, "big"))
+        while keys := [key for key, _ in islice(marks, DEAD_A_TURN)]:
+            turn(HASH_SHARE)
+            if not keys[-1].startswith(DEAD):  # others follow
+                keys = [key for key in keys if key.startswith(DEAD)]
+            numbers = np.frombuffer(b"".join(keys), _MARK)["number"].astype(np.int64)
+            dead.append(numbers[numbers < segment.end])
+            if len(dead[-1]) < DEAD_A_TURN:
                 break
-            dead.append(anchor)
-        return np.array(dead, np.int64)
+        return np.concatenate(dead)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from stream.checkpoints import segments
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.pruning import SPARED_SECONDS
@@ -122,8 +123,9 @@ def judge_on(exporter: Exporter, entries: list[Entry], decided: int, *, at_once:
     ids=["default", "lifetime", "strict"],
 )
 def test_files_have_what_the_state_has_and_two_exporters_agree(
-    tmp_path: Path, options: VerdictOptions
+    tmp_path: Path, options: VerdictOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(segments, "DEAD_A_TURN", 3)
     entries, topic, other = crawled(options), Topic(), Topic()
     one = Exporter(tmp_path, "one", topic, options)
     two = Exporter(tmp_path, "two", other, options, memory=0, generation=16)
