@@ -15,6 +15,7 @@ from stream.judge.decision.candidates_compared import Compared, FingerprintedPag
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
+from stream.judge.segments import deaths
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
@@ -165,6 +166,21 @@ def test_an_answer_as_of_an_unknown_position_does_not_count(searched: Searched) 
     with pytest.raises(AwaitedAnswerError):
         searched.search(searched.answer(searched.live[0], decided=0))
     assert searched.deaths.position == 1
+
+
+def test_positions_are_forgotten_though_few_anchors_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a judge that runs for weeks would remember each of its decisions."""
+    monkeypatch.setattr(deaths, "MOST_POSITIONS", 3)
+    monkeypatch.setattr(deaths, "MOST_DEATHS", 5)
+    known, words = Deaths(RULE, 0), np.zeros((9, 1), np.uint64)
+    for position in range(1, 9):
+        known.add(position, np.zeros(0, np.int64), words[:0], words[:0, 0])
+    assert [each for each in range(12) if known.knows(each)] == [5, 6, 7, 8]
+    for position in (9, 10):  # the last ones are known, however many they are
+        known.add(position, np.arange(9), words, words[:, 0])
+    assert [each for each in range(12) if known.knows(each)] == [9, 10]
+    known.add(11, np.arange(1), words[:1], words[:1, 0])
+    assert [each for each in range(12) if known.knows(each)] == [10, 11]
 
 
 def test_of_several_answers_the_newest_counts_and_of_these_the_longest(searched: Searched) -> None:

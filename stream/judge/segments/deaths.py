@@ -16,6 +16,8 @@ from stream.tables.triples.keys import keys_of_triples
 MOST_DEATHS: Final = 1 << 20
 """Anchors whose deaths are known, apart from the last ones; they take 40 MB. Answers that are older are given
 again."""
+MOST_POSITIONS: Final = 1 << 16
+"""Positions that are known, also if few anchors died after each."""
 
 
 class _Died(NamedTuple):
@@ -42,6 +44,8 @@ class Deaths:
         self._positions = [position]
         self._died: list[_Died] = []
         """What died between two positions; while a decision is on its way, one more."""
+        self._count = 0
+        """Anchors in all of these."""
         self._left: dict[tuple[int, Segment], NDArray[np.uint64]] = {}
         """What `since` returned since the last deaths."""
 
@@ -58,7 +62,7 @@ class Deaths:
     def lose(self) -> None:
         """Know nothing of what died before the decision after the last position, nor by it, as too many do: a
         turn of very many anchors. No answer is taken that is older. `reach` is called next."""
-        self._left, self._died, self._positions = {}, [], []
+        self._left, self._died, self._positions, self._count = {}, [], [], 0
 
     def note(
         self, numbers: NDArray[np.int64], words: NDArray[np.uint64], skipped: NDArray[np.uint64]
@@ -71,11 +75,12 @@ class Deaths:
         """
         self._left = {}
         self._died.append(_Died(numbers, words, skipped))
-        count, oldest = sum(len(each.numbers) for each in self._died[:-1]), 0
+        count, oldest = self._count, 0
+        self._count += len(numbers)
         while count > MOST_DEATHS:
             count -= len(self._died[oldest].numbers)
             oldest += 1
-        self.forget(self._positions[oldest])
+        self.forget(self._positions[max(oldest, len(self._died) - MOST_POSITIONS)])
 
     def reach(self, position: int) -> None:
         """Note that all that died up to this position was added."""
@@ -100,6 +105,7 @@ class Deaths:
     def forget(self, position: int) -> None:
         """Forget what died up to this position; no answer is taken that is older."""
         some = bisect_left(self._positions, position)
+        self._count -= sum(len(each.numbers) for each in self._died[:some])
         del self._positions[:some], self._died[:some]
 
     def knows(self, position: int) -> bool:
