@@ -463,6 +463,26 @@ def test_tables_are_dropped_once_enough_groups_answer(tmp_path: Path) -> None:
     state.close()
 
 
+def test_tables_are_dropped_though_a_judge_decides_before_answers_come(tmp_path: Path) -> None:
+    """At a moderate rate, one with all tables is always faster than its probers."""
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    last = Run(given.run.start - 1, given.run.start)
+    assert given.judge.state.meta.applied == last.end
+    for group, run, due in (
+        ("", last, None),
+        ("b", Run(last.start - 1, last.start), None),  # it is behind
+        ("b", last, given.segment),
+    ):
+        answer = replace(given.answer(), run=run, pairs=ListedPairs._make(np.zeros((6, 0), np.int64)))
+        assert given.probed.add(given.sent(group, answer), "record")
+        given.probed.attend()
+        assert given.probed.due() == due
+    given.probed.drop(given.segment)
+    assert given.probed.due() is None
+    given.judge.state.close()
+
+
 def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(tmp_path: Path) -> None:
     given = Answering(tmp_path / "judge")
     given.announce()

@@ -29,6 +29,7 @@ class _Died(NamedTuple):
     skipped: NDArray[np.uint64]
 
 
+_NO_POSITION: Final = 1 << 62
 _NOBODY: Final = _Died(np.zeros(0, np.int64), np.zeros((0, 1), np.uint64), np.zeros(0, np.uint64))
 
 
@@ -48,6 +49,12 @@ class Deaths:
         """Anchors in all of these."""
         self._left: dict[tuple[int, Segment], NDArray[np.uint64]] = {}
         """What `since` returned since the last deaths."""
+
+    @property
+    def first(self) -> int:
+        """The first of the positions that are known; a large number between `lose` and `reach`."""
+        positions = self._positions
+        return positions[0] if positions else _NO_POSITION
 
     @property
     def position(self) -> int:

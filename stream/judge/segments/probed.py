@@ -65,6 +65,9 @@ class ProbedSegments:
         self._announced = dict[int, _Announced]()
         self._sent = dict[Segment, list[SentAnswer]]()
         self._uncompared = list[SentAnswer]()
+        self._reached = dict[tuple[Segment, str], int]()
+        """Segment of which the judge has tables, group -> the page before which its last answer ends. Such a
+        judge mostly decides before answers come."""
         self._holders = dict[Segment, str]()
         self._added = 0
         """Pairs and buckets of answers since `attend` let go of some."""
@@ -164,6 +167,9 @@ class ProbedSegments:
         if (last := int(answer.counts.bucket.max(initial=-1))) >= self.search.buckets:
             raise RecordError(f"{name}: {answer} counts anchors in bucket {last}, which no page has")
         applied = self._state.meta.applied
+        if answer.segment.end > self._state.tables.held and answer.decided >= self._deaths.first:
+            self._reached[answer.segment, sent.group] = answer.run.until
+            self._is_new = True
         if answer.run.is_before(applied) or answer.run.start > applied + AHEAD:
             return True
         self._holders[answer.segment] = sent.holder
@@ -199,21 +205,22 @@ class ProbedSegments:
             self._prune(applied)
 
     def due(self) -> Segment | None:
-        """Return the next segment if enough groups have answered for it about the next record, so that the
-        judge can drop its own tables of it."""
+        """Return the next segment if enough groups have answered for it about the next record, or about the
+        last one that is decided, so that the judge can drop its own tables of it."""
         if not self._is_new:
             return None
         self._is_new = False
-        tables, applied = self._state.tables, self._state.meta.applied
+        tables, page = self._state.tables, self._state.meta.applied << INDEX_BITS
         for segment in self._chain(tables.count):
             if segment.end <= tables.held:
                 continue
             groups = {
                 sent.group
                 for sent in self._sent.get(segment, [])
-                if sent.answer.run.first <= applied << INDEX_BITS < sent.answer.run.until
+                if sent.answer.run.first <= page < sent.answer.run.until
                 and self._deaths.knows(sent.answer.decided)
             }
+            groups.update(of for (each, of), end in self._reached.items() if each == segment and end == page)
             return segment if len(groups) >= self._replicas else None
         return None
 
@@ -221,6 +228,7 @@ class ProbedSegments:
         """Drop the judge's own tables of a segment that is due. No batch may be ahead of the store."""
         chain = self._chain(segment.end)
         self._state.hold_from(segment.end)
+        self._reached = {key: end for key, end in self._reached.items() if key[0].first >= segment.end}
         self._need(chain)
         self._is_new = True
 
