@@ -264,7 +264,7 @@ def test_what_is_answered_ahead_is_bounded_by_its_size_as_well(monkeypatch: pyte
     assert sorted(each[:2] for each in first) == [(ONE, 0), (ONE, 1), *of_two]
     assert schedule.behind == 0  # it does what it can
     schedule.note_deaths(ONE, np.array([0]))
-    assert answered(1.0) == [(ONE, 0, Reason.DEATHS), (ONE, 1, Reason.DEATHS)]
+    assert answered(0.1) == [(ONE, 0, Reason.DEATHS), (ONE, 1, Reason.DEATHS)]
     # Decisions stand still: the same again.
     again = answered(6.0)
     assert sorted(each[:2] for each in again) == sorted(each[:2] for each in first)
@@ -321,6 +321,26 @@ def test_what_is_not_decided_is_repeated_with_doubled_lists_at_growing_intervals
     assert np.diff([after for after, *_ in seen[7:]]).tolist() == [60] * (len(seen) - 8)
     schedule.note_decided(3, now)
     assert schedule.wait(now) is None
+
+
+def test_a_list_that_is_cut_is_longer_soon_if_decisions_stand_still() -> None:
+    schedule = Schedule(0, 2)
+    schedule.hold(ONE)
+    records_of(schedule, 2)
+
+    def answered(now: float, *offsets: int) -> float | None:
+        """Answer, with lists that are cut for these records. Returns for how long nothing is due then."""
+        for task in schedule.take(now, 1):
+            cut = [(pack(offset, 0), [*range(task.most)]) for offset in offsets]
+            schedule.note_answered(answer_of(ONE, task.run, task.most, cut), now)
+        return schedule.wait(now)
+
+    soon = module.STILL_SECONDS / module.CUT_SHARE
+    assert answered(0.0, 0, 1) == soon
+    assert answered(soon, 0, 1) == 2 * soon
+    assert answered(3 * soon, 1) == 4 * module.STILL_SECONDS, "the first one is whole"
+    schedule.note_decided(1, 4 * soon)
+    assert schedule.wait(4 * soon) == soon
 
 
 @pytest.mark.parametrize("selected", [4, 65, 2000])

@@ -35,6 +35,8 @@ are given: about 28 MB in a judge. Ordinary pages have few; of a flood, each has
 STILL_SECONDS: Final = 5.0
 """How long decisions stand still before what is beyond them is answered again."""
 LONGEST_STILL_SECONDS: Final = 60.0
+CUT_SHARE: Final = 10
+"""It is a tenth of that where a list for the first of these records is cut, which mostly is the reason."""
 SPARE: Final = 8
 """A list is longer by this part of what a judge selects, so that it suffices although some of it die in the
 very record that it is for. No decision comes between, after which it would be sent again."""
@@ -228,7 +230,13 @@ class Schedule:
         for any time."""
         if self._still_since is None:
             return None
-        return max(0.0, self._still_since + self._patience - now)
+        patience = self._patience / CUT_SHARE if self._is_first_cut else self._patience
+        return max(0.0, self._still_since + patience - now)
+
+    @property
+    def _is_first_cut(self) -> bool:
+        """Whether a list for the first record that is not decided is cut."""
+        return any(self._records[0].offset in held.cut for held in self._held.values())
 
     def _begin_again(self, now: float) -> None:
         """Let all be answered again that is not decided."""
