@@ -20,3 +20,13 @@ def test_rule_12_a_copied_state_directory_is_no_longer_the_same_member(tmp_path:
     assert member_id(tmp_path / "b" / "judge.instance") == copied
     (tmp_path / "a").rename(tmp_path / "moved")
     assert member_id(tmp_path / "moved" / "judge.instance") == name
+
+
+def test_a_damaged_file_gets_another_id(tmp_path: Path) -> None:
+    path = tmp_path / "judge.instance"
+    whole = member_id(path)
+    inode = path.stat().st_ino
+    for damaged in (b"", b"\xe1" * 43, f"{whole[:-1]}\n {inode}".encode(), whole.encode()):
+        path.write_bytes(damaged)
+        assert member_id(path) != whole
+        assert member_id(path) == member_id(path)
