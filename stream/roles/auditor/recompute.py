@@ -27,7 +27,7 @@ from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.restored_state import FittingCheckpoints, trimmed_logs
 from stream.kafka.verdict_values import VerdictReader
-from stream.messages.decision import Decisions, Turn, decode_decisions
+from stream.messages.decision import Decisions, Turn, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis
 from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.scratch import ScratchDirectory
@@ -87,10 +87,9 @@ async def recompute(
                     differences += turns.came_before(entries[0])
                     verdicts = follower.judge.json(entries, logged)  # refuses what does not fit
                     again = follower.judge.decide(entries, cap=logged.cap).record()
-                    if again != logged:
-                        differences.append(
-                            f"decisions offset {record.offset}: {', '.join(_unequal(again, logged))}"
-                        )
+                    if encode_decisions(again) != record.value:
+                        unequal = _unequal(again, logged) or ["bytes"]
+                        differences.append(f"decisions offset {record.offset}: {', '.join(unequal)}")
                     differences += _differing(verdicts, published)
                     follower.judge.apply(entries, logged, record.offset + 1)
                     progress(names.journal, logged.end)
