@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-SIZE: Final = 128 << 20
+SIZE: Final = 512 << 20
 BLOCK: Final = 1024
 COMMIT_SECONDS: Final = 300
 """How often ext4 writes its journal by itself: never, here."""

@@ -26,6 +26,8 @@ class Report:
     """Number of faults by kind."""
     kills: Counter[str] = field(default_factory=Counter)
     """Number of SIGKILLs by what was killed, including those of other faults."""
+    failpoints: Counter[str] = field(default_factory=Counter)
+    """Number of those SIGKILLs that were at a failpoint, by its name."""
     pages: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     missing: int = 0
@@ -36,6 +38,9 @@ class Report:
     """Pages lost to retention, as the journal declares."""
     gone: int = 0
     """Pages deleted with their topic before they were judged."""
+    segments: Counter[str] = field(default_factory=Counter)
+    """How often judges exported segments, dropped tables of them and took tables back, and probers loaded
+    segments and answered about some, each in one record."""
     cured: int = 0
     """Damaged states that were refused and deleted, or moved aside by the judge itself."""
     ends: Counter[str] = field(default_factory=Counter)
@@ -83,9 +88,11 @@ class Report:
             f"chaos: seed {self.seed}, {self.brokers} brokers, {epochs} epochs, {self.seconds:.0f} s",
             f"faults {self.faults.total()}: {_listed(self.faults)}",
             f"kills {self.kills.total()}: {_listed(self.kills)}",
+            f"of these at failpoints {self.failpoints.total()}: {_listed(self.failpoints)}",
             f"pages {self.pages}, verdicts {self.verdicts.total()}: {_listed(self.verdicts)}",
             f"missing {self.missing}, repeated {self.repeated}, different {self.different}; "
             f"lost to retention {self.lost}, gone with their topic {self.gone}",
+            f"segments: {_listed(self.segments)}",
             f"damaged states refused and cured {self.cured}; "
             f"ends of roles by themselves {self.ends.total()}: {_listed(self.ends)}",
             f"longest stall {self.longest_stall:.1f} s",

@@ -25,6 +25,8 @@ PAUSE: Final = 0.3
 RESTART: Final = 2
 REFUSED: Final = 78
 """Exit code: a person must act (docs/operations.md)."""
+READY: Final = ("leading", "standby", "caught_up", "assigned")
+"""What a judge, an elector or a prober logs when it has opened its state and works."""
 STEADY_SECONDS: Final = 30.0
 """Lifetime from which a process does not count as failing at its start."""
 PATIENCE: Final = {True: 40.0, False: 180.0}
@@ -59,13 +61,15 @@ class Role:
         disk: Disk | None = None,
     ) -> None:
         self.name, self.disk, self._fork_server = name, disk, fork_server
-        self._environment, self._ends = environment, ends
+        self.environment, self._ends = environment, ends
         self.log = logs / f"{name}.log"
         self.command = self.kind
         """The command that it runs, with its options."""
+        self.next_command: str | None = None
+        """The command that its next process runs instead."""
         self.process: Process | None = None
         self.damaged = False
-        """Whether bits of its state were flipped, so that a refusal is right."""
+        """Whether its state was damaged, so that a refusal is right."""
         self.excused = False
         """Whether a refusal is right for another reason, such as a full disk."""
         self._may_run = asyncio.Event()
@@ -100,10 +104,9 @@ class Role:
             text = log.read().decode(errors="replace")
         return any(f'"event": "{event}"' in text for event in events)
 
-    @property
-    def count_moved_states(self) -> int:
-        """Return how often the role moved a damaged state aside by itself."""
-        return self.log.read_text(errors="replace").count('"event": "state_damaged"')
+    def count(self, event: str) -> int:
+        """Return how often its processes have logged an event."""
+        return self.log.read_text(errors="replace").count(f'"event": "{event}"')
 
     def begin(self) -> None:
         """Start the role, and restart it whenever it ends."""
@@ -200,13 +203,14 @@ class Role:
     async def _start(self) -> None:
         self.log.touch()
         self._since = self.log.stat().st_size
-        environment = dict(self._environment)
+        environment = dict(self.environment)
         if self.failpoint is not None:
             environment["NEARDUP_FAILPOINT"], self.failpoint = self.failpoint, None
         # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
         anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
         begin = start if anew else self._fork_server.fork
-        self.process = await begin(self.command, environment, self.log)
+        command, self.next_command = self.next_command or self.command, None
+        self.process = await begin(command, environment, self.log)
 
     async def _attend(self, code: int, failing: float) -> None:
         """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""
@@ -219,7 +223,8 @@ class Role:
             )
         if self.damaged:
             self._ends.cured += 1
-            await asyncio.to_thread(self.delete_state)
+            async with self._using:  # a fault may be about to damage it
+                await asyncio.to_thread(self.delete_state)
         self._failing_since = time.monotonic()
 
     def delete_state(self) -> None:

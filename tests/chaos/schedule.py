@@ -8,7 +8,7 @@ one the shares below. Only how far each lane comes depends on the machine.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +16,13 @@ JUDGES: Final = ("judge-1", "judge-2")
 WORKERS: Final = ("worker-1", "worker-2")
 TRIMMER: Final = "trim"
 ELECTOR: Final = "elector"
+PROBERS: Final = ("prober-1", "prober-2")
+FURTHER_PROBER: Final = "prober-3"
+"""The prober of a further group, which holds all segments once more."""
 DASHBOARD: Final = "dashboard"
-ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, ELECTOR, DASHBOARD)
+SEGMENTS: Final = "segments"
+"""The lane of faults that concern all probers."""
+ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, ELECTOR, *PROBERS, FURTHER_PROBER, DASHBOARD)
 
 STATE: Final = {
     "state-deleted": 1,
@@ -29,7 +34,7 @@ STATE: Final = {
 }
 PROCESS: Final = {"kill": 4, "kill-while-starting": 1, "failpoint": 3, "stop": 2, "terminate": 1}
 DECKS: Final[Mapping[str, Mapping[str, int]]] = {
-    **dict.fromkeys((*JUDGES, ELECTOR), PROCESS | STATE),
+    **dict.fromkeys((*JUDGES, ELECTOR, *PROBERS, FURTHER_PROBER), PROCESS | STATE),
     **{worker: PROCESS | {"kill-child": 3} for worker in WORKERS},
     TRIMMER: {"kill": 2, "failpoint": 3, "stop": 1, "terminate": 1},
     DASHBOARD: {"kill": 3, "kill-while-starting": 1, "stop": 1, "terminate": 1},
@@ -42,6 +47,7 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
         "replication-cut": 1,
     },
     "requests": {"forget": 1},
+    SEGMENTS: {"probers-changed": 3, "without-probers": 1, "answers-lost": 2},
     "topics": {"retention": 2, "topic-recreated": 1},
 }  # fmt: skip
 """Number of cards of each kind, by lane."""
@@ -52,6 +58,7 @@ PAUSES: Final = {
     "network": 3.0,
     "topics": 12.0,
     "requests": 8.0,
+    SEGMENTS: 8.0,
     TRIMMER: 8.0,
     DASHBOARD: 20.0,
 }
@@ -110,3 +117,9 @@ def lane(
             )
             if kind not in without:
                 yield plan
+
+
+def lanes(roles: Collection[str]) -> list[str]:
+    """The lanes of an epoch with these roles."""
+    absent = set(ROLES) - set(roles) | (set() if PROBERS[0] in roles else {SEGMENTS})
+    return [name for name in DECKS if name not in absent]

@@ -17,7 +17,7 @@ from tests.chaos import schedule
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.configurations import OPTIONS
 from tests.chaos.disk import Disk
-from tests.chaos.faults.processes import FAILPOINTS
+from tests.chaos.faults.processes import FAILPOINTS, OF_SEGMENTS
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
 from tests.chaos.load import PageMaker
@@ -62,7 +62,7 @@ def test_a_seed_gives_the_same_faults_each_time() -> None:
 def test_the_architecture_says_where_processes_are_killed() -> None:
     rows = [row.partition("*(chaos)* |") for row in CRASH_POINTS.read_text().splitlines()]
     named = {name for row, mark, _ in rows if mark for name in re.findall(r"`(flush|[a-z]+\.[a-z_]+)`", row)}
-    assert named == {place for places in FAILPOINTS.values() for place in places}
+    assert named == {place for places in (*FAILPOINTS.values(), OF_SEGMENTS) for place in places}
 
 
 def test_a_kind_can_be_wanted_often() -> None:

@@ -8,9 +8,9 @@ from typing import Final
 
 import psutil  # type: ignore[import-untyped]
 
-from tests.chaos.roles import STOP_SECONDS, Role
+from tests.chaos.roles import READY, STOP_SECONDS, Role
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import PlannedFault
+from tests.chaos.schedule import PROBERS, TRIMMER, PlannedFault
 
 FAILPOINTS: Final = {
     "judge": (
@@ -21,6 +21,7 @@ FAILPOINTS: Final = {
         "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
         "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
+    "prober": ("prober.loaded", "prober.answered"),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
     "elector": (
@@ -30,6 +31,12 @@ FAILPOINTS: Final = {
     ),
 }  # fmt: skip
 """Failpoints by role (see `stream/failpoints.py`)."""
+OF_SEGMENTS: Final = ("segment.exported", "segment.announced", "judge.dropped_segment", "judge.took_back")
+"""Further ones of a judge, which half of the failpoints are where there are probers."""
+OPENING: Final = ("restore.file", "restore.renamed", "judge.took_back")
+"""Those that a judge or an elector reaches before it works, or not at all."""
+TAKE_BACK: Final = "judge --take-back all"
+"""The command of a judge that takes back what it dropped."""
 STARTING_SECONDS: Final = 4.0
 FAILPOINT_SECONDS: Final = 45.0
 """Time-out for reaching a failpoint."""
@@ -56,18 +63,29 @@ async def kill_while_starting(scene: Scene, plan: PlannedFault) -> bool:
 
 async def failpoint(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to a role, whose next process kills itself at a failpoint."""
-    role = scene.roles[plan.lane]
-    role.failpoint = f"{plan.rng.choice(FAILPOINTS[role.kind])}:{plan.rng.choice((1, 1, 2, 3))}"
+    role, rng = scene.roles[plan.lane], plan.rng
+    places = FAILPOINTS[role.kind]
+    if role.kind == "judge" and PROBERS[0] in scene.roles and rng.random() < 0.5:
+        places = OF_SEGMENTS
+    place, turn = rng.choice(places), rng.choice((1, 1, 2, 3))
+    if place == "judge.took_back":
+        role.next_command, turn = TAKE_BACK, 1
+    role.failpoint = f"{place}:{turn}"
     _kill(scene, role)
     await scene.until(lambda: role.failpoint is None and role.is_running)
     process = role.process
     assert process is not None
     try:
         async with asyncio.timeout(FAILPOINT_SECONDS):
-            died = await process.wait() == -signal.SIGKILL
+            while process.returncode is None:
+                if place in OPENING and role.kind != TRIMMER and role.has_logged(*READY):
+                    return True  # it works, and is left alone
+                await asyncio.sleep(0.1)
     except TimeoutError:
         return _kill(scene, role)
+    died = process.returncode == -signal.SIGKILL
     scene.report.kills[role.kind] += died
+    scene.report.failpoints[place] += died
     return died
 
 

@@ -1,4 +1,4 @@
-"""Faults of the state directory of a judge or elector while it is dead, and of its disk while it runs."""
+"""Faults of the state directory of a role while it is dead, and of its disk while it runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.roles import Role
+from tests.chaos.roles import READY, Role
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import PlannedFault
 
 FLIPS: Final = 4
 """Most bits flipped by one fault, all in one file."""
 FULL_SECONDS: Final = 6.0
-READY: Final = ("leading", "standby", "caught_up")
-"""What a judge or an elector logs when it has opened its state and works."""
 
 
 async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
@@ -70,8 +68,8 @@ async def _damage(scene: Scene, plan: PlannedFault, harm: Callable[[Path, random
         file = await asyncio.to_thread(_choose_file, role.state, plan.rng)
         if file is not None:
             await asyncio.to_thread(harm, file, plan.rng)
-            role.damaged = True
-        return role.damaged
+            role.damaged = role.kind != "prober"  # which never refuses its files, but makes them anew
+        return file is not None
 
 
 def _choose_file(state: Path, rng: random.Random) -> Path | None:
