@@ -61,6 +61,10 @@ class DamagedStateError(StateError):
     """A state directory is corrupt; the message names the file and the remedy."""
 
 
+class DamagedTablesError(NeardupError):
+    """Tables of a segment are corrupt, and are built anew at the next start; the message names the file."""
+
+
 class CheckpointError(NeardupError):
     """A checkpoint cannot be made or restored, because its store or the judge does not do its part; the
     message names the file at fault."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateBusyError, StateError
+from stream.errors import DamagedStateError, DamagedTablesError, StateBusyError, StateError
 from stream.fingerprint.lanes import first_words
 from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.rule import Rule
@@ -21,6 +22,7 @@ from stream.judge.segments.file import SegmentFile
 from stream.judge.state.page_log import LoggedPages
 from stream.judge.state.state import Anchors
 from stream.tables.arrays import distinct
+from stream.tables.store.failures import CURE
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tables import IndexKind, Tables
 
@@ -30,6 +32,9 @@ _BUILT: Final = b"segment/built"
 """There once all anchors are in the tables. The value is the number of the first of them."""
 _DECIDED: Final = b"segment/decided"
 """The position in the decisions up to which deaths are applied."""
+
+_DAMAGED: Final = "damaged"
+"""A file in the directory of tables that were found damaged while they were read."""
 
 
 class TablesRoom(NamedTuple):
@@ -75,6 +80,8 @@ class HeldSegment:
 
     @classmethod
     def _open(cls, path: Path, file: SegmentFile, rule: Rule, room: TablesRoom) -> Self | None:
+        if (path / _DAMAGED).exists():
+            return None
         store = _store(path, rule, room)
         try:
             built = store.get(DEFAULT, [_BUILT])[0]
@@ -126,9 +133,14 @@ class HeldSegment:
 
     def kill(self, deaths: DecidedDeaths, decided: int) -> NDArray[np.int64]:
         """Apply the deaths of a decision record, or of several, up to a position in the decisions. Returns
-        the anchors of this segment that were alive. Nothing happens if they were applied before."""
+        the anchors of this segment that were alive. Nothing happens if they were applied before. Raises
+        DamagedTablesError and DiskError."""
         if decided <= self.decided:
             return np.zeros(0, np.int64)
+        with self._built_anew_if_damaged():
+            return self._kill(deaths, decided)
+
+    def _kill(self, deaths: DecidedDeaths, decided: int) -> NDArray[np.int64]:
         tables, self.decided = self._tables, decided
         first = min(max(deaths.oldest - self._base, tables.first), tables.count)
         expired = np.arange(tables.first, first)
@@ -153,9 +165,20 @@ class HeldSegment:
 
     def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, most: int) -> Answer:
         """Return the answer about the n pages of a run of records that have a fingerprint. `ids` are their
-        packed ids (n,), ascending. At most `most` pairs of a page are listed."""
+        packed ids (n,), ascending. At most `most` pairs of a page are listed. Raises DamagedTablesError."""
         answerer = Answerer(self.segment, self._tables, self._records, self._rule, most, self._base)
-        return answerer.answer(run, ids, pages, self.decided)
+        with self._built_anew_if_damaged():
+            return answerer.answer(run, ids, pages, self.decided)
+
+    @contextmanager
+    def _built_anew_if_damaged(self) -> Iterator[None]:
+        """Note in the directory that its tables are damaged if this is raised of them."""
+        try:
+            yield
+        except DamagedStateError as error:
+            (self._store.path / _DAMAGED).touch()
+            what = str(error).removesuffix(f"; {CURE}")
+            raise DamagedTablesError(f"{self.segment}: built anew at the next start: {what}") from error
 
     def close(self) -> None:
         """Release the directory."""
