@@ -459,8 +459,7 @@ class State(StateReader):
             self.time = self.meta.time
             self.window = self.window or self._window(self.meta)
             self.ledger = Ledger(
-                _PROGRESS_DECODER.decode(value)
-                for _, value in with_prefix(self.store, _SOURCE)
+                _PROGRESS_DECODER.decode(value) for _, value in with_prefix(self.store, _SOURCE)
             )
             self.tables = Tables(
                 self.store,
