@@ -7,12 +7,15 @@ import re
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
+from stream.checkpoints.restoring import restore
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.failpoints import VARIABLE
@@ -269,12 +272,24 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
         log = deployed.state_dir.parent / "dashboard.log"
         await until(lambda: log.read_text().count('"rewritten"') == 2 * deployed.partitions)
     assert C.encode() not in counted(tables)
+    # While it is down, and what was decided is trimmed before it is there again.
+    async with running(JudgeRole(deployed)):
+        await ask(deployed, D)
+        await erased(deployed, 4)
+    await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
+    assert dashboard_delays(deployed, genesis, 4)
+    async with running(JudgeRole(deployed)), dashboard(deployed) as client:
+        await judge(deployed, 2, (C, 6))
+        await client.counted(9)
+        await until(lambda: not dashboard_delays(deployed, genesis, 4))
+    found = counted(tables)
+    assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
 
 
-def dashboard_delays(settings: Settings, genesis: Genesis) -> list[Delay]:
-    """What delays that a dashboard's directory has nothing of the three requests."""
+def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 3) -> list[Delay]:
+    """What delays that a dashboard's directory has nothing of the requests."""
     home = settings.state_dir / settings.namespace
-    found = _directories(settings, genesis, _Decided(pages={}, requests=3))
+    found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
     return [each for each in found if each.what == str(home / "dashboard")]
 
 
@@ -333,6 +348,42 @@ async def test_pages_that_states_never_had_are_in_topics_until_these_let_them_go
     await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
     found = await status(deployed)
     assert [each.what for each in found.delays] == [names.verdicts]
+
+
+async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_forgotten_pages(
+    deployed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of the moment in which it was begun, however long its upload takes."""
+    settings = deployed.model_copy(
+        update={"checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1}
+    )
+    genesis, catalogue = await topics.wait_for_genesis(settings, 10), Catalogue(str(tmp_path / "objects"))
+    is_uploading, go_on, put_file = threading.Event(), threading.Event(), Catalogue.put_file
+
+    def put_later(*arguments: Any) -> None:
+        is_uploading.set()
+        go_on.wait()
+        put_file(*arguments)
+
+    async with running(JudgeRole(settings)):
+        await judge(settings, 0, (A, 1), (B, 2))
+        await until(lambda: catalogue.kept(genesis.journal, JUDGE))
+        monkeypatch.setattr(Catalogue, "put_file", put_later)
+        await judge(settings, 1, (C, 3))
+        await until(is_uploading.is_set)
+        before = set(catalogue.kept(genesis.journal, JUDGE))
+        await ask(settings, A)
+        await erased(settings, 1)
+        go_on.set()
+        await until(lambda: any(each.erased for each in catalogue.kept(genesis.journal, JUDGE)))
+        assert catalogue.url in [each.what for each in (await status(settings)).delays]
+    kept = sorted(catalogue.kept(genesis.journal, JUDGE), key=lambda name: name.erased)
+    begun = [each for each in kept if each not in before and not each.erased]
+    assert len(begun) == 1
+    for name, has in ((begun[0], True), (kept[-1], False)):
+        restored = tmp_path / str(has)
+        restore(catalogue, catalogue.read(name), restored)
+        assert (A.encode() in content(restored)) == has
 
 
 @pytest.mark.parametrize("place", ["requested", "sent", "decided", "erased", "compacted"])
