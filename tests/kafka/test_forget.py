@@ -46,6 +46,7 @@ from tests.kafka.judge_helpers import (
     FINGERPRINTER,
     TOPIC_ID,
     Part,
+    add_partitions,
     append,
     decided,
     decision_records,
@@ -223,6 +224,43 @@ def counted(directory: Path) -> bytes:
     """All bytes of a dashboard's tables that no process has open."""
     scan = DiskScan()
     return b"\n".join([*scan.files(directory), scan.dashboard_entries(directory)])
+
+
+async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settings: Settings) -> None:
+    """Where partitions were added, keys have others than before."""
+    electing = settings.model_copy(
+        update={"session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2}
+    )
+    await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    best = TopicNames(electing.namespace).best()
+    directory = electing.state_dir / electing.namespace / "elector"
+    clusters = [[f"http://{name}{number}.example/" for name in "abc"] for number in range(8)]
+    of_pages = [(url, number) for number, urls in enumerate(clusters) for url in urls]
+
+    async def last() -> dict[tuple[int, bytes], BestRecord]:
+        records = await read_all(electing, best)
+        return {(each.partition, each.key): decode_best(each.value, "best") for each in records}
+
+    def erased_until() -> int:
+        meta = elector_meta_of(directory) if (directory / "CURRENT").exists() else None
+        return 0 if meta is None or meta.erased < meta.forgotten else meta.erased
+
+    async with running(JudgeRole(electing)):
+        await judge(electing, 0, *of_pages)
+        async with running(ElectorRole(electing)):
+            await ask(electing, *(urls[0] for urls in clusters))
+            await until(erased_until)
+        before, done = await last(), erased_until()
+        assert {each.best and each.best.url for each in before.values()} == {urls[1] for urls in clusters}
+        await add_partitions(electing, best, 13)
+        async with running(ElectorRole(electing)):
+            await ask(electing, *(urls[1] for urls in clusters))
+            await until(lambda: erased_until() > done)
+        after = await last()
+    assert after.keys() > before.keys(), "some keys have another partition"
+    kept = {urls[2] for urls in clusters}
+    assert {each.best and each.best.url for each in after.values()} == kept
+    assert {each.was for each in after.values()} == {None}
 
 
 async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ RETRY_MS: Final = 20
 """Retry interval. A broker refuses records for some milliseconds while it ends the previous transaction."""
 POLL_MS: Final = 500
 READ_AT_ONCE: Final = 4096
+NOWHERE: Final[Mapping[int, Set[int]]] = {}
 
 
 class BestTopic(ClientOwner):
@@ -54,9 +55,12 @@ class BestTopic(ClientOwner):
         )
         await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
 
-    async def write(self, due: Sequence[Due], positions: Mapping[int, int]) -> dict[int, int]:
+    async def write(
+        self, due: Sequence[Due], positions: Mapping[int, int], also_in: Mapping[int, Set[int]] = NOWHERE
+    ) -> dict[int, int]:
         """Write records in one transaction. Returns partition -> the offset after its last one. `positions`:
-        partition -> the offset before which the state knows all records.
+        partition -> the offset before which the state knows all records. `also_in`: cluster -> partitions
+        that have a record of it that is to be replaced, as the topic had fewer partitions then.
 
         On an error the caller must end. The next writer aborts the transaction if it is still open. Raises
         StateError, and commits nothing, if a partition has lost records that the state knows.
@@ -67,6 +71,12 @@ class BestTopic(ClientOwner):
             async with clients.acknowledgement_limit(f"transaction of topic {self.name}"):
                 sent = [await self._send(each) for each in due]
                 delivered = await asyncio.gather(*sent)
+                former = [
+                    await self._send(each, partition)
+                    for each, place in zip(due, delivered, strict=True)
+                    for partition in sorted(also_in.get(each.cluster, set()) - {place.partition})
+                ]
+                delivered += await asyncio.gather(*former)
                 for each in delivered:
                     self._refuse_loss(each.partition, each.offset, positions)
                 await producer.commit_transaction()
@@ -79,13 +89,14 @@ class BestTopic(ClientOwner):
             after[each.partition] = max(after.get(each.partition, 0), each.offset + 1)
         return after
 
-    async def _send(self, due: Due) -> asyncio.Future[Any]:
+    async def _send(self, due: Due, partition: int | None = None) -> asyncio.Future[Any]:
         headers = [(ELECT_HEADER, self._elect)]
         for name, digest in ((DIGEST_HEADER, due.digest), (WAS_HEADER, due.was)):
             if digest != NOBODY:
                 headers.append((name, digest))
         key, value = due.record.cluster.encode(), encode_best(due.record)
-        return retrieved(await self._producer.send(self.name, value, key=key, headers=headers))
+        sent = await self._producer.send(self.name, value, key=key, partition=partition, headers=headers)
+        return retrieved(sent)
 
     async def refuse_other_policy(self) -> None:
         """Raise StateError if the topic has records by another policy. For before the entry, which ends the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -35,7 +35,7 @@ from stream.messages.journal import Genesis
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
-from stream.roles.elector.best_topic import BestTopic
+from stream.roles.elector.best_topic import NOWHERE, BestTopic
 from stream.roles.elector.watch import ElectorWatch
 from stream.settings import Settings
 
@@ -167,13 +167,16 @@ class ElectorRole:
             self.watch.metrics.rows.inc(await in_thread(elector.apply, batch))
         self.watch.health.turn()
 
-    async def _tell(self, elector: Elector, topic: BestTopic) -> None:
-        """Tell all that is due, unless it is to stop: the next process tells the rest."""
+    async def _tell(
+        self, elector: Elector, topic: BestTopic, also_in: Mapping[int, Set[int]] = NOWHERE
+    ) -> None:
+        """Tell all that is due, unless it is to stop: the next process tells the rest. `also_in` as in
+        `BestTopic.write`."""
         with self.watch.stage("elect"):
             last = NO_PAGE
             while not self._stop.is_set() and (due := await in_thread(elector.due, TOLD_AT_ONCE, last)):
                 last = due[-1].cluster
-                positions = await topic.write(due, elector.state.meta.positions)
+                positions = await topic.write(due, elector.state.meta.positions, also_in)
                 reach("elector.sent")
                 await in_thread(elector.tell, due, positions)
                 reach("elector.written")
@@ -186,14 +189,17 @@ class ElectorRole:
         state = elector.state
         if state.meta.erased == state.meta.forgotten or elector.is_catching_up:
             return
-        urls, named = await in_thread(state.forgotten_urls), dict[int, bool]()
+        urls, named = await in_thread(state.forgotten_urls), dict[int, set[int]]()
         with self.watch.stage("erase"), self.watch.health.excuse("erasing what was forgotten"):
-            async for records, _ in topic.records_from({}):
-                named |= await in_thread(elector.naming, records, urls)
+            async for records, positions in topic.records_from({}):
+                (partition,) = positions
+                for cluster, names in (await in_thread(elector.naming, records, urls)).items():
+                    last = named.get(cluster, set()) - {partition}
+                    named[cluster] = last | {partition} if names else last
                 if self._stop.is_set():
                     return
-            await in_thread(elector.tell_again, [cluster for cluster, names in named.items() if names])
-            await self._tell(elector, topic)
+            await in_thread(elector.tell_again, [cluster for cluster, where in named.items() if where])
+            await self._tell(elector, topic, named)
             if self._stop.is_set():
                 return
             reach("forget.erased")
