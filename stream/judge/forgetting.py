@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
@@ -77,11 +78,11 @@ class Wanted:
 
 
 def _named(requests: Sequence[tuple[int, ForgetRequest]], what: What) -> _Requests:
-    named = dict[bytes, tuple[int, ...]]()
+    named = dict[bytes, list[int]]()
     for offset, request in requests:
         if request.forget == what:
-            named[request.words] = (*named.get(request.words, ()), offset)
-    return named
+            named.setdefault(request.words, []).append(offset)
+    return {digest: tuple(offsets) for digest, offsets in named.items()}
 
 
 def _bytes_of(digests: NDArray[np.uint64], order: str = "<u8") -> list[bytes]:
@@ -103,7 +104,7 @@ class Search:
     ) -> None:
         """`end` is the offset after that of the last request."""
         self._state, self._genesis, self._end = state, genesis, end
-        self._wanted = Wanted(requests, genesis)
+        self._requests = requests
         self._next = [0, 0]
         """Numbers of the next anchor and duplicate to look at."""
         self._matches = np.zeros(0, _MATCH)
@@ -112,6 +113,11 @@ class Search:
         """Further pages, not in order."""
         self._pages = Counter[int]()
         """Offset of a request -> number of its pages."""
+
+    @cached_property
+    def _wanted(self) -> Wanted:
+        """Made by `run`: of very many requests it takes a tenth of a second."""
+        return Wanted(self._requests, self._genesis)
 
     def remaining(self) -> int:
         """Return how many pages of the state were not looked at yet."""
