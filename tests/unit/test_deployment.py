@@ -37,6 +37,8 @@ from stream.settings import PREFIX, Settings, load
 from tests import validators
 
 ROOT = Path(__file__).parents[2]
+COMPILED = str(ROOT / "stream" / "__pycache__")
+"""What a program's own tree may take compiled loops from, instead of compiling them once more."""
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
@@ -262,7 +264,7 @@ print(deployment(), _directory(), *contracts())
 """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        env={"NUMBA_CACHE_DIR": COMPILED, **os.environ, "PYTHONPATH": str(tmp_path / "site")},
         cwd=tmp_path,
         check=True,
         capture_output=True,
