@@ -17,6 +17,7 @@ from tests import validators
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS, DASHBOARD = DEPLOY / "prometheus", DEPLOY / "grafana" / "dashboards" / "neardup.json"
 DEFINED = {each.name: each for kind in ROLES for each in kind().defined}
+RULE_TESTS = "alerts.test.yml", "alerts_over_days.test.yml"
 NAME = re.compile(r"\bneardup_[a-z_]+\b")
 SELECTOR = re.compile(r"\b(neardup_[a-z_]+)\{([^}]*)\}")
 FROM_SCRAPING = {"instance", "job"}
@@ -40,7 +41,7 @@ def panels() -> Iterator[dict[str, Any]]:
 
 
 def expressions() -> list[str]:
-    rules = [(PROMETHEUS / name).read_text("utf-8") for name in ("alerts.yml", "alerts.test.yml")]
+    rules = [(PROMETHEUS / name).read_text("utf-8") for name in ("alerts.yml", *RULE_TESTS)]
     return rules + queries()
 
 
@@ -113,10 +114,8 @@ def test_panels_say_what_they_show_and_in_which_unit() -> None:
 
 def test_every_rule_is_tried() -> None:
     rules = re.findall(r"alert: (\w+)", (PROMETHEUS / "alerts.yml").read_text("utf-8"))
-    tried = re.findall(
-        r"alertname: (\w+)\n\s+exp_alerts", (PROMETHEUS / "alerts.test.yml").read_text("utf-8")
-    )
-    assert set(rules) == set(tried)
+    tests = "\n".join((PROMETHEUS / name).read_text("utf-8") for name in RULE_TESTS)
+    assert set(rules) == set(re.findall(r"alertname: (\w+)\n\s+exp_alerts", tests))
 
 
 def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:
@@ -128,7 +127,7 @@ def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:
     for command in (
         ["check", "config", "prometheus.yml"],
         ["check", "config", "prometheus.compose.yml"],
-        ["test", "rules", "alerts.test.yml"],
+        ["test", "rules", *RULE_TESTS],
     ):
         done = subprocess.run(
             [promtool, *command], cwd=PROMETHEUS, capture_output=True, text=True, check=False
