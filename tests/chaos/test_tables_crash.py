@@ -268,25 +268,37 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
 
 WINDOW_FAILPOINTS = [
     (False, ["flush:2", "drop.run", "freeze.meta:2", "drop.run:2", "flush:3"]),
-    (False, ["drop.run:25", "drop.pages:2", "freeze.ingest:95", "freeze.build:5"]),
-    (False, ["freeze.meta:20", "freeze.ingest:3", "drop.pages", "freeze.reclaim", "drop.run:11"]),
+    (False, ["drop.run:6", "drop.pages:2", "freeze.ingest:95", "freeze.build:5"]),
+    (False, ["freeze.meta:20", "freeze.ingest:3", "drop.pages", "freeze.reclaim", "drop.run:3"]),
     (True, ["drop.run", "flush:2", "drop.run:3", "freeze.meta:3", "freeze.ingest:9"]),
     (True, ["drop.run:3", "freeze.build:9", "freeze.meta", "drop.pages"]),
 ]
 """Of pairs or triples."""
+WINDOWED = {False: (20, 400), True: (24, 100)}
+"""Generation and window, of pairs and of triples."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Outcome]:
+    found = dict[bool, Outcome]()
+    for triples, (generation, window) in WINDOWED.items():
+        setting = Setting(1 << 30, generation, triples, window=window)
+        with Store(tmp_path_factory.mktemp("undisturbed"), setting.families, 8 << 20) as store:
+            tables = setting.open(store)
+            replay(store, tables, setting)
+            found[triples] = outcome(store, tables, setting)
+            assert tables.first == TURNS * len(setting.rows(0)) - window
+            tables.close()
+    return found
 
 
 @pytest.mark.parametrize("number", range(len(WINDOW_FAILPOINTS)))
-def test_killed_while_the_first_anchors_go_is_the_same(number: int, tmp_path: Path) -> None:
+def test_killed_while_the_first_anchors_go_is_the_same(
+    number: int, tmp_path: Path, undisturbed_window: dict[bool, Outcome]
+) -> None:
     """Runs of what is gone are built, merged and dropped at other times after a crash."""
     (triples, failpoints), memory = WINDOW_FAILPOINTS[number], 0 if number % 2 else 1 << 30
-    setting = Setting(memory, 24 if triples else 5, triples, window=100 if triples else 400)
-    with Store(tmp_path / "undisturbed", setting.families, 8 << 20) as store:
-        tables = setting.open(store)
-        replay(store, tables, setting)
-        undisturbed = outcome(store, tables, setting)
-        assert tables.first == TURNS * len(setting.rows(0)) - setting.window
-        tables.close()
+    setting = Setting(memory, WINDOWED[triples][0], triples, window=WINDOWED[triples][1])
     killed = 0
     for failpoint in failpoints:
         with child(tmp_path / "killed", setting, failpoint) as process:
@@ -294,7 +306,7 @@ def test_killed_while_the_first_anchors_go_is_the_same(number: int, tmp_path: Pa
         assert process.returncode in (-signal.SIGKILL, 0)
         killed += process.returncode != 0  # what was flushed before may leave too little to do
     assert killed > 1
-    check_after_crash(tmp_path / "killed", setting, undisturbed)
+    check_after_crash(tmp_path / "killed", setting, undisturbed_window[triples])
     with Store(tmp_path / "killed", setting.families, 8 << 20) as store:
         tables = setting.open(store)
         tables.maintain(wait=True)
