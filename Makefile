@@ -15,7 +15,7 @@ KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 EXAMPLES := .cache/examples
 KUBERNETES := .cache/kubernetes/cluster
 # Tests run side by side, each process with a broker of its own; more than four help little.
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+PYTEST := tests/in_memory $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 # Not $(MAKE), with which a recipe runs even where it is only to be shown (make --dry-run).
 AGAIN := $(MAKE)
 ENGINES := .cache/engines
