@@ -22,6 +22,7 @@ from typing import Any, Final
 import cramjam
 import numpy as np
 
+from stream.checkpoints.digests import digest_of_file
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.decision.candidates_compared import FingerprintedPages, TablesSearch
@@ -64,12 +65,15 @@ def run(anchors: int = 1_000_000, rows: int = 65_536) -> dict[str, Any]:
             first = _fill(Judge(state, genesis), made, anchors)
             runs = list(_runs(made, first, rows))
             whole = _whole(state, genesis, runs)
+            found = {f"{count}": _split(path / f"{count}", state, genesis, runs, count) for count in SEGMENTS}
+            million = found[f"{SEGMENTS[0]}"]["loading_seconds_a_million_anchors"]
             return {
                 "anchors": state.tables.count,
                 "rows": rows,
                 "journal_bytes_a_row": round(len(made.record(first).encode()) / ROWS, 1),
+                "loading_seconds_of_a_segment_of_16_million_computed": round(million * (1 << 24) / 1e6),
                 "0": {"judge_us_a_row": whole},
-                **{f"{count}": _split(path / f"{count}", state, genesis, runs, count) for count in SEGMENTS},
+                **found,
             }
         finally:
             state.close()
@@ -124,7 +128,10 @@ def _split(path: Path, state: State, genesis: Genesis, runs: list[_Asked], count
     rule = Rule(genesis.options, genesis.scheme)
     end = state.tables.count // CHUNK * CHUNK  # where tables may begin
     cuts = [end * each // count for each in range(count + 1)]
-    held = [_held(path, state, genesis, Segment(*each), MEMORY // count) for each in pairwise(cuts)]
+    files = [_file(path, state, genesis, Segment(*each)) for each in pairwise(cuts)]
+    began, before = time.perf_counter(), _own_memory()
+    held = [_held(path, file, rule, MEMORY // count) for file in files]
+    loading, memory = time.perf_counter() - began, _own_memory() - before
     design, sizes = rule.design(), (0, 0)
     store = Store(path / "tail", design.tables + rule.triples, 1 << 20)
     begin_at(store, end)
@@ -164,11 +171,13 @@ def _split(path: Path, state: State, genesis: Genesis, runs: list[_Asked], count
         "of_which_decoding": us["decode"],
         "bytes_a_row": round(sizes[0] / rows, 1),
         "compressed_bytes_a_row": round(sizes[1] / rows, 1),
+        "loading_seconds_a_million_anchors": round(1e6 * loading / end, 1),
+        "ram_bytes_an_anchor": round(memory / end),
     }
 
 
-def _held(path: Path, state: State, genesis: Genesis, segment: Segment, memory: int) -> HeldSegment:
-    """Build a segment of a state."""
+def _file(path: Path, state: State, genesis: Genesis, segment: Segment) -> SegmentFile:
+    """Write the file of a segment of a state."""
     origin, file = Origin.of(genesis), path / f"{segment.first}"
 
     def columns() -> Iterator[AnchorColumns]:
@@ -177,11 +186,21 @@ def _held(path: Path, state: State, genesis: Genesis, segment: Segment, memory: 
             yield AnchorColumns(anchors.fingerprint, anchors.skipped, anchors.sketch)
 
     write_segment_file(file, origin, segment, columns())
+    return SegmentFile(file, origin)
+
+
+def _held(path: Path, file: SegmentFile, rule: Rule, memory: int) -> HeldSegment:
+    """Build the tables of a segment, once its digest is verified."""
+    digest_of_file(path / f"{file.segment.first}")
     room = TablesRoom(memory, 1 << 24, 1 << 18)
-    rule = Rule(genesis.options, genesis.scheme)
-    return HeldSegment.build(
-        path / f"{segment.first}.tables", SegmentFile(file, origin), rule, room, segment.first
-    )
+    tables = path / f"{file.segment.first}.tables"
+    return HeldSegment.build(tables, file, rule, room, file.segment.first)
+
+
+def _own_memory() -> int:
+    """Bytes of RAM of this process that are not a file's."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
 
 def _sent(answer: Answer, genesis: Genesis) -> SentAnswer:

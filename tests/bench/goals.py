@@ -108,6 +108,22 @@ GOALS = (
         "rows whose "
         "order matters are judged one by one",
     ),
+    Goal(
+        "probers_stream", "processor of a prober, us a row", ("most_prober_us_a_row",), "<=", 5,
+    ),
+    Goal(
+        "probers_stream", "bytes of answers a row, in all", ("most_candidates_bytes_a_row",), "<=", 40,
+    ),
+    Goal(
+        "probers_stream", "p50 that two probers add at 2,000 pages a second, ms", ("added_p50_ms",), "<=", 25,
+    ),
+    Goal(
+        "probers_failover", "longest pause, with a second group, s", ("replicated_longest_seconds",), "<=", 1,
+    ),
+    Goal(
+        "probers_flood", "slowest pages that share templates, rows a second, to ordinary ones",
+        ("worst_ratio",), ">=", 0.2,
+    ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
         "elector", "rows a processor second, first pass",

@@ -76,7 +76,7 @@ def ordinary(rows: int) -> list[Entry]:
     return [_entry(record, offset) for offset, record in enumerate(journal(rows, Scheme()), start=1)]
 
 
-def _sketches(rng: np.random.Generator, rows: int, scheme: Scheme) -> U64:
+def sketches_of_one_set(rng: np.random.Generator, rows: int, scheme: Scheme) -> U64:
     """Of unlike pages of one size that share all minima: every bucket is the same for all."""
     sketches = rng.integers(0, 1 << 64, (rows, scheme.sketch_bytes // 8), dtype=np.uint64)
     sketches[:, BINS] = SHINGLES
@@ -84,7 +84,7 @@ def _sketches(rng: np.random.Generator, rows: int, scheme: Scheme) -> U64:
     return sketches
 
 
-def _near(rng: np.random.Generator, rows: int) -> U64:
+def near_zero(rng: np.random.Generator, rows: int) -> U64:
     """Fingerprints that are all near each other."""
     bits = np.argsort(rng.random((rows, 64)), axis=1)[:, :APART].astype(np.uint64)
     prints: U64 = np.bitwise_or.reduce(np.left_shift(np.uint64(1), bits), axis=1)
@@ -94,45 +94,45 @@ def _near(rng: np.random.Generator, rows: int) -> U64:
 def same_buckets_near(rows: int) -> list[Entry]:
     """Pages that share all minima and have near fingerprints, but unlike text."""
     rng, scheme = np.random.default_rng(1), Scheme()
-    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme))
+    return HostileJournal(scheme).entries(near_zero(rng, rows), sketches_of_one_set(rng, rows, scheme))
 
 
 def same_buckets_in_turns(rows: int) -> list[Entry]:
     """The same, but for the fingerprint of every other page: it is always one. So pages have their nearest
     anchors at another distance than the page before."""
     rng, scheme = np.random.default_rng(13), Scheme()
-    prints = _near(rng, rows)
+    prints = near_zero(rng, rows)
     prints[::2] = 0
-    return HostileJournal(scheme).entries(prints, _sketches(rng, rows, scheme))
+    return HostileJournal(scheme).entries(prints, sketches_of_one_set(rng, rows, scheme))
 
 
 def same_buckets_far(rows: int) -> list[Entry]:
     """Pages that share all minima, and nothing else."""
     rng, scheme = np.random.default_rng(2), Scheme()
     prints = rng.integers(0, 1 << 64, rows, dtype=np.uint64)
-    return HostileJournal(scheme).entries(prints, _sketches(rng, rows, scheme))
+    return HostileJournal(scheme).entries(prints, sketches_of_one_set(rng, rows, scheme))
 
 
 def same_buckets_almost_alike(rows: int) -> list[Entry]:
     """The same with sketches that differ in a sixth of their bins: just too few are alike."""
     rng, scheme = np.random.default_rng(3), Scheme()
-    sketches = _sketches(rng, rows, scheme)
+    sketches = sketches_of_one_set(rng, rows, scheme)
     differ = np.bitwise_and.reduce(rng.integers(0, 1 << 64, (4, *sketches.shape), dtype=np.uint64), axis=0)
     differ |= np.bitwise_and.reduce(rng.integers(0, 1 << 64, (5, *sketches.shape), dtype=np.uint64), axis=0)
     sketches[:, :BINS] = sketches[0, :BINS] ^ differ[:, :BINS]
-    return HostileJournal(scheme).entries(_near(rng, rows), sketches)
+    return HostileJournal(scheme).entries(near_zero(rng, rows), sketches)
 
 
 def hub(rows: int) -> list[Entry]:
     """A third of them as far from each other as just makes them anchors; the others are in their middle,
     similar to all of them."""
     rng, scheme = np.random.default_rng(4), Scheme()
-    sketches = _sketches(rng, rows, scheme)
+    sketches = sketches_of_one_set(rng, rows, scheme)
     differ = np.bitwise_and.reduce(rng.integers(0, 1 << 64, (4, *sketches.shape), dtype=np.uint64), axis=0)
     differ |= np.bitwise_and.reduce(rng.integers(0, 1 << 64, (5, *sketches.shape), dtype=np.uint64), axis=0)
     middle = sketches[0, :BINS].copy()
     sketches[:, :BINS] = middle ^ differ[:, :BINS]
-    prints = _near(rng, rows)
+    prints = near_zero(rng, rows)
     sketches[rows // 3 :, :BINS], prints[rows // 3 :] = middle, 0
     return HostileJournal(scheme).entries(prints, sketches)
 
@@ -141,14 +141,14 @@ def changing_url(rows: int) -> list[Entry]:
     """One URL whose page is another every time, and whose anchors all belong in the same buckets."""
     rng, scheme = np.random.default_rng(5), Scheme()
     urls = ["https://host.example/"] * rows
-    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
+    return HostileJournal(scheme).entries(near_zero(rng, rows), sketches_of_one_set(rng, rows, scheme), urls)
 
 
 def changing_urls(rows: int) -> list[Entry]:
     """Some URLs that come back in turn, each time as another page of the same buckets."""
     rng, scheme = np.random.default_rng(6), Scheme()
     urls = [f"https://host.example/{i % DISTINCT}" for i in range(rows)]
-    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
+    return HostileJournal(scheme).entries(near_zero(rng, rows), sketches_of_one_set(rng, rows, scheme), urls)
 
 
 def superseded_hub(rows: int) -> list[Entry]:
@@ -159,7 +159,7 @@ def superseded_hub(rows: int) -> list[Entry]:
     prints = np.concatenate([entry.rows.fingerprint[:, 0] for entry in entries])
     sketches = np.concatenate([entry.rows.sketch for entry in entries])
     back = np.arange(2 * rows // 3, rows, 2)
-    sketches[back], prints[back] = _sketches(rng, len(back), scheme), _near(rng, len(back))
+    sketches[back], prints[back] = sketches_of_one_set(rng, len(back), scheme), near_zero(rng, len(back))
     for anchor, row in enumerate(back.tolist()):
         flat[row] = flat[anchor]
     return HostileJournal(scheme).entries(prints, sketches, [url or "" for url in flat])
@@ -168,14 +168,14 @@ def superseded_hub(rows: int) -> list[Entry]:
 def one_page(rows: int) -> list[Entry]:
     """The same page at as many URLs."""
     scheme = Scheme()
-    sketches = np.repeat(_sketches(np.random.default_rng(8), 1, scheme), rows, axis=0)
+    sketches = np.repeat(sketches_of_one_set(np.random.default_rng(8), 1, scheme), rows, axis=0)
     return HostileJournal(scheme).entries(np.full(rows, 1, np.uint64), sketches)
 
 
 def one_page_of_one_url(rows: int) -> list[Entry]:
     """The same page again and again."""
     scheme = Scheme()
-    sketches = np.repeat(_sketches(np.random.default_rng(9), 1, scheme), rows, axis=0)
+    sketches = np.repeat(sketches_of_one_set(np.random.default_rng(9), 1, scheme), rows, axis=0)
     return HostileJournal(scheme).entries(
         np.full(rows, 1, np.uint64), sketches, ["https://host.example/"] * rows
     )

@@ -26,6 +26,7 @@ from tests.bench import bench_end_to_end
 from tests.bench.quality import chrome
 
 WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
+WITH_A_BROKER |= {"probers_stream", "probers_failover", "probers_flood"}
 """In tests/kafka."""
 
 Change = Callable[..., None]
