@@ -1,4 +1,4 @@
-"""The topic of segments: which sealed ranges of anchors are announced, and announcements."""
+"""The topic of segments: which sealed ranges of anchors are announced, and their announcement."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from stream.errors import BrokerError, StateError
+from stream.errors import BrokerError
 from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames, record_name
+from stream.messages.journal import Genesis
 from stream.messages.segments import (
     PARTITIONS,
     SegmentRecord,
     decode_segment,
     encode_segment,
+    refuse_other_origin,
 )
 from stream.settings import Settings
 
@@ -30,28 +32,28 @@ checkpoint tries again."""
 
 
 class AnnouncedSegments(ClientOwner):
-    """Reads the topic of segments from its beginning, and writes to it. One task uses it."""
+    """Reads the topic of segments from its beginning. One task uses it."""
 
-    def __init__(self, settings: Settings, journal: str) -> None:
-        """`journal` is the UUID of the journal to which all announced segments belong."""
+    def __init__(self, settings: Settings, genesis: Genesis) -> None:
+        """`genesis` is that of the journal to which all announced segments belong."""
         self.topic: Final = TopicNames(settings.namespace).segments
-        self._settings, self._journal = settings, journal
+        self._settings, self._genesis = settings, genesis
         self._partitions = [TopicPartition(self.topic, each) for each in range(PARTITIONS)]
         self._records = dict[int, SegmentRecord]()
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        settings = self._settings
-        self._consumer = clients.reader(settings, auto_offset_reset="earliest")
-        self._producer = clients.producer(settings, enable_idempotence=True, acks="all")
-        for client in (self._consumer, self._producer):
-            await stack.enter_async_context(clients.open_client(settings, client, patiently=True))
+        self._consumer = clients.reader(self._settings, auto_offset_reset="earliest")
+        await self._enter(stack, self._consumer)
         self._consumer.assign(self._partitions)
+
+    async def _enter(self, stack: AsyncExitStack, client: Any) -> None:
+        await stack.enter_async_context(clients.open_client(self._settings, client, patiently=True))
 
     async def read(self) -> Mapping[int, SegmentRecord]:
         """Return the announced segments by their first anchors, as of now.
 
         Raises BrokerError if brokers do not answer, RecordError for what is no announcement, and StateError
-        for that of another journal.
+        for that of another journal or scheme.
         """
         consumer = self._consumer
         async with self._limit():
@@ -70,13 +72,29 @@ class AnnouncedSegments(ClientOwner):
         segment = decode_segment(record.key, record.value, where)
         if isinstance(segment, int):
             self._records.pop(segment, None)
-        elif segment.journal != self._journal:
-            raise StateError(
-                f"{where}: is of journal {segment.journal}, not {self._journal}; the topic is that of another"
-                " deployment: delete it and run `neardup topics create`"
-            )
         else:
+            refuse_other_origin(segment, self._genesis, where)
             self._records[segment.first] = segment
+
+    @asynccontextmanager
+    async def _limit(self) -> AsyncIterator[None]:
+        """Raise BrokerError if brokers do not answer in time."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                yield
+        except clients.DENIED:
+            raise
+        except (TimeoutError, KafkaError) as error:
+            raise BrokerError(f"topic {self.topic}: its brokers do not answer ({error!r})") from None
+
+
+class SegmentAnnouncer(AnnouncedSegments):
+    """Reads the topic of segments, and writes to it."""
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await super()._open(stack)
+        self._producer = clients.producer(self._settings, enable_idempotence=True, acks="all")
+        await self._enter(stack, self._producer)
 
     async def announce(self, record: SegmentRecord) -> None:
         """Announce a segment, in place of what was announced of it. Raises BrokerError."""
@@ -89,14 +107,3 @@ class AnnouncedSegments(ClientOwner):
     async def _write(self, record: SegmentRecord, value: bytes | None) -> None:
         async with self._limit():
             await self._producer.send_and_wait(self.topic, value, key=record.key, partition=record.partition)
-
-    @asynccontextmanager
-    async def _limit(self) -> AsyncIterator[None]:
-        """Raise BrokerError if brokers do not answer in time."""
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                yield
-        except clients.DENIED:
-            raise
-        except (TimeoutError, KafkaError) as error:
-            raise BrokerError(f"topic {self.topic}: its brokers do not answer ({error!r})") from None

@@ -10,7 +10,8 @@ from typing import Annotated, Final, NoReturn
 
 import msgspec
 
-from stream.errors import RecordError
+from stream.errors import RecordError, StateError
+from stream.messages.journal import Genesis
 from stream.messages.versions import refuse_other_json_version
 
 VERSION: Final = 1
@@ -129,6 +130,15 @@ def decode_segment(key: bytes | None, value: bytes | None, where: str) -> Segmen
             f" {record.oldest}"
         )
     return record
+
+
+def refuse_other_origin(record: SegmentRecord, genesis: Genesis, where: str) -> None:
+    """Raise StateError for a segment of another journal or scheme; `where` names its record."""
+    if other := genesis.other_origin(record.journal, record.scheme):
+        raise StateError(
+            f"{where}: is of {other}; the topic is that of another deployment: delete it and run"
+            " `neardup topics create`"
+        )
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -19,7 +19,7 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.segments.dead_file import decode_dead
 from stream.judge.segments.file import Origin, SegmentFile
 from stream.kafka import topics
-from stream.kafka.announced_segments import AnnouncedSegments
+from stream.kafka.announced_segments import AnnouncedSegments, SegmentAnnouncer
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
@@ -72,7 +72,7 @@ class Deployment:
         assert await process.wait() == -signal.SIGKILL
 
     async def announced(self) -> dict[int, SegmentRecord]:
-        async with AnnouncedSegments(self.settings, self.genesis.journal) as topic:
+        async with AnnouncedSegments(self.settings, self.genesis) as topic:
             return dict(await topic.read())
 
     async def until_announced(self, *firsts: int) -> dict[int, SegmentRecord]:
@@ -155,7 +155,7 @@ async def test_segments_are_exported_and_announced_whoever_is_killed(
     # Whoever loads a segment needs the decisions from its announcement on.
     outcome = await trim_once(deployment.settings, 0.0, dry_run=True)
     assert outcome.held.reason == CHECKPOINT, outcome.held
-    async with AnnouncedSegments(deployment.settings, deployment.genesis.journal) as topic:
+    async with SegmentAnnouncer(deployment.settings, deployment.genesis) as topic:
         await topic.announce(structs.replace(announced[16], decided=1))
         outcome = await trim_once(deployment.settings, 0.0, dry_run=True)
         assert outcome.held.reason == SEGMENTS, outcome.held

@@ -89,7 +89,7 @@ def segment(number: int, **changes: Any) -> SegmentRecord:
 
 @pytest.fixture
 def consumer() -> Consumer:
-    member = Membership(load(namespace="t"), GENESIS, "t.probers", "an-id")
+    member = Membership(load(namespace="t"), GENESIS, "t.probers", "an-id", "a-holder")
     member._consumer = Consumer(member)
     return member._consumer
 

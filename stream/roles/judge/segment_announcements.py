@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.segments import SegmentExport
 from stream.errors import SettingsError
-from stream.kafka.announced_segments import AnnouncedSegments
+from stream.kafka.announced_segments import SegmentAnnouncer
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 from stream.settings import Settings
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class _AnnouncementsFromThread:
     """`Announcements` that other threads than that of the event loop may read and make."""
 
-    def __init__(self, topic: AnnouncedSegments, note: Callable[[int], None]) -> None:
+    def __init__(self, topic: SegmentAnnouncer, note: Callable[[int], None]) -> None:
         self._topic, self._note, self._loop = topic, note, asyncio.get_running_loop()
 
     def read(self) -> Mapping[int, SegmentRecord]:
@@ -55,6 +55,6 @@ async def segment_export(
         raise SettingsError(
             "segment_anchors: needs the setting checkpoints, where files of segments are stored"
         )
-    async with AnnouncedSegments(settings, genesis.journal) as topic:
+    async with SegmentAnnouncer(settings, genesis) as topic:
         announcements = _AnnouncementsFromThread(topic, note)
         yield SegmentExport(Catalogue(settings.checkpoints), genesis, settings.segment_anchors, announcements)

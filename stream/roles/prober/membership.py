@@ -21,7 +21,7 @@ from stream.kafka.client_owner import ClientOwner
 from stream.kafka.member import sticky_assignor
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
-from stream.messages.segments import SegmentRecord, decode_segment
+from stream.messages.segments import SegmentRecord, decode_segment, refuse_other_origin
 from stream.settings import Settings
 
 POLL_MS: Final = 200
@@ -33,10 +33,12 @@ log = structlog.get_logger(__name__, role="prober")
 class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
     """Takes part in the group while entered."""
 
-    def __init__(self, settings: Settings, genesis: Genesis, group: str, instance: str) -> None:
+    def __init__(self, settings: Settings, genesis: Genesis, group: str, instance: str, holder: str) -> None:
         """`instance` is a static member id, by which a prober that starts again within its session keeps its
-        assignment."""
-        self._settings, self._genesis, self._group, self._instance = settings, genesis, group, instance
+        assignment. `holder` is the client id by which Kafka's description of the group names it, as its
+        answers do."""
+        self._settings, self._genesis, self._group = settings, genesis, group
+        self._instance, self._holder = instance, holder
         self._topic: Final = TopicNames(settings.namespace).segments
         self.rebalances = 0
         """Assignments by the group, including the first."""
@@ -59,6 +61,7 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
         settings = self._settings
         self._consumer = clients.consumer(
             settings,
+            client_id=self._holder,
             group_id=self._group,
             group_instance_id=self._instance,
             partition_assignment_strategy=(sticky_assignor(),),
@@ -103,11 +106,8 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
         return sorted(every, key=lambda each: each.first)
 
     def _refuse_other(self, announced: _Announced, partition: int) -> None:
-        (where, record), genesis = announced, self._genesis
-        if record.journal != genesis.journal:
-            raise StateError(f"{where}: is of journal {record.journal}, not {genesis.journal}")
-        if record.scheme != genesis.scheme_id:
-            raise StateError(f"{where}: is of scheme {record.scheme}, not {genesis.scheme_id}")
+        where, record = announced
+        refuse_other_origin(record, self._genesis, where)
         if record.partition != partition:
             raise StateError(
                 f"{where}: anchors [{record.first}, {record.end}) belong in partition {record.partition}"

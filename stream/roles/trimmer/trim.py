@@ -385,7 +385,7 @@ class _Run:
         """The announced segments, if there are to be any. Raises as `AnnouncedSegments.read` does."""
         if not self._settings.segment_anchors:
             return {}
-        async with AnnouncedSegments(self._settings, self._genesis.journal) as topic:
+        async with AnnouncedSegments(self._settings, self._genesis) as topic:
             return await topic.read()
 
     async def _end_of(self, topic: str, bounds: Mapping[str, LogBounds], until: int) -> int:
