@@ -194,6 +194,11 @@ class JudgeMetrics(CheckpointMetrics):
             "neardup_judge_awaited_answer_seconds",
             "Seconds for which the next journal record has waited for answers of probers; 0 if it does not.",
         )
+        self.contradicted = self._gauge(
+            "neardup_judge_contradicting_answers",
+            "1 once answers of probers contradict each other or what is known, for a minute, after which the "
+            "judge ends with exit code 78; else 0.",
+        )
 
     def _add_counters(self) -> None:
         self.consumed = self._counter(
@@ -545,6 +550,10 @@ class ProberMetrics(Metrics):
         self.lag_records = self._gauge(
             "neardup_prober_lag_records", "Journal records that are not decided, and not read yet."
         )
+        self.waiting_rows = self._gauge(
+            "neardup_prober_waiting_rows",
+            "Rows that are read and not decided, and not answered yet for each segment that is held.",
+        )
         self.journal_position = self._gauge(
             "neardup_prober_judged_position", "The next journal offset to decide, by the decisions applied."
         )
@@ -580,6 +589,12 @@ class DashboardMetrics(Metrics):
             "neardup_dashboard_role_processes",
             "Processes in the role's consumer group; NaN if unknown.",
             "role",
+        )
+        self.uncovered = self._gauge(
+            "neardup_dashboard_uncovered_segments",
+            "Announced segments that Kafka assigns to no member, by consumer group of probers. Groups are "
+            "those that Kafka lists, and those that have answered within six hours.",
+            "group",
         )
 
 

@@ -6,19 +6,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import StateError
+from stream.errors import EXIT_REFUSED, AnswerError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.segments.answer import Run
+from stream.judge.ids import INDEX_BITS
+from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run
 from stream.judge.segments.answer_records import decode_answer, encode_answer
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
@@ -42,6 +45,7 @@ SIZE = 64
 HELD, DROPPED = (f"neardup_judge_segments{{tables={tables}}}" for tables in ("held", "dropped"))
 REFUSED = "neardup_judge_answers_total{outcome=refused}"
 AWAITED = "neardup_judge_awaited_answer_seconds"
+CONTRADICTED = "neardup_judge_contradicting_answers"
 
 
 @dataclasses.dataclass
@@ -80,6 +84,27 @@ class Deployment:
         beyond = dataclasses.replace(last.answer, run=Run(last.answer.run.start, self.appended + 1000))
         async with AIOKafkaProducer(bootstrap_servers=self.settings.bootstrap_servers) as producer:
             await producer.send_and_wait(sent[-1].topic, encode_answer(last._replace(answer=beyond)))
+
+    async def answer_differently(self) -> None:
+        """Send two answers about the next record to decide that count anchors differently."""
+        names = TopicNames(self.settings.namespace)
+        decided = (await read_all(self.settings, names.decisions))[-1].offset + 1
+        start = max(each.end for each in await decisions(self.settings))
+        sent = await read_all(self.settings, names.candidates)
+        last = decode_answer(sent[-1].value, "the last answer")
+        async with AIOKafkaProducer(bootstrap_servers=self.settings.bootstrap_servers) as producer:
+            for group, size in (("x", 1), ("y", 2)):
+                answer = Answer(
+                    last.answer.segment,
+                    Run(start, start + 1),
+                    decided,
+                    last.answer.most,
+                    ListedPairs._make(each[:0] for each in last.answer.pairs),
+                    last.answer.cut[:0],
+                    BucketCounts(*np.array([[start << INDEX_BITS], [0], [size]])),
+                )
+                other = last._replace(answer=answer, group=group, holder=f"holder-{group}")
+                await producer.send_and_wait(sent[-1].topic, encode_answer(other))
 
     async def killed_at(self, failpoint: str, *arguments: str) -> None:
         """Run a judge in a process of its own, with records to judge, until it is killed there."""
@@ -140,6 +165,28 @@ async def held_after_restoring(settings: Settings) -> None:
         assert follower.state.tables.held == 0
 
 
+async def ends_with_an_alarm(deployed: Deployment) -> None:
+    """A judge that waits for answers gets two that differ: it serves a metric that says so before it ends."""
+    judge = JudgeRole(deployed.settings)
+
+    async def awaited() -> bool:
+        return judge.ops_url is not None and (await scrape(judge))[AWAITED] > 0
+
+    async def contradicted() -> bool:
+        return (await scrape(judge))[CONTRADICTED] == 1
+
+    ended = asyncio.create_task(error_of(judge))
+    await until(awaited)
+    await deployed.answer_differently()
+    await until(contradicted)
+    assert not ended.done()
+    judge.stop()  # it would end by itself a minute later
+    error = await ended
+    assert isinstance(error, AnswerError), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    assert re.search(r"holder-. of group . counts anchors in buckets \[\(0, \d\)\], holder-", str(error))
+
+
 async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(
     deployed: Deployment,
 ) -> None:
@@ -174,8 +221,13 @@ async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_
         await deployed.answer_too_early()
         await until(refused)
         assert max(each.end for each in await decisions(settings)) <= deployed.last[0].offset
-        async with running(deployed.prober("one")), running(deployed.prober("two")):
-            await decided(settings, deployed.last)
+    await ends_with_an_alarm(deployed)
+    async with (
+        running(JudgeRole(settings)),
+        running(deployed.prober("one")),
+        running(deployed.prober("two")),
+    ):
+        await decided(settings, deployed.last)
     await held_after_restoring(settings)
     await deployed.killed_at("judge.took_back", "--take-back", "all")
     async with running(JudgeRole(settings.model_copy(update={"prober_replicas": 0}), take_back=0)):

@@ -414,7 +414,7 @@ def test_answers_that_do_not_count_are_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match=message):
             given.probed.add(sent, "topic t")
     other = msgspec.structs.replace(given.announcements[0], scheme="0" * 16)
-    with pytest.raises(StateError, match="topic t: announces a segment of scheme 000"):
+    with pytest.raises(StateError, match="topic t: is of scheme 000"):
         given.probed.announce(other, "topic t")
     given.judge.state.close()
 
@@ -571,3 +571,26 @@ def test_groups_that_differ_are_named(tmp_path: Path) -> None:
     ):
         given.probed.attend()
     given.judge.state.close()
+
+
+def test_holders_that_count_differently_are_named(tmp_path: Path) -> None:
+    given = Answering(tmp_path / "judge")
+    given.announce()
+    page, state = given.run.start << INDEX_BITS, given.judge.state
+    one, two = (
+        replace(given.answer(), counts=BucketCounts(*np.array([[page], [3], [size]]))) for size in (1, 2)
+    )
+    for group in ("", "b"):
+        given.probed.add(given.sent(group, one), "record")
+    given.probed.attend()
+    assert state.deaths is not None
+    state.deaths.note(given.alive[1:2], *state.tables.entered(given.alive[1:2]))
+    state.deaths.reach(2)
+    given.probed.add(given.sent("b", replace(two, decided=2)), "record")
+    given.probed.attend()  # an anchor has left buckets between the two positions
+    given.probed.add(given.sent("", two)._replace(holder="late"), "record")
+    with pytest.raises(
+        AnswerError, match=r"\.0: late of group without .* in buckets \[\(3, 2\)\], prober-a .* \[\(3, 1\)\]"
+    ):
+        given.probed.attend()
+    state.close()

@@ -9,6 +9,7 @@ No verdict depends on it (rule 25): it says when there are answers, never what i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,13 +18,13 @@ from stream.errors import AnswerError, RecordError, StateError
 from stream.judge.decision.candidates_compared import TablesSearch
 from stream.judge.ids import INDEX_BITS
 from stream.judge.rule import Rule
-from stream.judge.segments.answer import Answer, ListedPairs, Run, Segment, shown
+from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment, shown
 from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
-from stream.messages.segments import SegmentRecord
+from stream.messages.segments import SegmentRecord, refuse_other_origin
 
 AHEAD: Final = 1 << 20
 """Answers about journal records so far ahead of the next one to judge are not kept; no prober is."""
@@ -33,6 +34,9 @@ MOST_ADDED: Final = 1 << 20
 about 28 MB."""
 LEAST_ADDED: Final = 1 << 10
 """As many pairs count for an answer at least."""
+
+
+_Columns = ListedPairs | BucketCounts
 
 
 class Awaited(NamedTuple):
@@ -94,8 +98,7 @@ class ProbedSegments:
         if isinstance(record, int):
             self._announced.pop(record, None)
             return
-        if other := self._other_origin(record):
-            raise StateError(f"{name}: announces a segment of {other}")
+        refuse_other_origin(record, self._genesis, name)
         segment = Segment(record.first, record.end)
         before = self._announced.get(record.first)
         if before is not None and before.segment != segment and before.segment in self._answers:
@@ -108,17 +111,6 @@ class ProbedSegments:
         digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
         self._announced[record.first] = _Announced(segment, digests | {digest})
         self._is_new = True
-
-    def _other_origin(self, record: SegmentRecord | SentAnswer) -> str | None:
-        """What a record is of, if it is of another journal or scheme."""
-        genesis = self._genesis
-        for what, value, here in (
-            ("journal", record.journal, genesis.journal),
-            ("scheme", record.scheme, genesis.scheme_id),
-        ):
-            if value != here:
-                return f"{what} {value}, but here is {here}"
-        return None
 
     def need_dropped(self) -> None:
         """Need answers of the segments of which the state has no tables. All that was announced must be
@@ -155,7 +147,7 @@ class ProbedSegments:
         Raises RecordError for one of another journal, scheme or file than announced.
         """
         answer = sent.answer
-        if other := self._other_origin(sent):
+        if other := self._genesis.other_origin(sent.journal, sent.scheme):
             raise RecordError(f"{name}: is an answer of {other}")
         announced = self._announced.get(answer.segment.first)
         if announced is None or announced.segment != answer.segment:
@@ -194,7 +186,8 @@ class ProbedSegments:
         return self._answers.answered_until(offset, self._deaths)[0]
 
     def attend(self) -> None:
-        """Compare answers, and let go of what is decided. Raises AnswerError if groups differ."""
+        """Compare answers, and let go of what is decided. Raises AnswerError if two about the same pages
+        differ."""
         if self._uncompared:
             self._compare()
         applied, before = self._state.meta.applied, self._pruned
@@ -261,7 +254,7 @@ class ProbedSegments:
                 self._answers.replace(segment, [each.answer for each in kept])
 
     def _compare(self) -> None:
-        """Compare answers of different groups. Raises AnswerError if they differ."""
+        """Compare answers about the same pages, of whichever holders. Raises AnswerError if they differ."""
         later, applied = list[SentAnswer](), self._state.meta.applied
         for sent in self._uncompared:
             if sent.answer.run.is_before(applied):
@@ -270,20 +263,25 @@ class ProbedSegments:
                 later.append(sent)
                 continue
             for other in self._sent.get(sent.answer.segment, []):
-                is_known = other.answer.decided <= self._deaths.position
-                if other.group != sent.group and is_known and _overlap(sent.answer.run, other.answer.run):
+                is_known = other is not sent and other.answer.decided <= self._deaths.position
+                if is_known and _overlap(sent.answer.run, other.answer.run):
                     self._refuse_difference(sent, other)
         self._uncompared = later
 
     def _refuse_difference(self, one: SentAnswer, other: SentAnswer) -> None:
-        first, second = (self._compared(each.answer, (one.answer, other.answer)) for each in (one, other))
-        for page, mine, its in _differing(first, second):
-            holders = [f"{each.holder} of group {each.group or 'without a name'}" for each in (one, other)]
-            raise AnswerError(
-                f"{one.answer} and that about {other.answer.run} differ about page {page}: {holders[0]} has"
-                f" anchors {mine}, {holders[1]} has {its}; one of them holds a damaged segment: stop it, and"
-                " start it with an empty directory"
-            )
+        both = one.answer, other.answer
+        refuse = partial(_refuse_unequal, one, other)
+        refuse("has anchors", *(self._compared(each, both) for each in both))
+        if self._count_equally(*both):
+            refuse("counts anchors in buckets", *(_counted(each, both) for each in both))
+
+    def _count_equally(self, one: Answer, other: Answer) -> bool:
+        """Whether two answers have to count the same, as no anchor has left a bucket of the segment between
+        their positions."""
+        if not (self._deaths.knows(one.decided) and self._deaths.knows(other.decided)):
+            return False
+        left = [self._deaths.since(each.decided, each.segment) for each in (one, other)]
+        return len(left[0]) == len(left[1])  # one is the end of the other
 
     def _compared(self, answer: Answer, both: Sequence[Answer]) -> ListedPairs:
         """The live pairs of an answer about pages of which neither answer is cut, and of which both are."""
@@ -302,16 +300,28 @@ def _rank(answer: Answer) -> tuple[int, int]:
     return answer.decided, answer.most
 
 
-def _differing(one: ListedPairs, other: ListedPairs) -> list[tuple[str, list[int], list[int]]]:
-    """The first page of which pairs differ, and the anchors of either; none if all are equal."""
-    columns = [[np.asarray(column) for column in each] for each in (one, other)]
+def _counted(answer: Answer, both: Sequence[Answer]) -> BucketCounts:
+    """The counts of an answer about pages that are in the runs of both."""
+    counts = answer.counts
+    some = both[0].run.has(counts.page) & both[1].run.has(counts.page)
+    return BucketCounts._make(column[some] for column in counts)
+
+
+def _refuse_unequal(one: SentAnswer, other: SentAnswer, what: str, mine: _Columns, others: _Columns) -> None:
+    """Raise AnswerError unless what two answers say of pages is equal. It names the first page of which it is
+    not, and what either says of it, without columns that are equal."""
+    columns = [[np.asarray(column) for column in each] for each in (mine, others)]
     if all(map(np.array_equal, *columns)):
-        return []
-    records = [_records(each) for each in (one, other)]
-    page = min(first[0] for first in set(records[0]) ^ set(records[1]))
-    anchors = [each.anchor[each.page == page].tolist() for each in (one, other)]
-    return [(shown(page), *anchors)]
-
-
-def _records(pairs: ListedPairs) -> list[tuple[int, ...]]:
-    return list(zip(*(column.tolist() for column in pairs), strict=True))
+        return
+    rows = [list(zip(*(column.tolist() for column in each), strict=True)) for each in (mine, others)]
+    page = min(row[0] for row in set(rows[0]) ^ set(rows[1]))
+    of_page = [[row[1:] for row in each if row[0] == page] for each in rows]
+    shares = [[each[0] for each in some] for some in of_page]
+    if shares[0] == shares[1]:  # then they differ in what they say of these
+        shares = of_page
+    holders = [f"{each.holder} of group {each.group or 'without a name'}" for each in (one, other)]
+    raise AnswerError(
+        f"{one.answer} and that about {other.answer.run} differ about page {shown(page)}: {holders[0]} {what}"
+        f" {shares[0]}, {holders[1]} {shares[1]}; one of them holds a damaged segment: stop it, and start it"
+        " with an empty directory"
+    )

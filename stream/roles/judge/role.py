@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,7 @@ import structlog
 
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.periodic import Checkpoints
-from stream.errors import AwaitedAnswerError, StaleError, StateError
+from stream.errors import AnswerError, AwaitedAnswerError, StaleError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
@@ -50,6 +51,9 @@ log = structlog.get_logger()
 AHEAD: Final = 0.5
 """Share of a full batch that must be queued for it to be decided while the previous transaction is in flight.
 With less, waiting for the end of the transaction costs no throughput and makes batches larger."""
+ALARM_SECONDS: Final = 60.0
+"""Time for which a judge that ends because answers contradict each other serves its metrics, so that an alert
+can name the cause: four times as long as Prometheus takes to come again."""
 
 
 class JudgeRole:
@@ -80,7 +84,20 @@ class JudgeRole:
         lost."""
         with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
-                await self._run()
+                try:
+                    await self._run()
+                except AnswerError as error:
+                    await self._raise_alarm(error)
+                    raise
+
+    async def _raise_alarm(self, error: AnswerError) -> None:
+        """Show for a while that answers contradict each other. The judge has let go of its state and of the
+        lead before."""
+        seconds = ALARM_SECONDS if self.ops_url is not None else 0
+        log.critical("answers_contradict", message=str(error), ends_in_seconds=seconds)
+        with self.watch.showing_contradiction(), suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
 
     # The loop: poll, decide, publish, apply.
 

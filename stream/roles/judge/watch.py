@@ -191,6 +191,13 @@ class JudgeWatch:
         self.metrics.segments.labels("held").set(probed.held)
         self.metrics.segments.labels("dropped").set(probed.dropped)
 
+    @contextmanager
+    def showing_contradiction(self) -> Iterator[None]:
+        """Report, while entered, that answers of probers contradict each other."""
+        self.metrics.contradicted.set(1)
+        with self.health.excuse("answers of probers contradict each other"):
+            yield
+
     def note_scrub(self, ended: float, damaged: int) -> None:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
         self.metrics.scrubbed.set(ended)

@@ -39,7 +39,7 @@ from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_ev
 from stream.roles.prober.following import Decided, Following, open_following
 from stream.roles.prober.loading import Loading
 from stream.roles.prober.membership import Membership
-from stream.roles.prober.schedule import RUN_ROWS, Schedule, Task
+from stream.roles.prober.schedule import Schedule, Task
 from stream.roles.prober.segment_files import SegmentFiles
 from stream.roles.prober.sending import AnswerSender
 from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
@@ -50,8 +50,6 @@ THREADS: Final = 2
 """Segments that are searched at the same time. Compiled loops and RocksDB release the GIL."""
 TURN_SECONDS: Final = 0.25
 """The loop turns at least this often."""
-BEHIND_ROWS: Final = 4 * RUN_ROWS
-"""A prober with more rows to answer is not ready."""
 log = structlog.get_logger(__name__)
 
 
@@ -220,7 +218,7 @@ class ProberRole:
                 enter_unless_stopped(stop, opened) as following,
                 enter_unless_stopped(stop, AnswerSender(settings, genesis, group, holder)) as sender,
                 enter_unless_stopped(
-                    stop, Membership(settings, genesis, self.names.probers(group), instance)
+                    stop, Membership(settings, genesis, self.names.probers(group), instance, holder)
                 ) as membership,
             ):
                 if following is None or sender is None or membership is None:
@@ -256,7 +254,7 @@ class ProberRole:
             with self.watch.following(
                 lambda: loading.missing,
                 lambda: following.journal.remaining,
-                lambda: schedule.behind <= BEHIND_ROWS,
+                lambda: schedule.behind,
             ):
                 await self._answer_on(schedule, following, loading, sender)
         finally:

@@ -13,10 +13,12 @@ from stream.judge.segments.answer import Answer
 from stream.messages.segments import SegmentRecord
 from stream.ops.health import Health
 from stream.ops.metrics import ProberMetrics
-from stream.roles.prober.schedule import Task
+from stream.roles.prober.schedule import RUN_ROWS, Task
 
 PROGRESS_SECONDS: Final = 10.0
 """Interval at which the log says how far loading is."""
+BEHIND_ROWS: Final = 4 * RUN_ROWS
+"""A prober with more rows to answer is not ready."""
 log = structlog.get_logger(__name__, role="prober")
 
 
@@ -29,21 +31,22 @@ class ProberWatch:
 
     @contextmanager
     def following(
-        self, missing: Callable[[], int | None], lag: Callable[[], int], within: Callable[[], bool]
+        self, missing: Callable[[], int | None], lag: Callable[[], int], waiting: Callable[[], int]
     ) -> Iterator[None]:
         """Watch a prober while entered: how many segments it lacks, None if that is not known; the journal
-        records that it has not answered; and whether it is within what may be read ahead."""
+        records that it has not read; and the rows that it has read, and not answered."""
         checks, metrics = self.health.checks, self.metrics
         checks["assigned"] = lambda: missing() is not None
         checks["loaded"] = lambda: missing() == 0
-        checks["following"] = within
+        checks["following"] = lambda: waiting() <= BEHIND_ROWS
         metrics.missing.set_function(lambda: missing() or 0)
         metrics.lag_records.set_function(lag)
+        metrics.waiting_rows.set_function(waiting)
         try:
             yield
         finally:
             checks.clear()
-            for gauge in (metrics.missing, metrics.lag_records):
+            for gauge in (metrics.missing, metrics.lag_records, metrics.waiting_rows):
                 gauge.set_function(lambda: 0)
 
     @contextmanager
