@@ -38,10 +38,10 @@ _MEANING: Final = {
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),
     "segments": (
         "judge",
-        "probers, judge",
+        "probers, judge, dashboard",
         "with `segment_anchors`: sealed ranges of anchors, and their files in the store of checkpoints",
     ),
-    "candidates": ("probers", "judge", "with `segment_anchors`: candidates among these anchors"),
+    "candidates": ("probers", "judge, dashboard", "with `segment_anchors`: candidates among these anchors"),
     "best": ("elector", "you, dashboard", "with `elect`: which page of a cluster is kept"),
     "verdicts.duplicate": ("judge", "you", "with `verdict_routes=duplicate`: these verdicts once more"),
 }

@@ -24,6 +24,8 @@ NICE: Final = 10
     "checkpoints",
     "elect",
     "elector_name",
+    "segment_anchors",
+    "prober_group",
     "dashboard_host",
     "dashboard_port",
 )

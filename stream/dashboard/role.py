@@ -20,6 +20,7 @@ from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rewriting import Rewriting
 from stream.dashboard.counting.verdict_columns import VerdictColumns
+from stream.dashboard.deployment.holders import Holders
 from stream.dashboard.deployment.system import OwnFigures, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
@@ -137,10 +138,11 @@ class DashboardRole:
             ),
         )
         watch.report(metrics)
+        holders = Holders(settings, genesis, metrics.uncovered)
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis))
+            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis), holders)
             await stack.enter_async_context(
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
@@ -155,6 +157,11 @@ class DashboardRole:
                     keep_reading(partial(rewriting.forgotten.follow, settings), "requests_unavailable"),
                     rewriting.run(statistics, recent),
                     *([kept.run()] if settings.elect else ()),
+                    *(
+                        [keep_reading(holders.look_on, "segments_unavailable")]
+                        if settings.segment_anchors
+                        else ()
+                    ),
                 )
             ]
             _freeze_garbage_collector()

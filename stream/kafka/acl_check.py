@@ -36,7 +36,7 @@ async def check(settings: Settings, role: str) -> None:
     electors = [settings.elector_name] if settings.elect else []
     names, without = TopicNames(settings.namespace), list[str]()
     if role != "prober" and not settings.segment_anchors:
-        without = [names.segments, names.candidates]
+        without = [names.segments, names.candidates, names.probers(settings.prober_group)]
     elif role == "judge" and not settings.prober_replicas:
         without = [names.candidates]
     needed = grants(role, names, electors=electors, prober_group=settings.prober_group, without=without)

@@ -195,8 +195,11 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("totals", "hosts", "clusters", "urls")
         ),
         ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),
+        ("topic", "{ns}.segments", (_READ,), "know segments, with `segment_anchors`"),
+        ("topic", "{ns}.candidates", (_READ,), "know who answers, with `segment_anchors`"),
         ("group", "{ns}.workers", ("Describe",), "measure the lag"),
         ("group", "{ns}.judge", ("Describe",), "measure the lag"),
+        ("group", "{probers}", ("Describe",), "know who holds segments, with `segment_anchors`"),
     ),
 }
 ROLES: Final = tuple(_NEEDS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from stream.checkpoints.digests import digest_of_file, new_hash
+from stream.dashboard.deployment import holders as holders_module
+from stream.dashboard.deployment.holders import Holders
 from stream.errors import EXIT_REFUSED, DamagedCheckpointError, StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
@@ -34,6 +38,7 @@ from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, decode_journal
 from stream.messages.segments import SegmentRecord, encode_segment, object_of
 from stream.messages.verdict_options import VerdictOptions
+from stream.ops.metrics import DashboardMetrics
 from stream.roles.prober import schedule
 from stream.roles.prober.role import ProberRole
 from stream.roles.prober.undecided_pages import RecordPages
@@ -219,6 +224,52 @@ async def share(segments: Sequence[Segment], *probers: ProberRole) -> bool:
     return all(is_ready for is_ready, _ in ready) and all(each.held for each in probers) and held == segments
 
 
+@asynccontextmanager
+async def looking(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Holders]:
+    """What a dashboard knows of holders, kept up to date while this is entered."""
+    monkeypatch.setattr(holders_module, "LOOK_SECONDS", 0.5)
+    settings = deployed.settings.model_copy(update={"segment_anchors": SIZE})
+    holders = Holders(settings, deployed.genesis, DashboardMetrics().uncovered)
+    task = asyncio.create_task(holders.look_on())
+    try:
+        yield holders
+    finally:
+        task.cancel()
+        error, *_ = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(error, asyncio.CancelledError), error
+
+
+def shows(holders: Holders, *of_group: ProberRole, further: ProberRole) -> bool:
+    """Whether all members are shown with what they hold, and as answering up to the last record."""
+    found = holders.segments(slice(0, 50), 1 << 40, 1)
+    held = defaultdict[str, list[int]](list)
+    for segment in found.segments:
+        for place, each in enumerate(segment.holdings):
+            if each.state != "answers" or not each.answered or each.behind != (1 << 40) - each.answered:
+                return False
+            assert each.holder == each.answered_by
+            held[f"{place} {each.holder}"].append(segment.first)
+    if len(found.groups) < 2 or not held:
+        return False
+    assert [each.uncovered for each in found.groups] == [0, 0]
+    assert [len(each.members) for each in found.groups] == [2, 1]
+    assert [each.tables for each in found.segments] == ["dropped", *["held"] * (found.total - 1)]
+    expected = [[each.first for each in role.held] for role in (*of_group, further)]
+    assert sorted(held.values()) == sorted(expected)
+    part = holders.segments(slice(1, 2), None, None)
+    assert (part.next, part.segments[0].first, part.segments[0].tables) == (2, found.segments[1].first, None)
+    return True
+
+
+def shows_nobody(holders: Holders) -> bool:
+    """Whether both groups are shown without members, as Kafka sees it once their sessions have ended. They
+    are known by their answers if it has forgotten them."""
+    found = holders.segments(slice(0, 50), 1 << 40, None)
+    states = {each.state for segment in found.segments for each in segment.holdings}
+    of_gauge = {sample.value for family in holders._uncovered.collect() for sample in family.samples}
+    return states == {"uncovered"} and [*of_gauge] == [found.total]
+
+
 async def test_answers_are_those_of_one_who_has_all(
     deployed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +282,7 @@ async def test_answers_are_those_of_one_who_has_all(
     await deployed.decide(2)  # some anchors die after the announcement
     one, two, further = deployed.prober("one"), deployed.prober("two"), deployed.prober("three", "b")
     async with AsyncExitStack() as stack:
+        holders = await stack.enter_async_context(looking(deployed, monkeypatch))
         await stack.enter_async_context(running(one))
         await stack.enter_async_context(running(further))
         async with running(two):
@@ -243,6 +295,7 @@ async def test_answers_are_those_of_one_who_has_all(
             await deployed.decide(1)
             assert await deployed.compare(segments) > 20
             kept = {each: one.holding(each) for each in one.held}
+            await until(lambda: shows(holders, one, two, further=further))
         # What it held before the rebalance is still the same, and it answers for the rest as well.
         await until(lambda: share(segments, one))
         assert all(one.holding(each) is held for each, held in kept.items())
@@ -252,6 +305,8 @@ async def test_answers_are_those_of_one_who_has_all(
             await until(lambda: share(segments, one, again))
             await deployed.decide(1)
             await deployed.compare(segments)
+    async with looking(deployed, monkeypatch) as later:
+        await until(lambda: shows_nobody(later))
 
 
 async def test_killed_at_every_failpoint_the_next_one_answers_all(

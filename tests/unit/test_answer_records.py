@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream.errors import RecordError, RecordVersionError
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
-from stream.judge.segments.answer_records import SentAnswer, decode_answer, encode_answer
+from stream.judge.segments.answer_records import SentAnswer, decode_answer, decode_heading, encode_answer
 from stream.messages.varints import decode_varints, encode_varints
 from tests.answers import random_answer, sent
 
@@ -34,7 +34,12 @@ def equal(one: SentAnswer, other: SentAnswer) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_encoded_is_decoded(seed: int) -> None:
     answer = sent(random_answer(random.Random(seed)))
-    assert equal(decode_answer(encode_answer(answer), NAME), answer)
+    value = encode_answer(answer)
+    assert equal(decode_answer(value, NAME), answer)
+    heading = decode_heading(value, NAME)
+    assert heading == (
+        answer.journal, answer.group, answer.holder, answer.digest, answer.answer.segment, answer.answer.run
+    )  # fmt: skip
 
 
 def test_the_largest_numbers_are_decoded() -> None:

@@ -24,6 +24,8 @@ class Member:
     """The address it connects from."""
     partitions: frozenset[int]
     """Partitions of the watched topic assigned to it."""
+    client: str = ""
+    """Its client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,13 @@ async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> 
     return ConsumerGroup(
         state or "Unknown",
         tuple(
-            Member(name[:LONGEST], address.removeprefix("/")[:LONGEST], _partitions(assignment, topic))
-            for name, _, address, _, assignment in members
+            Member(
+                name[:LONGEST],
+                address.removeprefix("/")[:LONGEST],
+                _partitions(assignment, topic),
+                client[:LONGEST],
+            )
+            for name, client, address, _, assignment in members
         ),
     )
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,6 +45,17 @@ class SentAnswer(NamedTuple):
     """Client id of who holds the segment."""
     digest: bytes
     """The first DIGEST_BYTES of the SHA-256 of the segment's file that it holds."""
+
+
+class AnswerHeading(NamedTuple):
+    """What an answer is about, and who sends it."""
+
+    journal: str
+    group: str
+    holder: str
+    digest: bytes
+    segment: Segment
+    run: Run
 
 
 def encode_answer(sent: SentAnswer) -> bytes:
@@ -87,15 +99,40 @@ def encode_answer(sent: SentAnswer) -> bytes:
 def decode_answer(value: bytes | None, name: str) -> SentAnswer:
     """Decode a record of the topic `candidates`; `name` names it in errors. Raises RecordVersionError for
     another version, and RecordError for what is no answer."""
+    return _decode(value, name, _sent)
+
+
+def decode_heading(value: bytes | None, name: str) -> AnswerHeading:
+    """Decode what a record of the topic `candidates` is about, but not what it answers. Raises as
+    `decode_answer` does."""
+    return _decode(value, name, _heading)
+
+
+T = TypeVar("T")
+
+
+def _decode(value: bytes | None, name: str, of: Callable[[_Record], T]) -> T:
     try:
         record = _DECODER.decode(value or b"")
         if record.version != VERSION:
             raise ValueError(f"version {record.version}")
-        answer = _decoded(record)
+        _refuse_wrong_ranges(record.segment, record.run)
+        return of(record)
     except (msgspec.DecodeError, ValueError, AnswerError) as error:
         refuse_other_version(value or b"", VERSION, name)
         raise RecordError(f"{name}: {error}") from error
-    return SentAnswer(answer, record.journal, record.scheme, record.group, record.holder, record.digest)
+
+
+def _sent(record: _Record) -> SentAnswer:
+    return SentAnswer(
+        _decoded(record), record.journal, record.scheme, record.group, record.holder, record.digest
+    )
+
+
+def _heading(record: _Record) -> AnswerHeading:
+    return AnswerHeading(
+        record.journal, record.group, record.holder, record.digest, record.segment, record.run
+    )
 
 
 _Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
@@ -151,15 +188,19 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     columns: _Columns
 
 
-def _decoded(record: _Record) -> Answer:
-    """Return the answer of a record. Raises ValueError if its columns do not fit each other, and AnswerError
-    as `Answer` does."""
-    segment, run, columns = record.segment, record.run, record.columns
+def _refuse_wrong_ranges(segment: Segment, run: Run) -> None:
+    """Raise ValueError for ranges that none has."""
     if not 0 <= segment.first < segment.end <= min(1 << NUMBER_BITS, segment.first + (1 << SEGMENT_BITS)):
         raise ValueError(f"is of {segment}, which no segment has")
     is_run = 0 <= run.start <= run.end and 0 <= min(run[2:]) <= max(run[2:]) <= INDEX_MASK
     if not is_run or not run.first < run.until <= 1 << OFFSET_BITS + INDEX_BITS:
         raise ValueError(f"is about {run}, which no journal has")
+
+
+def _decoded(record: _Record) -> Answer:
+    """Return the answer of a record. Raises ValueError if its columns do not fit each other, and AnswerError
+    as `Answer` does."""
+    segment, run, columns = record.segment, record.run, record.columns
     number = {name: _varints(columns, name) for name in _VARINTS}
     pages = _pages(number["records"], number["indexes"], run)
     pairs, counts = number["pairs"], number["counts"]

@@ -11,7 +11,7 @@ import numpy as np
 from stream.errors import RecordError
 from stream.judge.segments import answer, answer_records
 from stream.judge.segments.answer import Answer
-from stream.judge.segments.answer_records import BUCKETS, decode_answer, encode_answer
+from stream.judge.segments.answer_records import BUCKETS, decode_answer, decode_heading, encode_answer
 from stream.messages import varints
 from tests.answers import random_answer, sent
 from tests.fuzz.decoder import Decoder
@@ -36,6 +36,8 @@ class AnswerRecords(Decoder):
             decoded = decode_answer(data, "here")
         except RecordError:
             return "refused"
+        heading = decode_heading(data, "here")
+        assert (heading.segment, heading.run) == (decoded.answer.segment, decoded.answer.run)
         again = decode_answer(encode_answer(decoded), "here")
         assert again[1:] == decoded[1:]
         for one, other in zip(_columns(again.answer), _columns(decoded.answer), strict=True):
