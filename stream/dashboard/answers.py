@@ -431,9 +431,9 @@ class Holding(Struct):
     ] = None
     answered_by: Annotated[str | None, Meta(description="Client id of who sent it.")] = None
     answered_at: Annotated[Moment | None, Meta(description="When it was sent.")] = None
-    behind: Annotated[
-        int | None, Meta(description="Journal records from there on, up to the end of the journal.")
-    ] = None
+    behind: Annotated[int | None, Meta(description="Journal records from there on that are not decided.")] = (
+        None
+    )
 
 
 class SegmentFigures(Struct):
@@ -479,9 +479,7 @@ class ProberGroup(Struct):
             " answers seen; null if some were not seen."
         ),
     ]
-    behind: Annotated[
-        int | None, Meta(description="Journal records from there on, up to the end of the journal.")
-    ]
+    behind: Annotated[int | None, Meta(description="Journal records from there on that are not decided.")]
 
 
 class Segments(Struct):

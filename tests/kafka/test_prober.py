@@ -241,7 +241,7 @@ async def looking(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> Asyn
 
 def shows(holders: Holders, *of_group: ProberRole, further: ProberRole) -> bool:
     """Whether all members are shown with what they hold, and as answering up to the last record."""
-    found = holders.segments(slice(0, 50), 1 << 40, 1)
+    found = holders.segments(slice(0, 50), (None, 1 << 40), 1)
     held = defaultdict[str, list[int]](list)
     for segment in found.segments:
         for place, each in enumerate(segment.holdings):
@@ -256,7 +256,9 @@ def shows(holders: Holders, *of_group: ProberRole, further: ProberRole) -> bool:
     assert [each.tables for each in found.segments] == ["dropped", *["held"] * (found.total - 1)]
     expected = [[each.first for each in role.held] for role in (*of_group, further)]
     assert sorted(held.values()) == sorted(expected)
-    part = holders.segments(slice(1, 2), None, None)
+    part = holders.segments(slice(1, 2), (None, None), None)
+    decided = holders.segments(slice(0, 50), (1 << 40, 1 << 40), None)
+    assert {of.behind for each in decided.segments for of in each.holdings} == {0}
     assert (part.next, part.segments[0].first, part.segments[0].tables) == (2, found.segments[1].first, None)
     return True
 
@@ -264,7 +266,7 @@ def shows(holders: Holders, *of_group: ProberRole, further: ProberRole) -> bool:
 def shows_nobody(holders: Holders) -> bool:
     """Whether both groups are shown without members, as Kafka sees it once their sessions have ended. They
     are known by their answers if it has forgotten them."""
-    found = holders.segments(slice(0, 50), 1 << 40, None)
+    found = holders.segments(slice(0, 50), (None, None), None)
     states = {each.state for segment in found.segments for each in segment.holdings}
     of_gauge = {sample.value for family in holders._uncovered.collect() for sample in family.samples}
     return states == {"uncovered"} and [*of_gauge] == [found.total]

@@ -48,6 +48,8 @@ UNKNOWN: Final = "Unknown"
 _REBALANCES: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _GROUP: Final = re.compile(r"(-[a-z0-9][a-z0-9-]{0,31})?")
 
+_Range = tuple[int | None, int | None]
+
 
 class _Group(NamedTuple):
     """A group of probers at one time."""
@@ -146,15 +148,16 @@ class Holders:
             return "none"
         return "reading" if self._announced is None else "following"
 
-    def segments(self, some: slice, journal_end: int | None, dropped: int | None) -> Segments:
-        """Return some of the segments, and all groups. `journal_end` is the end of the journal, and `dropped`
-        how many segments the leading judge has no tables of, if these are known."""
+    def segments(self, some: slice, undecided: _Range, dropped: int | None) -> Segments:
+        """Return some of the segments, and all groups. `undecided` are the journal records [start, end) that
+        are not decided, and `dropped` how many segments the leading judge has no tables of, if these are
+        known."""
         announced = self._announced or ()
         chosen = announced[some]
         return Segments(
             state=self._state,
             error=self._error,
-            groups=[self._group(each, journal_end) for each in self._groups],
+            groups=[self._group(each, undecided) for each in self._groups],
             segments=[
                 SegmentFigures(
                     first=each.first,
@@ -165,7 +168,7 @@ class Holders:
                     exported_at=each.exported_at,
                     # A judge drops tables in the order of anchors.
                     tables=None if dropped is None else "dropped" if place < dropped else "held",
-                    holdings=[self._holding(of, each, journal_end) for of in self._groups],
+                    holdings=[self._holding(of, each, undecided) for of in self._groups],
                 )
                 for place, each in enumerate(chosen, some.start)
             ],
@@ -182,7 +185,7 @@ class Holders:
         is_of_file = last is not None and last.digest == bytes.fromhex(segment.digest)[:DIGEST_BYTES]
         return last if is_of_file else None
 
-    def _holding(self, group: _Group, segment: SegmentRecord, journal_end: int | None) -> Holding:
+    def _holding(self, group: _Group, segment: SegmentRecord, undecided: _Range) -> Holding:
         member, last = group.by_partition.get(segment.partition), self._last(group, segment)
         return Holding(
             group=group.group,
@@ -192,10 +195,10 @@ class Holders:
             answered=last.end if last else None,
             answered_by=last.holder if last else None,
             answered_at=last.at if last else None,
-            behind=_behind(last.end if last else None, journal_end),
+            behind=_behind(last.end if last else None, undecided),
         )
 
-    def _group(self, group: _Group, journal_end: int | None) -> ProberGroup:
+    def _group(self, group: _Group, undecided: _Range) -> ProberGroup:
         announced = self._announced or ()
         own = Counter(group.by_partition[each.partition].id for each in self._covered(group))
         ends = [last.end if (last := self._last(group, each)) else None for each in announced]
@@ -210,7 +213,7 @@ class Holders:
             ],
             uncovered=self._count_uncovered(group),
             answered=answered,
-            behind=_behind(answered, journal_end),
+            behind=_behind(answered, undecided),
         )
 
     def _covered(self, group: _Group) -> Iterator[SegmentRecord]:
@@ -223,5 +226,9 @@ class Holders:
         return len(self._announced or ()) - sum(1 for _ in self._covered(group))
 
 
-def _behind(answered: int | None, journal_end: int | None) -> int | None:
-    return None if answered is None or journal_end is None else max(0, journal_end - answered)
+def _behind(answered: int | None, undecided: _Range) -> int | None:
+    """Records that are neither decided nor answered. Probers skip what a judge has decided by itself."""
+    start, end = undecided
+    if answered is None or end is None:
+        return None
+    return max(0, end - max(answered, start or 0))

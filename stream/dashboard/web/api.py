@@ -287,8 +287,11 @@ class Api:
     async def segments(self, request: web.Request) -> web.Response:
         """Return segments of anchors, and who holds them."""
         limit, offset = _number(request, "limit", 50, 1, MOST), _number(request, "offset", 0, 0, 10**9)
+        system = self.watch.now
         segments = self.holders.segments(
-            slice(offset, offset + limit), self.watch.now.journal_end, self.watch.dropped_segments
+            slice(offset, offset + limit),
+            (system.journal_position, system.journal_end),
+            self.watch.dropped_segments,
         )
         return self._export(request, "segments", segments, csv_export.segments)
 

@@ -22,7 +22,7 @@ const GROUPS = [
   ["group", "Consumer group.", ""],
   ["state", "Kafka's state of the group. Stable: its segments are assigned.", ""],
   ["uncovered", "Announced segments that no member is assigned.", "number"],
-  ["behind", "Journal records about which not all of its segments were seen to be answered.", "number"],
+  ["behind", "Journal records that are not decided, and about which not all of its segments were seen to be answered.", "number"],
   ["members", "Client id and address of each prober, and how many segments it is assigned.", "url"],
 ];
 
