@@ -294,7 +294,8 @@ def _refuse_others_files(directory: AnyPath) -> None:
     """Raise SettingsError for a directory with files that no run wrote, before it becomes private."""
     if (directory / PLAN).exists():
         return
-    for other in directory.iterdir():
+    files: Iterator[AnyPath] = directory.iterdir()
+    for other in sorted(files, key=lambda each: each.name):
         if not _is_partial(other):
             raise SettingsError(f"output {directory}: not empty, it has {other.name}; name a new directory")
 

@@ -459,7 +459,7 @@ def _refuse_others_files(directory: Path) -> None:
     rows with other files are damaged."""
     if not directory.is_dir():
         return
-    for left in directory.iterdir():
+    for left in sorted(directory.iterdir()):
         # of a start that was killed; of a run that is not judged yet, and of a volume
         if left.suffix != ".part" and left.name not in (RUN, "lost+found"):
             raise StateError(f"index {directory}: is no index and not empty, it has {left.name}")

@@ -112,7 +112,7 @@ def test_an_index_is_continued_by_a_later_scan(corpus: tuple[Path, Path], tmp_pa
 def test_an_index_is_not_put_among_rows(corpus: tuple[Path, Path]) -> None:
     _, rows = corpus
     before = sorted(rows.iterdir())
-    with pytest.raises(StateError, match=r"is no index and not empty, it has (_neardup|rows-0)"):
+    with pytest.raises(StateError, match=r"is no index and not empty, it has _neardup"):
         scan(rows, "--index", rows)
     assert sorted(rows.iterdir()) == before
 
