@@ -58,7 +58,7 @@ pytestmark = pytest.mark.broker
 LIFETIME, SLOT_MS = 2, 100
 """Seconds, and milliseconds: both shorter than a deployment may have."""
 SHORT: Final = (
-    "from stream.judge import window; from stream.messages import verdict_options;"
+    "from stream.judge.state import window; from stream.messages import verdict_options;"
     f" verdict_options.LEAST_LIFETIME = {LIFETIME}; window.LEAST_SLOT = {SLOT_MS};"
     " from stream.cli import main; main()"
 )
