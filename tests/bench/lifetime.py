@@ -218,10 +218,10 @@ def measure(setup: Setup, pages: int, executor: Callable[[], Executor] = process
 
 
 def summary(quarters: list[list[Part]], starts: list[float], without: float) -> dict[str, Any]:
-    """All figures of a run, by quarter too, and how far those of the parts of its last half are apart.
-    `starts` are the seconds that the state took to open after each quarter."""
-    half = [part for quarter in quarters[len(quarters) // 2 :] for part in quarter]
-    ratio = _rate(half) / without
+    """All figures of a run, by quarter too, and how far apart the quarters of its last half are, and their
+    parts. `starts` are the seconds that the state took to open after each quarter."""
+    rows = [_row(quarter, start) for quarter, start in zip(quarters, starts, strict=True)]
+    last, half = rows[len(rows) // 2 :], [part for each in quarters[len(quarters) // 2 :] for part in each]
 
     def spread(values: list[float]) -> float:
         return round(max(values) / min(values) - 1, 3)
@@ -229,19 +229,19 @@ def summary(quarters: list[list[Part]], starts: list[float], without: float) -> 
     return {
         "rows_per_second_without": round(without),
         "rows_per_second": round(_rate(half)),
-        "to_that_without_ratio": round(ratio, 3),
+        "to_that_without_ratio": round(_rate(half) / without, 3),
         "carried_a_page": round(sum(p.carried for p in half) / sum(p.judged for p in half), 3),
         "longest_turn_ms": max(part.longest_turn_ms for quarter in quarters for part in quarter),
         "spread_of_last_half": {
+            name: spread([each[name] for each in last])
+            for name in ("rows_per_second", "ram_mib", "disk_gb", "seconds_to_start")
+        },
+        "spread_of_its_parts": {
             "rows_per_second": spread([part.rows_per_second for part in half]),
-            "ram": spread([float(part.ram_mib) for part in half]),
-            "disk": spread([float(part.disk_bytes) for part in half]),
-            "start": spread(starts[len(starts) // 2 :]),
+            "ram_mib": spread([float(part.ram_mib) for part in half]),
+            "disk_gb": spread([float(part.disk_bytes) for part in half]),
         },
-        "quarters": {
-            f"{quarter[-1].rows:,} pages": _row(quarter, start)
-            for quarter, start in zip(quarters, starts, strict=True)
-        },
+        "quarters": {f"{quarter[-1].rows:,} pages": row for quarter, row in zip(quarters, rows, strict=True)},
     }
 
 
