@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 
 from stream.elector import elector as elector_module
-from stream.elector.elector import Due, Elector
+from stream.elector.elector import Elector
 from stream.elector.judged_pages import Decided
 from stream.errors import DamagedStateError, StateError
 from stream.messages.best import BestRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.rocks import MEMBERS, SEEN, VERSIONS
-from tests.elected import decided_of, follow, open_elector, read_back, tell_all, url_digest_of
+from tests.elected import decided_of, follow, open_elector, tell_all, url_digest_of
 from tests.genesis import JOURNAL, genesis_of
 from tests.property import best_oracle
 from tests.property.best_oracle import POLICIES, Judged, crawl, members, record_of, tell, unseen, url_of
+from tests.property.killed_elector import check_kept, elect_killed_again_and_again
 from tests.property.test_elector_forgets import forgetting
-from tests.property.test_elector_oracle import elect_now, fields, take_over
+from tests.property.test_elector_oracle import fields
 
 LIFETIME = 600
 """Seconds."""
@@ -132,40 +133,15 @@ def test_the_state_does_not_depend_on_batch_cuts(tmp_path: Path, elect: str) -> 
 
 @pytest.mark.parametrize(("elect", "seed"), [("longest", 1), ("first", 2), ("newest", 3)])
 def test_after_any_kill_the_topic_has_the_kept_pages(tmp_path: Path, elect: str, seed: int) -> None:
-    judged, rng = crawl(seed + 50, 700), random.Random(seed)
-    decided, topic = decided_of(judged, seed, GENESIS, time_of), list[Due]()
-    elector, flushed, ends = open_elector(tmp_path / "0", elect, GENESIS), list[Path](), Counter[str]()
-    while elector.state.meta.decided < len(decided):
-        at = elector.state.meta.decided
-        follow(elector, decided[at : at + rng.choice((1, 1, 2))])
-        if rng.random() < 0.1:
-            flushed.append(tmp_path / f"flushed-{at}-{rng.random()}")
-            elector.state.store.checkpoint(flushed[-1])
-        if (rng.random() < 0.5 and not elect_now(elector, topic, rng)) or rng.random() < 0.1:
-            elector.state.close()
-            path = elector.state.store.path
-            ends["killed"] += 1
-            if rng.random() < 0.2:
-                path = tmp_path / f"{ends['killed']}"
-            elif flushed and rng.random() < 0.7:
-                path = flushed.pop()
-            elector = open_elector(path, elect, GENESIS)
-            take_over(elector, topic, rng)
-    while elector.due(1):
-        elect_now(elector, topic, rng)
+    judged = crawl(seed + 50, 700)
+    decided = decided_of(judged, seed, GENESIS, time_of)
+    elector, topic = elect_killed_again_and_again(tmp_path, elect, decided, seed, GENESIS)
     oracle = Oracle(judged, elector_module.MOST_UNSEEN)
     oracle.follow(decided)
     check_content(elector, oracle)
     elector.state.close()
-    assert ends["killed"] > 3
-    last = {each.record.cluster: read_back(each) for each in topic}
-    assert any(each.because == "expired" for each in last.values())
-    keys = {each.url: url_of(each) for each in judged}
-    for cluster, page in best_oracle.kept(oracle.seen, elect).items():
-        name = best_oracle.show(cluster, PREFIX)
-        first = next(each for each in judged if each.page == cluster)
-        said = last[name].best if name in last else first
-        assert (said and keys[said.url]) == url_of(page), name
+    check_kept(topic, judged, oracle.seen, elect)
+    assert any(each.record.because == "expired" for each in topic)
 
 
 def test_a_url_that_expired_and_is_forgotten_before_it_is_told_is_in_no_record(tmp_path: Path) -> None:

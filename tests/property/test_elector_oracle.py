@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream.elector.elector import Due, Elector, TopicRecord
 from stream.elector.judged_pages import Decided
-from stream.elector.layout import NOBODY
 from stream.messages.best import BestRecord
-from tests.elected import decided_of, open_elector, read_back, tell_all
+from tests.elected import decided_of, open_elector, tell_all
 from tests.genesis import JOURNAL
 from tests.property import best_oracle
 from tests.property.best_oracle import POLICIES, Judged, crawl, members, record_of, tell, url_of
+from tests.property.killed_elector import check_kept, elect_killed_again_and_again
 
 PREFIX = JOURNAL[:8]
 SEEDS = range(6)
@@ -126,68 +125,7 @@ def test_the_state_does_not_depend_on_batch_cuts(tmp_path: Path, elect: str) -> 
 @pytest.mark.parametrize("elect", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_kill_the_topic_has_the_kept_pages(tmp_path: Path, elect: str, seed: int) -> None:
-    """Killed before and after records are written, before and after the state is, and with a state that is
-    lost or older than the topic."""
-    judged, rng = crawl(seed + 50, 600), random.Random(seed)
-    decided, topic = decided_of(judged, seed), list[Due]()
-    elector, flushed, ends = open_elector(tmp_path / "0", elect), list[Path](), Counter[str]()
-    while elector.state.meta.decided < len(decided):
-        at = elector.state.meta.decided
-        elector.apply(decided[at : at + rng.choice((1, 1, 2))])
-        if rng.random() < 0.1:
-            flushed.append(tmp_path / f"flushed-{elector.state.meta.decided}-{len(topic)}-{rng.random()}")
-            elector.state.store.checkpoint(flushed[-1])
-        if (rng.random() < 0.5 and not elect_now(elector, topic, rng)) or rng.random() < 0.3:
-            elector.state.close()
-            path = elector.state.store.path
-            ends["killed"] += 1
-            if rng.random() < 0.2:
-                path = tmp_path / f"{ends['killed']}"
-                ends["lost"] += 1
-            elif flushed and rng.random() < 0.7:
-                path = flushed.pop()
-                ends["older"] += 1
-            elector = open_elector(path, elect)
-            take_over(elector, topic, rng)
-    while elector.due(1):
-        elect_now(elector, topic, rng)
+    judged = crawl(seed + 50, 600)
+    elector, topic = elect_killed_again_and_again(tmp_path, elect, decided_of(judged, seed), seed)
     elector.state.close()
-    assert ends["killed"] > 3
-    assert ends["older"] or ends["lost"]
-    last = {each.record.cluster: each.record for each in topic}
-    for cluster, page in best_oracle.kept(judged, elect).items():
-        name = best_oracle.show(cluster, PREFIX)
-        first = next(each for each in judged if each.page == cluster)
-        said = last[name].best if name in last else first
-        assert (said and url_key(judged, said.url)) == url_of(page), name
-
-
-def url_key(judged: Sequence[Judged], url: str) -> object:
-    return next(url_of(each) for each in judged if each.url == url)
-
-
-def elect_now(elector: Elector, topic: list[Due], rng: random.Random) -> bool:
-    """Tell what is due; whether it was not killed."""
-    while due := elector.due(rng.choice((1, 5, 100))):
-        if rng.random() < 0.15:
-            return False
-        topic += due
-        if rng.random() < 0.3:
-            return False
-        elector.tell(due, {0: len(topic)})
-    return True
-
-
-def take_over(elector: Elector, topic: Sequence[Due], rng: random.Random) -> None:
-    """As a new process reads the topic, one partition after the other. At some time partitions were added, so
-    the records of a cluster may be in two."""
-    known, added = elector.state.meta.positions.get(0, 0), rng.randrange(len(topic) + 1)
-    numbered = list(enumerate(topic))[known:]
-    numbered.sort(key=lambda each: (each[1].cluster * 7 + (each[0] >= added)) % 3)
-    while numbered:
-        size = rng.choice((1, 10, 100))
-        part = [TopicRecord(read_back(each), each.digest, each.was, "best") for _, each in numbered[:size]]
-        assert all((each.record.best is None) == (each.digest == NOBODY) for each in part)
-        assert all((each.record.was is None) == (each.was == NOBODY) for each in part)
-        numbered = numbered[size:]
-        elector.take_over(part, {} if numbered else {0: len(topic)})
+    check_kept(topic, judged, judged, elect)
