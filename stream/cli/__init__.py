@@ -30,7 +30,7 @@ SECTIONS = {
         "worker": "fingerprint pages and append them to the journal",
         "judge": "decide the pages of the journal and publish verdicts",
         "prober": "answer a judge's questions about sealed ranges of anchors",
-        "elector": "tell which page of each cluster is kept",
+        "elector": "say which page of each cluster is kept",
         "checkpoint": "make, list, verify or restore checkpoints of the judge's state",
         "trim": "delete the beginning of journal and decisions that checkpoints replace",
         "dashboard": "show verdicts and progress on a web page",

@@ -27,7 +27,7 @@ from stream.settings import Settings
     "ops_port",
 )
 def command(settings: Settings) -> None:
-    """Tell which page of each cluster is kept, on the topic `NAMESPACE.best`.
+    """Say which page of each cluster is kept, on the topic `NAMESPACE.best`.
 
     The elector follows what the judge decided, and decides nothing. One runs for each policy: a second
     process of the same name ends the first one.

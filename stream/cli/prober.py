@@ -26,8 +26,8 @@ from stream.settings import Settings
 def command(settings: Settings) -> None:
     """Answer a judge's questions about sealed ranges of anchors.
 
-    Probers share the segments that judges export to the store of checkpoints: each holds those of the
-    partitions that Kafka assigns to it. Those of a further group hold all of them once more.
+    Probers share the segments that judges export to the store of checkpoints: each holds the segments
+    of the partitions that Kafka assigns to it. A second group of probers holds all segments again.
     """
     from stream.roles.prober.role import ProberRole
 
