@@ -37,14 +37,6 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     return ranked[keep]
 
 
-def expand(starts: I64, lengths: I64) -> tuple[I64, I64]:
-    """The positions of all ranges [starts[i], starts[i] + lengths[i]), concatenated, and the i of each."""
-    total = int(lengths.sum())
-    source = np.repeat(np.arange(len(lengths)), lengths)
-    before = np.cumsum(lengths) - lengths
-    return np.arange(total) + (starts - before).take(source), source
-
-
 def is_among(values: U8, codes: Sequence[int]) -> NDArray[np.bool_]:
     """Return which values are one of a few codes. For 32,768 values `np.isin` takes 60 times as long."""
     matching: NDArray[np.bool_] = np.logical_or.reduce([values == code for code in codes])

@@ -11,9 +11,10 @@ from stream.fingerprint.lanes import distances, words_of
 from stream.offline.compressed_blocks import encode, expected_bytes
 from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
-from stream.tables.arrays import U64, distinct, expand
+from stream.tables.arrays import U64, distinct
 from tests.bench.methods.method import Cost, Method
 from tests.bench.methods.permutation import key_shift, permute
+from tests.bench.methods.ranges import expand
 
 
 class CompressedTables(Method):

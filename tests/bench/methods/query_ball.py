@@ -8,9 +8,10 @@ import numpy as np
 
 from stream.fingerprint.lanes import distances, words_of
 from stream.offline.pairs import Pairs
-from stream.tables.arrays import U64, expand
+from stream.tables.arrays import U64
 from tests.bench.methods.ball import ball_masks, ball_size, folded
 from tests.bench.methods.method import Cost, Method
+from tests.bench.methods.ranges import expand
 
 PROBES: Final = 1 << 20
 """Look-ups made at a time."""

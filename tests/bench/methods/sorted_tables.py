@@ -18,10 +18,11 @@ from stream.fingerprint.lanes import distances, words_of
 from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.scratch import ScratchDirectory
-from stream.tables.arrays import I64, U64, expand
+from stream.tables.arrays import I64, U64
 from tests.bench.methods.interpolation import interpolate
 from tests.bench.methods.method import Cost, Method
 from tests.bench.methods.permutation import key_shift, permute
+from tests.bench.methods.ranges import expand
 
 Find = Literal["binary", "interpolation"]
 Probing = Literal["turn", "threads", "processes"]

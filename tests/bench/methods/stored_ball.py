@@ -9,9 +9,10 @@ import numpy as np
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import distances
 from stream.offline.pairs import Pairs
-from stream.tables.arrays import U64, expand
+from stream.tables.arrays import U64
 from tests.bench.methods.ball import ball_masks, ball_size, folded
 from tests.bench.methods.method import Cost, Method
+from tests.bench.methods.ranges import expand
 
 MOST_BYTES: Final = 1 << 30
 """Largest table that is built, in bytes."""
