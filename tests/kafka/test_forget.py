@@ -266,7 +266,8 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
 async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
     """Tables, changelogs, and what it shows. Figures stay as they are."""
     hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
-    tables = deployed.state_dir / deployed.namespace / "dashboard"
+    home = deployed.state_dir / deployed.namespace / "dashboard"
+    tables, anchors = home / "v1", home / "anchors"
     genesis = await topics.wait_for_genesis(deployed, 10)
     async with running(JudgeRole(deployed)):
         await judge(deployed, 0, (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts))
@@ -303,14 +304,17 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
     found = counted(tables)
     assert [url.encode() in found for url in (B, D, C, *hosts)] == [True, True, False, False, False]
     # From the changelogs, which have earlier versions of rows, too.
-    shutil.rmtree(tables / "v1")
+    shutil.rmtree(tables)
     async with dashboard(deployed) as client:
         assert (await client.counted(8))["pages"] == 8
         await until(lambda: not dashboard_delays(deployed, genesis))
         log = deployed.state_dir.parent / "dashboard.log"
         await until(lambda: log.read_text().count('"rewritten"') == 2 * deployed.partitions)
     assert C.encode() not in counted(tables)
-    # While it is down, and what was decided is trimmed before it is there again.
+    # While it is down, and what was decided is trimmed before it is there again. The state for its look-ups
+    # cannot follow then, however far it came before.
+    async with open_follower(deployed, genesis, anchors) as follower:
+        await follower.follow_to_end()
     async with running(JudgeRole(deployed)):
         await ask(deployed, D)
         await erased(deployed, 4)
@@ -322,10 +326,13 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
         await until(lambda: not dashboard_delays(deployed, genesis, 4))
     found = counted(tables)
     assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
+    assert D.encode() in content(anchors)
+    delayed = {each.what for each in (await status(deployed)).delays}
+    assert (str(home) in delayed, str(anchors) in delayed) == (False, True)
 
 
 def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 3) -> list[Delay]:
-    """What delays that a dashboard's directory has nothing of the requests."""
+    """What delays that a dashboard's tables have nothing of the requests."""
     home = settings.state_dir / settings.namespace
     found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
     return [each for each in found if each.what == str(home / "dashboard")]
