@@ -249,9 +249,10 @@ def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> lis
     """What directories of this machine still have."""
     delays, home = list[Delay](), settings.state_dir / settings.namespace
     dashboard = home / "dashboard"
-    noted = rewritten_in(dashboard, genesis.journal).partitions
-    counted = counted_partitions(dashboard)
-    if behind := sorted(each for each in counted if noted.get(each, 0) < decided.requests):
+    noted, counted = rewritten_in(dashboard, genesis.journal), counted_partitions(dashboard)
+    if behind := sorted(
+        each for each in counted if each in noted.begun or noted.partitions.get(each, 0) < decided.requests
+    ):
         partitions = ", ".join(map(str, behind))
         delays.append(
             Delay(str(dashboard), f"the dashboard has not rewritten its figures of partitions {partitions}")
