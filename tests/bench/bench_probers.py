@@ -50,6 +50,10 @@ from tests.genesis import genesis_of
 
 SEGMENTS: Final = (1, 2, 4)
 MEMORY: Final = 512 << 20
+LARGE: Final = 1 << 24
+"""Anchors of a segment in a large deployment."""
+SHARE: Final = 8e8
+"""Anchors of one of ten machines, of 8e9."""
 POSITION: Final = 1
 """The position in the decisions of all answers."""
 
@@ -65,15 +69,17 @@ def run(anchors: int = 1_000_000, rows: int = 65_536) -> dict[str, Any]:
             first = _fill(Judge(state, genesis), made, anchors)
             runs = list(_runs(made, first, rows))
             whole = _whole(state, genesis, runs)
-            found = {f"{count}": _split(path / f"{count}", state, genesis, runs, count) for count in SEGMENTS}
-            million = found[f"{SEGMENTS[0]}"]["loading_seconds_a_million_anchors"]
+            found = {
+                f"{count}": _split(path / f"{count}", state, genesis, runs, count, MEMORY)
+                for count in SEGMENTS
+            }
+            found["1 on disk"] = _split(path / "disk", state, genesis, runs, 1, 0)
             return {
                 "anchors": state.tables.count,
                 "rows": rows,
                 "journal_bytes_a_row": round(len(made.record(first).encode()) / ROWS, 1),
-                "loading_seconds_of_a_segment_of_16_million_computed": round(million * (1 << 24) / 1e6),
-                "0": {"judge_us_a_row": whole},
-                **found,
+                "measured, by number of segments": {"0": {"judge_us_a_row": whole}, **found},
+                "computed, not measured": _computed(found["1"], found["1 on disk"]),
             }
         finally:
             state.close()
@@ -122,16 +128,29 @@ def _wanted(rule: Rule, pages: FingerprintedPages) -> Any:
     return lambda: ALL._replace(most=rule.selected, within=rule.within(pages.status))
 
 
-def _split(path: Path, state: State, genesis: Genesis, runs: list[_Asked], count: int) -> dict[str, float]:
-    """Figures for a state whose anchors are divided into so many segments."""
+def _computed(in_memory: dict[str, float], on_disk: dict[str, float]) -> dict[str, float]:
+    """What a large segment, and one of ten machines with 8e9 anchors, need by the figures of this run."""
+    return {
+        "loading_seconds_of_a_segment_of_16_million": round(
+            in_memory["loading_seconds_a_million_anchors"] * LARGE / 1e6
+        ),
+        "ram_gb_of_a_tenth_of_8e9_anchors": round(in_memory["ram_bytes_an_anchor"] * SHARE / 1e9),
+        "ram_gb_of_these_with_tables_on_disk": round(on_disk["ram_bytes_an_anchor"] * SHARE / 1e9, 1),
+    }
+
+
+def _split(
+    path: Path, state: State, genesis: Genesis, runs: list[_Asked], count: int, memory: int
+) -> dict[str, float]:
+    """Figures for a state whose anchors are divided into so many segments, which share so much memory."""
     path.mkdir()
     rule = Rule(genesis.options, genesis.scheme)
     end = state.tables.count // CHUNK * CHUNK  # where tables may begin
     cuts = [end * each // count for each in range(count + 1)]
     files = [_file(path, state, genesis, Segment(*each)) for each in pairwise(cuts)]
     began, before = time.perf_counter(), _own_memory()
-    held = [_held(path, file, rule, MEMORY // count) for file in files]
-    loading, memory = time.perf_counter() - began, _own_memory() - before
+    held = [_held(path, file, rule, memory // count) for file in files]
+    loading, own = time.perf_counter() - began, _own_memory() - before
     design, sizes = rule.design(), (0, 0)
     store = Store(path / "tail", design.tables + rule.triples, 1 << 20)
     begin_at(store, end)
@@ -172,7 +191,7 @@ def _split(path: Path, state: State, genesis: Genesis, runs: list[_Asked], count
         "bytes_a_row": round(sizes[0] / rows, 1),
         "compressed_bytes_a_row": round(sizes[1] / rows, 1),
         "loading_seconds_a_million_anchors": round(1e6 * loading / end, 1),
-        "ram_bytes_an_anchor": round(memory / end),
+        "ram_bytes_an_anchor": round(own / end),
     }
 
 

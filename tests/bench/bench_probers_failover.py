@@ -29,7 +29,7 @@ from tests.bench.journal import NEAR, ROWS
 from tests.bench.made_rows import MadeRows
 from tests.bench.probed import ProbedDeployment, deployed
 
-SIZES: Final = (1 << 16, 1 << 19)
+SIZES: Final = (1 << 16, 1 << 18)
 KILLS: Final = 3
 """How often a prober is killed that is started again, or has a replica."""
 LOST: Final = 1
@@ -37,7 +37,7 @@ LOST: Final = 1
 WARM: Final = 16
 SESSION_SECONDS: Final = 10.0
 """After which Kafka notices that a member is gone: the default."""
-BETWEEN: Final = 2.0
+BETWEEN: Final = 1.0
 """Seconds between a kill and the end of the pause that it made, and the next one."""
 
 

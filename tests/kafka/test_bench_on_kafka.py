@@ -72,6 +72,15 @@ def test_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.Monkey
     json.dumps(found)
 
 
+def test_failover_of_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = on_the_broker("probers_failover")
+    for name, value in {"KILLS": 1, "BETWEEN": 0.1, "SESSION_SECONDS": 3.0}.items():
+        monkeypatch.setattr(module, name, value)
+    found = module.run([1024])
+    assert found["1,024 anchors"]["taken_over_longest_seconds"] > 0
+    json.dumps(found)
+
+
 def test_floods_of_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     module = on_the_broker("probers_flood")
     for name, value in {"ANCHORS": 1024, "MEASURED": 1}.items():
