@@ -123,6 +123,9 @@ GOALS = (
     Goal(
         "probers_flood", "slowest pages that share templates, rows a second, to ordinary ones",
         ("worst_ratio",), ">=", 0.2,
+        "pages of new URLs have {one template[ratio]}. Where pages come again, a list can need 577 pairs "
+        "instead of 73, and grows to that while decisions stand still; that this takes most of the time is "
+        "likely, and was not profiled. A judge alone has {one template, pages that come again[alone_ratio]}",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
