@@ -30,6 +30,8 @@ from tests.bench.made_rows import MadeRows
 from tests.bench.probed import ProbedDeployment, deployed
 
 SIZES: Final = (1 << 16, 1 << 18)
+MEMBERS: Final = ("one", "two")
+"""Probers of the first group."""
 KILLS: Final = 3
 """How often a prober is killed that is started again, or has a replica."""
 LOST: Final = 1
@@ -90,21 +92,27 @@ async def _sized(broker: LocalBroker, directory: Path, anchors: int) -> dict[str
 
 async def _killed(running: ProbedDeployment, gaps: Gaps) -> dict[str, float]:
     again, lost, replicated = list[float](), list[float](), list[float]()
+
+    async def kill() -> tuple[str, float]:
+        """Kill the prober that holds the segment. Returns which, and when."""
+        holder = running.last(MEMBERS, "segment_loaded")
+        return holder, await running.kill(holder)
+
     for _ in range(KILLS):
-        killed = await running.kill("one")
-        await running.start("one", "prober")
+        holder, killed = await kill()
+        await running.start(holder, "prober")
         again.append(await gaps.after(killed, BETWEEN))
     await running.start("other", "prober", prober_group="b")
     await running.loaded(1, ["other"])
     for _ in range(KILLS):
-        loaded = running.count("one", "segment_loaded")
-        killed = await running.kill("one")
+        loaded = sum(running.count(each, "segment_loaded") for each in MEMBERS)
+        holder, killed = await kill()
         replicated.append(await gaps.after(killed, BETWEEN))
-        await running.start("one", "prober")
-        await running.logged("one", "segment_loaded", loaded + 1)
+        await running.start(holder, "prober")
+        await running.loaded(loaded + 1, MEMBERS)  # by either of them
     await running.stop("other")
     for _ in range(LOST):
-        killed = await running.kill("one")
+        _, killed = await kill()
         lost.append(await gaps.after(killed, BETWEEN))
     return {
         **_shown("started_again", again), **_shown("replicated", replicated), **_shown("taken_over", lost)

@@ -7,6 +7,7 @@ read from the same moment on, as they are in the same transaction.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import sys
@@ -104,6 +105,15 @@ class ProbedDeployment:
     def count(self, name: str, event: str) -> int:
         """How many times the log of a role has an event."""
         return self.log(name).read_text("utf-8", "replace").count(f'"event": "{event}"')
+
+    def last(self, names: Sequence[str], event: str) -> str:
+        """Which of these roles logged an event last."""
+        times = dict.fromkeys(names, "")
+        for name in names:
+            for line in self.log(name).read_text("utf-8", "replace").splitlines():
+                if f'"event": "{event}"' in line:
+                    times[name] = json.loads(line)["timestamp"]
+        return max(times, key=lambda name: times[name])
 
     async def logged(self, name: str, event: str, count: int = 1) -> None:
         """Wait until the log of a role has an event so many times."""
