@@ -116,8 +116,8 @@ GOALS = (
     ),
     Goal(
         "probers_stream", "p50 that two probers add at 2,000 pages a second, ms", ("added_p50_ms",), "<=", 25,
-        "broker, judge and probers share two cores, and the judge asks the broker for the end of the journal at "
-        "most answers; what else takes time was not profiled",
+        "broker, judge and probers share two cores, and the judge asks the broker for the end of the journal "
+        "at most answers; what else takes time was not profiled",
     ),
     Goal(
         "probers_failover", "longest pause, with a second group, s", ("replicated_longest_seconds",), "<=", 1,
