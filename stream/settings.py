@@ -35,6 +35,8 @@ from stream.errors import SettingsError
 from stream.suggest import meant, nearest
 
 MIB: Final = 1 << 20
+NAME: Final = r"[a-z0-9][a-z0-9-]{0,31}"
+"""Regular expression of names of electors and of groups of probers."""
 PLAINTEXT: Final = "PLAINTEXT"
 OAUTHBEARER: Final = "OAUTHBEARER"
 AVRO: Final = "avro"
@@ -239,10 +241,10 @@ class Settings(BaseSettings):
     characters. By default there is no such topic. `topics create` and the elector need the same value."""
     elect_seconds: Duration = Field(10.0, ge=0)
     """Seconds, or a time with a unit, in which at most one record of a cluster is written to that topic."""
-    elector_name: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")
+    elector_name: str = Field("", pattern=rf"^({NAME})?$")
     """Name of a further elector, with a policy of its own. Its topic is `NAMESPACE.best-NAME`."""
 
-    prober_group: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{0,31})?$")
+    prober_group: str = Field("", pattern=rf"^({NAME})?$")
     """Name of a further group of probers, which holds all segments once more. Its consumer group is
     `NAMESPACE.probers-NAME`."""
 

@@ -15,11 +15,11 @@ from stream.elector import state as elector
 from stream.judge.state import meta as judge
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
-from stream.settings import MIB
+from stream.settings import MIB, NAME
 from stream.tables.store.rocks import ELECTOR, Store, tables_of
 
 JUDGE: Final = "judge"
-ELECTOR_KIND: Final = r"elector(?:-[a-z0-9][a-z0-9-]{0,31})?"
+ELECTOR_KIND: Final = rf"elector(?:-{NAME})?"
 """Regular expression of the kinds of electors."""
 
 

@@ -12,6 +12,8 @@ from aiokafka.errors import KafkaError
 
 LONGEST: Final = 200
 """Maximum length of a member's name."""
+UNKNOWN: Final = "Unknown"
+"""The state of a group that may not be described, or that Kafka does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> 
     (answer,) = await admin.describe_consumer_groups([group])
     _, _, state, _, _, members, *_ = answer.groups[0]
     return ConsumerGroup(
-        state or "Unknown",
+        state or UNKNOWN,
         tuple(
             Member(
                 name[:LONGEST],

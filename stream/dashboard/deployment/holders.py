@@ -24,8 +24,8 @@ from stream.dashboard.answers import (
     Segments,
     SegmentsState,
 )
-from stream.dashboard.deployment.groups import ConsumerGroup, Member, describe_group
-from stream.dashboard.deployment.last_answers import LastAnswer, LastAnswers
+from stream.dashboard.deployment.groups import UNKNOWN, ConsumerGroup, Member, describe_group
+from stream.dashboard.deployment.last_answers import MOST_GROUPS, LastAnswer, LastAnswers
 from stream.errors import NeardupError
 from stream.judge.segments.answer import Segment
 from stream.judge.segments.answer_records import DIGEST_BYTES
@@ -34,7 +34,7 @@ from stream.kafka.announced_segments import AnnouncedSegments
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
-from stream.settings import Settings
+from stream.settings import NAME, Settings
 
 LOOK_SECONDS: Final = 10.0
 """Interval at which all is looked at. It lists all groups of the Kafka cluster."""
@@ -42,11 +42,9 @@ ANSWER_SECONDS: Final = 30.0
 """Time-out of a look."""
 GROUP_SECONDS: Final = 6 * 3600.0
 """How long a group that Kafka has forgotten is expected to answer again: as long as answers are kept."""
-MOST_GROUPS: Final = 16
 DIGEST_DIGITS: Final = 12
-UNKNOWN: Final = "Unknown"
 _REBALANCES: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-_GROUP: Final = re.compile(r"(-[a-z0-9][a-z0-9-]{0,31})?")
+_GROUP: Final = re.compile(rf"(-{NAME})?")
 
 _Range = tuple[int | None, int | None]
 
