@@ -15,7 +15,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -221,10 +221,13 @@ def summary(quarters: list[list[Part]], starts: list[float], without: float) -> 
     """All figures of a run, by quarter too, and how far apart the quarters of its last half are, and their
     parts. `starts` are the seconds that the state took to open after each quarter."""
     rows = [_row(quarter, start) for quarter, start in zip(quarters, starts, strict=True)]
-    last, half = rows[len(rows) // 2 :], [part for each in quarters[len(quarters) // 2 :] for part in each]
+    last = quarters[len(quarters) // 2 :]
+    half = [part for quarter in last for part in quarter]
 
-    def spread(values: list[float]) -> float:
-        return round(max(values) / min(values) - 1, 3)
+    # Of figures as measured: those of a small run are zero once they are rounded for the table.
+    def spread(values: Iterable[float]) -> float:
+        found = list(values)
+        return 0.0 if max(found) == min(found) else round(max(found) / min(found) - 1, 3)
 
     return {
         "rows_per_second_without": round(without),
@@ -233,13 +236,15 @@ def summary(quarters: list[list[Part]], starts: list[float], without: float) -> 
         "carried_a_page": round(sum(p.carried for p in half) / sum(p.judged for p in half), 3),
         "longest_turn_ms": max(part.longest_turn_ms for quarter in quarters for part in quarter),
         "spread_of_last_half": {
-            name: spread([each[name] for each in last])
-            for name in ("rows_per_second", "ram_mib", "disk_gb", "seconds_to_start")
+            "rows_per_second": spread(map(_rate, last)),
+            "ram_mib": spread(max(part.ram_mib for part in quarter) for quarter in last),
+            "disk_gb": spread(map(_disk_bytes, last)),
+            "seconds_to_start": spread(starts[len(starts) // 2 :]),
         },
         "spread_of_its_parts": {
-            "rows_per_second": spread([part.rows_per_second for part in half]),
-            "ram_mib": spread([float(part.ram_mib) for part in half]),
-            "disk_gb": spread([float(part.disk_bytes) for part in half]),
+            "rows_per_second": spread(part.rows_per_second for part in half),
+            "ram_mib": spread(part.ram_mib for part in half),
+            "disk_gb": spread(part.disk_bytes for part in half),
         },
         "quarters": {f"{quarter[-1].rows:,} pages": row for quarter, row in zip(quarters, rows, strict=True)},
     }
@@ -247,6 +252,10 @@ def summary(quarters: list[list[Part]], starts: list[float], without: float) -> 
 
 def _rate(measured: list[Part]) -> float:
     return sum(part.judged for part in measured) / sum(part.seconds for part in measured)
+
+
+def _disk_bytes(quarter: list[Part]) -> float:
+    return fmean(part.disk_bytes for part in quarter)
 
 
 def _row(quarter: list[Part], start: float) -> dict[str, Any]:
@@ -258,7 +267,7 @@ def _row(quarter: list[Part], start: float) -> dict[str, Any]:
         "turns_of_the_time": round(sum(part.turn_seconds for part in quarter) / seconds, 3),
         "longest_turn_ms": max(part.longest_turn_ms for part in quarter),
         "longest_batch_ms": max(part.longest_batch_ms for part in quarter),
-        "disk_gb": round(fmean(part.disk_bytes for part in quarter) / 1e9, 2),
+        "disk_gb": round(_disk_bytes(quarter) / 1e9, 2),
         "ram_mib": max(part.ram_mib for part in quarter),
         "seconds_to_start": round(start, 2),
     }
