@@ -25,8 +25,9 @@ from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import AnchorColumns, Origin, SegmentFile, write_segment_file
 from stream.judge.segments.held_segment import HeldSegment, TablesRoom
 from stream.judge.segments.merged_search import Answers, MergedSearch
+from stream.judge.state.baselines import Anchors
 from stream.judge.state.page_log import LoggedPages
-from stream.judge.state.state import Anchors, State
+from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.tables.arrays import distinct
 from stream.tables.search.probing import Nearest

@@ -133,7 +133,7 @@ def check_expiry(expiry: window.Expiry, oracle: Oracle) -> None:
 def check_state(state: State, oracle: Oracle) -> None:
     """What has not expired is what the oracle keeps, by the same numbers."""
     assert state.window is not None
-    assert state.window.oldest == (oracle.oldest["unique"], oracle.oldest["duplicate"])
+    assert state.first == (oracle.oldest["unique"], oracle.oldest["duplicate"])
     assert state.next == (oracle.counts["unique"], oracle.counts["duplicate"])
     check_expiry(state.window.expiry, oracle)
     for page in random.Random(1).sample([*oracle.numbers], 20):

@@ -41,7 +41,7 @@ from stream.judge.explain.shingle_diff import ShingleDiff
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
-from stream.judge.state.state import Baseline
+from stream.judge.state.baselines import Baseline
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import in_thread
 from stream.messages.journal import Genesis

@@ -15,7 +15,8 @@ from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.decision.nearest import nearest_alive
 from stream.judge.rule import Rule
-from stream.judge.state.state import Anchors, State
+from stream.judge.state.baselines import Anchors
+from stream.judge.state.state import State
 from stream.tables.search.probing import ALL, Nearest
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult

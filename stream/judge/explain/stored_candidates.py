@@ -15,7 +15,8 @@ from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.explain.explain import ExplainedPage
 from stream.judge.rule import Rule
-from stream.judge.state.state import Baseline, StateReader
+from stream.judge.state.baselines import Baseline
+from stream.judge.state.reader import StateReader
 from stream.tables.arrays import I64, U64
 from stream.tables.search.rank import ranks_of
 from stream.tables.store.anchors import StoredAnchors

@@ -27,9 +27,10 @@ from stream.judge.explain.explain import (
 from stream.judge.explain.stored_candidates import Candidates, Match, best_match, candidates_of
 from stream.judge.ids import parse, show
 from stream.judge.rule import Rule
+from stream.judge.state.baselines import Baseline
 from stream.judge.state.live import CACHE, refuse_other_scheme
 from stream.judge.state.meta import stored_meta
-from stream.judge.state.state import Baseline, StateReader
+from stream.judge.state.reader import StateReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.tables.store.rocks import Store, state_directory, tables_of, unflushed_error

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from stream.errors import SegmentFileError
 from stream.fingerprint.lanes import words_of
 from stream.judge.segments.answer import Segment
+from stream.judge.state.baselines import Anchors
 from stream.judge.state.page_log import LoggedPages
-from stream.judge.state.state import Anchors
 from stream.messages.journal import Genesis
 from stream.tables.arrays import distinct
 

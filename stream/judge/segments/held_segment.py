@@ -19,8 +19,8 @@ from stream.judge.segments.answer import Answer, Run
 from stream.judge.segments.answering import Answerer
 from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import SegmentFile
+from stream.judge.state.baselines import Anchors
 from stream.judge.state.page_log import LoggedPages
-from stream.judge.state.state import Anchors
 from stream.tables.arrays import distinct
 from stream.tables.store.failures import CURE
 from stream.tables.store.rocks import DEFAULT, Store, Writes

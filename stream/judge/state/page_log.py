@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
 from stream.fingerprint.lanes import words_of
+from stream.fingerprint.row import NO_DIGEST
 from stream.messages.byte_strings import StringColumn, Texts
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.store.failures import damage_error
@@ -42,6 +43,7 @@ SEARCHED_AT_ONCE: Final = 1 << 12
 LEAST_KEPT: Final = 8 << 10
 """Bytes of URLs that are kept in memory however few pages they are of."""
 _PREFIX: Final = b"pages/"
+_DIGEST: Final = np.dtype(("V", len(NO_DIGEST)))
 _HEAD_BYTES: Final = 16  # of the record: numbers of the first page and of the next one, u64 LE each
 _END: Final = 4  # bytes of the end position of a URL, u32 LE
 
@@ -76,6 +78,15 @@ class LoggedPages:
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
         return self.urls(np.array([place])).text(0)
+
+    def url_digests(self) -> list[bytes]:
+        """Return the digest of each page's URL (m,)."""
+        words = np.ascontiguousarray(self.words[:, URL_DIGEST]).astype("<u8")
+        return cast(list[bytes], words.view(_DIGEST).ravel().tolist())
+
+    def masks(self) -> U64:
+        """Return the mask of each anchor's skipped tables and triples (m,)."""
+        return self.words[:, 1] & ~HAS_OLDER
 
     def take(self, places: I64) -> LoggedPages:
         """Return the pages at these indexes (k,), which ascend."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,21 @@ DUPLICATE: Final = ord("d")
 REFERENCE: Final = np.dtype([("kind", "u1"), ("number", "<u8")])
 """Kind and number of an anchor or duplicate. A value of the family `urls` consists of references to the URL's
 baselines, newest first."""
+BYTES: Final = np.dtype(("V", REFERENCE.itemsize))
+"""One reference as bytes."""
+
+
+def references_to(kind: int, numbers: NDArray[np.int64]) -> list[bytes]:
+    """References to anchors or duplicates (m,)."""
+    references = np.zeros(len(numbers), REFERENCE)
+    references["kind"], references["number"] = kind, numbers
+    return cast(list[bytes], references.view(BYTES).tolist())
+
+
+def each_of(value: bytes) -> list[bytes]:
+    """The references of a value."""
+    size = REFERENCE.itemsize
+    return [value[at : at + size] for at in range(0, len(value), size)]
 
 
 def are_there(values: bytes, first: PageNumbers) -> NDArray[np.bool_]:

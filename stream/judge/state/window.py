@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -213,23 +214,24 @@ class Hits:
 class Window:
     """The window of a state, with one writer."""
 
-    def __init__(self, store: Store, stored: StoredWindow, first: PageNumbers) -> None:
-        """`first` are the first pages of the state."""
+    def __init__(self, store: Store, stored: StoredWindow, first: Callable[[], PageNumbers]) -> None:
+        """`first` returns the numbers of the state's first anchor and first duplicate: those before them have
+        expired."""
+        self._first = first
         self.lifetime: Final = 1000 * stored.lifetime
         """Milliseconds."""
         self.slot: Final = max(LEAST_SLOT, self.lifetime // SLOTS)
         """Milliseconds."""
         self.turned, self.is_behind, self.admitted = stored.turned, stored.is_behind, stored.admitted
-        self.oldest = first
-        """Numbers of the first anchor and the first duplicate that have not expired."""
         self.marks = [
             Mark(int.from_bytes(key, "big"), *np.frombuffer(value, "<i8").tolist())
             for key, value in with_prefix(store, _MARK)
         ]
         self._marks_digest = union(*map(_digest_of_mark, self.marks))
         self.forwarding = Forwarding(store)
-        self.hit_anchors = Hits(store, _HIT_ANCHORS, self.oldest.anchors)
-        self.hit_duplicates = Hits(store, _HIT_DUPLICATES, self.oldest.duplicates)
+        oldest = first()
+        self.hit_anchors = Hits(store, _HIT_ANCHORS, oldest.anchors)
+        self.hit_duplicates = Hits(store, _HIT_DUPLICATES, oldest.duplicates)
         self.expiry = self._expiry()
         """Replaced at each turn, so that other threads may read it."""
 
@@ -276,12 +278,10 @@ class Window:
     def target(self, time: int) -> PageNumbers:
         """Return the numbers of the first anchor and the first duplicate that were not surely there a
         lifetime before a log time: all before them have expired."""
-        mark = self._target_mark(time)
+        mark, oldest = self._target_mark(time), self._first()
         if mark is None:
-            return self.oldest
-        return PageNumbers(
-            max(self.oldest.anchors, mark.anchors), max(self.oldest.duplicates, mark.duplicates)
-        )
+            return oldest
+        return PageNumbers(max(oldest.anchors, mark.anchors), max(oldest.duplicates, mark.duplicates))
 
     def _target_mark(self, time: int) -> Mark | None:
         """The newest mark that is a lifetime old at a log time, or None."""
@@ -292,17 +292,17 @@ class Window:
         if not self.marks:
             return Expiry(-1)
         oldest, target = self.marks[0].time, self.target(self.turned)
-        late = sum(target) - sum(self.oldest)
+        late = sum(target) - sum(self._first())
         mark = self._target_mark(self.turned)
         return Expiry(oldest, late, mark.time - oldest if late and mark is not None else 0)
 
     def oldest_after(self, time: int) -> PageNumbers:
         """Return the numbers of the first anchor and the first duplicate that may be left after a turn at a
         log time. More are if it carries URLs of very many bytes."""
-        target = self.target(time)
+        target, oldest = self.target(time), self._first()
         return PageNumbers(
-            min(target.anchors, self.oldest.anchors + MOST_EXPIRING),
-            min(target.duplicates, self.oldest.duplicates + MOST_EXPIRING),
+            min(target.anchors, oldest.anchors + MOST_EXPIRING),
+            min(target.duplicates, oldest.duplicates + MOST_EXPIRING),
         )
 
     @staticmethod
@@ -315,11 +315,10 @@ class Window:
         self.hit_anchors.add(writes, anchors)
         self.hit_duplicates.add(writes, duplicates)
 
-    def turn(self, writes: Writes, time: int, oldest: PageNumbers, next_: PageNumbers, carried: I64) -> None:
-        """Turn at a log time: pages below `oldest` expire, and the anchors `carried` get the numbers that end
-        before `next_`, the next numbers from now on."""
-        target = self.target(time)
-        self.oldest = oldest
+    def turn(self, writes: Writes, time: int, next_: PageNumbers, carried: I64) -> None:
+        """Turn at a log time, after the state's first numbers were raised: the anchors `carried` get the
+        numbers that end before `next_`, the next numbers from now on."""
+        target, oldest = self.target(time), self._first()
         self.is_behind = oldest.anchors < target.anchors or oldest.duplicates < target.duplicates
         self._mark(writes, time, next_)
         first = next_.anchors - len(carried)
@@ -333,7 +332,7 @@ class Window:
     def _mark(self, writes: Writes, time: int, next_: PageNumbers) -> None:
         """Mark the beginning of a slot, and drop marks that no later turn and no live duplicate needs."""
         if self.begins_slot(time):
-            mark = Mark(time, next_.anchors, next_.duplicates, self.oldest.anchors)
+            mark = Mark(time, next_.anchors, next_.duplicates, self._first().anchors)
             writes.put(DEFAULT, _MARK + time.to_bytes(8, "big"), np.array(mark[1:], "<i8").tobytes())
             self.marks.append(mark)
             self._marks_digest = union(self._marks_digest, _digest_of_mark(mark))
@@ -344,4 +343,5 @@ class Window:
 
     def _has_expired(self, mark: Mark) -> bool:
         """Whether all pages that were there at a mark have expired."""
-        return mark.anchors <= self.oldest.anchors and mark.duplicates <= self.oldest.duplicates
+        oldest = self._first()
+        return mark.anchors <= oldest.anchors and mark.duplicates <= oldest.duplicates
