@@ -79,14 +79,14 @@ async def _speed(broker: LocalBroker, directory: Path, records: Sequence[bytes],
 
 
 async def _run(broker: LocalBroker, directory: Path, cases: Sequence[str]) -> dict[str, Any]:
-    found = dict[str, Any]()
+    found, first = dict[str, Any](), dict[str, float]()
     for name in cases:
         records = [each.rows.encode() for each in CASES[name]()]
         found[name] = dict[str, float]()
         for probers, kind in ((PROBERS, ""), (0, "alone_")):
             speed = await _speed(broker, directory, records, probers)
             found[name][f"{kind}rows_per_second"] = round(speed)
-            found[name][f"{kind}ratio"] = round(speed / found[cases[0]][f"{kind}rows_per_second"], 3)
+            found[name][f"{kind}ratio"] = round(speed / first.setdefault(kind, speed), 3)
         sys.stderr.write(f"{name}: {found[name]}\n")
     return found
 

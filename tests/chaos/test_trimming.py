@@ -119,7 +119,7 @@ async def test_trimming_under_kills_loses_nothing_and_repeats_nothing(
         file = tmp_path / "pages.jsonl"
         file.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
         own = chaos.model_copy(update={"state_dir": tmp_path / "query"})
-        while not done.is_set():
+        while not (done.is_set() and restored["query"]):
             if await has_trimmed(chaos):
                 code, _, errors = await neardup_process(own, "query", str(file))
                 assert code == 0, errors

@@ -189,7 +189,7 @@ async def deployed(settings: Settings, tmp_path: Path) -> AsyncIterator[Deployme
         update={
             "checkpoints": str(tmp_path / "objects"),
             "segment_anchors": SIZE,
-            "session_seconds": 2.0,
+            "session_seconds": 4.0,
             "tables_generation": 64,
             "tables_memory": 1 << 22,
         }

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -344,7 +343,7 @@ async def test_a_page_alone_that_waits_for_a_store_lets_others_begin(
 
 
 async def test_leaving_ends_a_child_in_the_middle_of_a_page() -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG):
         async with ChildPool(1, configuration()) as pool:
             started = asyncio.Event()
             work = asyncio.create_task(pool.fingerprint([b"a", b"hang"], lambda _: started.set()))
@@ -358,7 +357,7 @@ async def test_child_that_starts_slowly_is_waited_for_and_named(
 ) -> None:
     monkeypatch.setenv(SLOW_GATE, str(tmp_path))
     monkeypatch.setattr("stream.children.pool.SLOW_START_SECONDS", 0.01)
-    async with asyncio.timeout(60), AsyncExitStack() as stack:
+    async with asyncio.timeout(HANG), AsyncExitStack() as stack:
         with capture_logs() as lines:
             starting = asyncio.create_task(stack.enter_async_context(ChildPool(1, configuration("Slow"))))
 
@@ -428,6 +427,5 @@ def test_killed_parent_leaves_no_orphan() -> None:
     finally:
         parent.kill()
         parent.communicate()
-    started = time.monotonic()
-    _, alive = psutil.wait_procs(children, timeout=15)
-    assert not alive, f"alive {time.monotonic() - started:.1f} s after the parent"
+    _, alive = psutil.wait_procs(children, timeout=HANG)
+    assert not alive

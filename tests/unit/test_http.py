@@ -29,7 +29,7 @@ from stream.ops.server import add_ops_routes
 from stream.settings import load
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
-HANG = 60
+HANG = 600
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -19,7 +19,7 @@ from stream.roles.prober.loading import Loading
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import load
 from tests.genesis import genesis_of
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 GENESIS = genesis_of(Scheme(), VerdictOptions())
 
@@ -61,7 +61,7 @@ class Opening(Loading):
 
     def _open(self, segment: SegmentRecord, turn: Callable[[], None]) -> Any:
         self.is_opening.set()
-        assert self.may_open.wait(60)
+        assert self.may_open.wait(HANG_SECONDS)
         self.opened.append(Held())
         return self.opened[-1]
 
