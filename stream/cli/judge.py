@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import CONNECTION, with_settings
+from stream.cli.options import CONNECTION, JUDGE_STATE, with_settings
 from stream.cli.role import run_role
 from stream.settings import Settings
 
@@ -22,14 +22,7 @@ def _first_number(context: click.Context, parameter: click.Parameter, value: str
 @with_settings(
     *CONNECTION,
     "dev",
-    "state_dir",
-    "rebuild_damaged",
-    "scrub_hours",
-    "checkpoints",
-    "checkpoint_interval",
-    "checkpoints_kept",
-    "segment_anchors",
-    "prober_replicas",
+    *JUDGE_STATE,
     "tables_memory",
     "tables_generation",
     "judge_rows",

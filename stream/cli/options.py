@@ -23,6 +23,17 @@ PATH = click.Path()
 SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet", "rows"])
 """The values of `stream.sources.open.FORMATS`, repeated because that module is slow to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
+JUDGE_STATE = (
+    "state_dir",
+    "rebuild_damaged",
+    "scrub_hours",
+    "checkpoints",
+    "checkpoint_interval",
+    "checkpoints_kept",
+    "segment_anchors",
+    "prober_replicas",
+)
+"""Settings of a judge's state, and of what is exported of it."""
 
 
 class _Duration(click.ParamType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import CONNECTION, with_settings
+from stream.cli.options import CONNECTION, JUDGE_STATE, with_settings
 from stream.cli.role import run_role
 from stream.settings import Settings
 
@@ -14,14 +14,7 @@ from stream.settings import Settings
 @with_settings(
     *CONNECTION,
     "dev",
-    "state_dir",
-    "rebuild_damaged",
-    "scrub_hours",
-    "checkpoints",
-    "checkpoint_interval",
-    "checkpoints_kept",
-    "segment_anchors",
-    "prober_replicas",
+    *JUDGE_STATE,
     "worker_processes",
     "page_deadline",
     "page_bytes",

@@ -98,8 +98,13 @@ _FOR_EVER: Final = {
     "message.timestamp.type": "LogAppendTime",
 }
 _COMPACTED: Final = {**_ACKNOWLEDGED, "cleanup.policy": "compact"}
-_FOR_HOURS: Final = {**_ACKNOWLEDGED, "cleanup.policy": "delete", "retention.ms": str(6 * 3_600_000)}
-"""Probers answer again where answers are gone."""
+ANSWERS_SECONDS: Final = 6 * 3600
+"""Retention of probers' answers. Where answers are gone, probers answer again."""
+_ANSWERS: Final = {
+    **_ACKNOWLEDGED,
+    "cleanup.policy": "delete",
+    "retention.ms": str(1000 * ANSWERS_SECONDS),
+}
 
 
 def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
@@ -129,7 +134,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
             names.segments, PARTITIONS, SEGMENTS_BYTES, _COMPACTED, transactional=False
         )
         topics["candidates"] = TopicPlan(
-            names.candidates, PARTITIONS, ANSWERS_BYTES, _FOR_HOURS, transactional=False
+            names.candidates, PARTITIONS, ANSWERS_BYTES, _ANSWERS, transactional=False
         )
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),

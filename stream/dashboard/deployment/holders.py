@@ -32,6 +32,7 @@ from stream.judge.segments.answer_records import DIGEST_BYTES
 from stream.kafka import clients
 from stream.kafka.announced_segments import AnnouncedSegments
 from stream.kafka.names import TopicNames
+from stream.kafka.topic_plan import ANSWERS_SECONDS
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 from stream.settings import NAME, Settings
@@ -40,8 +41,6 @@ LOOK_SECONDS: Final = 10.0
 """Interval at which all is looked at. It lists all groups of the Kafka cluster."""
 ANSWER_SECONDS: Final = 30.0
 """Time-out of a look."""
-GROUP_SECONDS: Final = 6 * 3600.0
-"""How long a group that Kafka has forgotten is expected to answer again: as long as answers are kept."""
 DIGEST_DIGITS: Final = 12
 _REBALANCES: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _GROUP: Final = re.compile(rf"(-{NAME})?")
@@ -128,7 +127,7 @@ class Holders:
                 self._uncovered.labels(each.group).set(count)
 
     async def _group_names(self, admin: AIOKafkaAdminClient) -> list[str]:
-        """The names of groups of probers: of those that Kafka lists, and of those that have answered lately.
+        """The names of groups of probers: of those that Kafka lists, and of those whose answers are kept.
         Kafka lists those that may be described, and forgets one without members within minutes."""
         prefix = self._names.probers()
         listed = {
@@ -137,7 +136,7 @@ class Holders:
             if group.startswith(prefix)
         }
         names = {each.removeprefix("-") for each in listed if _GROUP.fullmatch(each)}
-        names.update(self._answers.groups(time.time() - GROUP_SECONDS))
+        names.update(self._answers.groups(time.time() - ANSWERS_SECONDS))
         return sorted(names)[:MOST_GROUPS]
 
     @property

@@ -17,8 +17,10 @@ from stream.fingerprint.parity import ONE
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, OFFSET_BITS
 from stream.judge.rule import NO_SIMILARITY
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
+from stream.messages.segments import Hex16, Hex32
 from stream.messages.varints import decode_varints, encode_varints
 from stream.messages.versions import refuse_other_version
+from stream.settings import NAME
 
 VERSION: Final = 1
 DIGEST_BYTES: Final = 16
@@ -176,9 +178,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     """The layout of a record."""
 
     version: int = VERSION
-    journal: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-    scheme: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-    group: Annotated[str, msgspec.Meta(pattern="^([a-z0-9][a-z0-9-]{0,31})?$")]
+    journal: Hex32
+    scheme: Hex16
+    group: Annotated[str, msgspec.Meta(pattern=rf"^({NAME})?$")]
     holder: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
     digest: _Digest
     segment: Segment
