@@ -185,7 +185,7 @@ async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
         seconds, processor = time.perf_counter() - begun, _spent(process) - spent
         asking.cancel()
         rss = process.memory_info().rss >> 20
-    if folded <= 0 or not took:
+    if folded <= 0 or not took or not processor:  # which the kernel counts in hundredths of a second
         raise TooFewPagesError(f"bench: all but {WARM:.0%} of {count} verdicts are too few to measure")
     return {
         "verdicts": folded,

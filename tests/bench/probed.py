@@ -39,7 +39,7 @@ from tests.waiting import until
 PATIENCE: Final = 90.0
 """Seconds without a decision after which a run is given up."""
 TICK: Final = 0.002
-STOP_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 120.0
 
 
 class Decided(NamedTuple):

@@ -506,7 +506,7 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             assert system["partitions_read"] == system["partitions"] == 3
             assert (await client.counted(21))["pages"] == 21
             assert system["window"] is system["forgetting"] is None
-            genesis = await topics.wait_for_genesis(settings, 10)
+            genesis = await topics.wait_for_genesis(settings)
             await request(
                 settings, genesis, names_of(("http://nobody.example/",), (), (), genesis.scheme.url_rules)
             )

@@ -56,7 +56,7 @@ async def judge(settings: Settings, judged: list[Judged], part: range = range(1 
     """Append pages to the journal, and decisions about them, as if they were judged: those that begin at an
     offset of this part. Returns the end of the journal."""
     end = 0
-    names, genesis = TopicNames(settings.namespace), await topics.wait_for_genesis(settings, 10)
+    names, genesis = TopicNames(settings.namespace), await topics.wait_for_genesis(settings)
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         for each in decided_of(judged, 1, genesis):
             if each.decisions.start not in part:
@@ -85,7 +85,7 @@ async def told(settings: Settings) -> dict[str, list[BestRecord]]:
 
 async def kept_pages(settings: Settings, judged: list[Judged]) -> dict[str, Any]:
     """Cluster -> URL that is kept, by what was told and by all verdicts."""
-    prefix = (await topics.wait_for_genesis(settings, 10)).journal[:8]
+    prefix = (await topics.wait_for_genesis(settings)).journal[:8]
     urls = {each.url: url_of(each) for each in judged}
     pages = {show(each.page, prefix): each for each in judged}
     records = await told(settings)
@@ -309,7 +309,7 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     await judge(electing, judged)
     async with running(ElectorRole(electing)) as role:
         await caught_up(role)
-    prefix = (await topics.wait_for_genesis(electing, 10)).journal[:8]
+    prefix = (await topics.wait_for_genesis(electing)).journal[:8]
     kept_now = kept(judged, "longest")
     cluster, page = next((cluster, page) for cluster, page in kept_now.items() if page)
     empty = next(cluster for cluster, page in kept_now.items() if not page)

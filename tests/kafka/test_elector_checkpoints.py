@@ -55,7 +55,7 @@ def without_checkpoints(settings: Settings) -> Settings:
 async def kept(settings: Settings) -> list[Manifest]:
     """The elector's checkpoints, newest first."""
     found = Catalogue(settings.checkpoints or "")
-    journal = (await topics.wait_for_genesis(settings, 10)).journal
+    journal = (await topics.wait_for_genesis(settings)).journal
     return [found.read(name) for name in found.kept(journal, "elector")]
 
 

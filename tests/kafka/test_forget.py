@@ -89,7 +89,7 @@ async def judge(settings: Settings, partition: int, *of_urls: tuple[str, object]
 
 async def ask(settings: Settings, *urls: str, hosts: tuple[str, ...] = ()) -> int:
     """Request that URLs and hosts be forgotten."""
-    genesis = await topics.wait_for_genesis(settings, 10)
+    genesis = await topics.wait_for_genesis(settings)
     return await request(settings, genesis, names_of(urls, hosts, (), RULES))
 
 
@@ -149,7 +149,7 @@ async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, 
     assert A.encode() not in b"".join(value or b"" for value in ended.values())
     assert await recompute(deployed) == []
     # Another holder, built from the topics.
-    genesis = await topics.wait_for_genesis(deployed, 10)
+    genesis = await topics.wait_for_genesis(deployed)
     async with open_follower(deployed, genesis, tmp_path / "follower") as follower:
         await follower.follow_to_end()
         while not follower.state.meta.forgetting.is_erased:
@@ -191,7 +191,7 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
     )  # fmt: skip
     await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     directory = electing.state_dir / electing.namespace / "elector"
-    genesis, catalogue = await topics.wait_for_genesis(electing, 10), Catalogue(str(tmp_path / "objects"))
+    genesis, catalogue = await topics.wait_for_genesis(electing), Catalogue(str(tmp_path / "objects"))
 
     def newest_erased(kind: str) -> int:
         return max((each.erased for each in catalogue.kept(genesis.journal, kind)), default=0)
@@ -270,7 +270,7 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
     hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
     home = deployed.state_dir / deployed.namespace / "dashboard"
     tables, anchors = home / "v1", home / "anchors"
-    genesis = await topics.wait_for_genesis(deployed, 10)
+    genesis = await topics.wait_for_genesis(deployed)
     async with running(JudgeRole(deployed)):
         await judge(deployed, 0, (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts))
         async with dashboard(deployed) as client:
@@ -408,7 +408,7 @@ async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_f
     settings = deployed.model_copy(
         update={"checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1}
     )
-    genesis, catalogue = await topics.wait_for_genesis(settings, 10), Catalogue(str(tmp_path / "objects"))
+    genesis, catalogue = await topics.wait_for_genesis(settings), Catalogue(str(tmp_path / "objects"))
     is_uploading, go_on, put_file = threading.Event(), threading.Event(), Catalogue.put_file
 
     def put_later(*arguments: Any) -> None:

@@ -261,7 +261,7 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
     deployed: Settings, pages: int, tmp_path: Path, report: Callable[[str], None]
 ) -> None:
     began, crawl, names = time.monotonic(), Crawl(), TopicNames(deployed.namespace)
-    genesis, scan = await topics.wait_for_genesis(deployed, 10), DiskScan()
+    genesis, scan = await topics.wait_for_genesis(deployed), DiskScan()
     topics_with = partial(scan.topics_with, tmp_path / "kafka", deployed.namespace)
     with_urls = {names.pages, names.journal, names.verdicts, names.clusters, names.best()}
     with_urls |= {f"{names.dashboard}-{table}-changelog" for table in ("urls", "clusters")}

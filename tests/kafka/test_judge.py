@@ -99,7 +99,7 @@ def crawl(count: int, seed: str = "") -> list[bytes]:
 
 async def digest_of(settings: Settings, directory: Path) -> str:
     """The digest of a state directory, brought up to the end of the decisions."""
-    genesis = await topics.wait_for_genesis(settings, 10)
+    genesis = await topics.wait_for_genesis(settings)
     async with open_follower(settings, genesis, directory) as follower:
         await follower.follow_to_end()
         return follower.state.digest()
@@ -131,7 +131,7 @@ async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) ->
     assert logged == given
     heads = [dict(each.headers) for each in await read_all(settings, names.verdicts)]
     assert Counter(Verdict[each["verdict"].decode().upper()] for each in heads) == given
-    genesis = await topics.wait_for_genesis(settings, 10)
+    genesis = await topics.wait_for_genesis(settings)
     assert {each["scheme"] for each in heads} == {genesis.scheme_id.encode()}
 
 

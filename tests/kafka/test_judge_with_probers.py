@@ -143,7 +143,7 @@ async def deployed(settings: Settings, tmp_path: Path, monkeypatch: pytest.Monke
     genesis = await topics.wait_for_genesis(settings)
     # Few URLs, so that anchors die, and many pages that are alike, so that lists are cut.
     pages = [
-        dataclasses.replace(page, url=f"http://host/{at * 7 % 300}") for at, page in enumerate(crowd(5, 2400))
+        dataclasses.replace(page, url=f"http://host/{at * 7 % 300}") for at, page in enumerate(crowd(5, 4800))
     ]
     rows = [entry.rows for entry in entries_of(pages, 1, sizes=(8, 12))]
     records = [

@@ -89,7 +89,7 @@ def kept(settings: Settings) -> list[Manifest]:
 
 async def follow(settings: Settings, directory: Path) -> tuple[Meta, str]:
     """Metadata and digest of a state that was built from the topics."""
-    genesis = await topics.wait_for_genesis(settings, 10)
+    genesis = await topics.wait_for_genesis(settings)
     async with open_follower(settings, genesis, directory) as follower:
         await follower.follow_to_end()
         return follower.state.meta, follower.state.digest()

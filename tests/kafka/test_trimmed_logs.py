@@ -151,7 +151,7 @@ async def end_of(settings: Settings, topic: str) -> int:
 
 
 async def genesis_of(settings: Settings) -> Genesis:
-    return await topics.wait_for_genesis(settings, 10.0)
+    return await topics.wait_for_genesis(settings)
 
 
 async def all_once(settings: Settings, pages: int = PAGES + 1) -> None:

@@ -35,11 +35,15 @@ def specification(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if shutil.which("npm") is None:
         pytest.skip(f"npm is not there to fetch {SPECIFICATION}")
     place = tmp_path_factory.mktemp("asyncapi")
-    packed = subprocess.run(
-        ["npm", "pack", "--silent", SPECIFICATION], cwd=place, capture_output=True, text=True, timeout=120
-    )
-    if packed.returncode:
-        pytest.skip(f"{SPECIFICATION} cannot be fetched: {packed.stderr[-300:]}")
+    try:
+        packed = subprocess.run(
+            ["npm", "pack", "--silent", SPECIFICATION],
+            cwd=place, capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{SPECIFICATION} cannot be fetched within two minutes")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"{SPECIFICATION} cannot be fetched: {error.stderr[-300:]}")
     with tarfile.open(place / packed.stdout.split()[-1]) as package:
         member = package.extractfile("package/schemas/3.0.0.json")
         assert member is not None
