@@ -177,6 +177,11 @@ class JournalReader:
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
 
     @property
+    def end(self) -> int:
+        """The end of the log, as of the last fetch."""
+        return max(self._topic.end or 0, self._topic.position)
+
+    @property
     def leader(self) -> int | None:
         """Id of the broker that leads the journal; None if it is not known."""
         return self._topic.leader

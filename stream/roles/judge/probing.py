@@ -91,6 +91,7 @@ class Probing:
     async def _refuse_beyond(self, answer: Answer, name: str) -> None:
         """Raise RecordError for an answer about records that are not in the journal yet: it knows nothing of
         what they will have."""
+        self._journal_end = max(self._journal_end, self._journal.end)
         if not answer.run.is_before(self._journal_end):
             topic = f"topic {self._journal.topic}"
             _, self._journal_end = await retry_until_answered(topic, self._journal.bounds)
