@@ -19,6 +19,11 @@ class DecidedDeaths(NamedTuple):
     oldest: int
     """Those below this number expire; 0 for none."""
 
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing dies."""
+        return not len(self.numbers) and not self.oldest
+
     @classmethod
     def joined(cls, deaths: Sequence[DecidedDeaths]) -> Self:
         """Those of consecutive records, one at least."""

@@ -165,8 +165,9 @@ class JudgeRole:
         return answered
 
     async def _await(self, offset: int, transaction: TransactionInFlight) -> None:
-        await transaction.finish()
-        if self._probing is not None:
+        if transaction.is_in_flight:
+            await transaction.finish()  # after which answers can be taken that are as of its decision
+        elif self._probing is not None:
             await self._probing.wait(offset)
 
     async def _attend_probing(self, transaction: TransactionInFlight) -> None:

@@ -121,7 +121,10 @@ class ProberRole:
         if not records:
             return
         with self.watch.stage("apply"):
-            died = await in_thread(self._kill, records)
+            if all(record.deaths.are_none for record in records):
+                died = self._kill(records)  # sooner than a thread begins
+            else:
+                died = await in_thread(self._kill, records)
         for segment, numbers in died.items():
             schedule.note_deaths(segment, numbers)
         schedule.note_decided(records[-1].end, time.monotonic())
