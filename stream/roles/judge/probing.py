@@ -128,7 +128,8 @@ class Probing:
 
     def split(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Return which of these journal records can be decided by the answers that are there, and which
-        follow."""
+        follow. `wait` then waits for answers that come later."""
+        self._answered.clear()
         until = self._probed.answered_until(entries[0].offset)
         answered = [entry for entry in entries if entry.offset < until]
         return answered, list(entries[len(answered) :])
@@ -140,7 +141,8 @@ class Probing:
             self._watch.metrics.awaited_seconds.set(0)
 
     async def wait(self, offset: int) -> None:
-        """Wait a little for further answers about this journal record, the next one to decide."""
+        """Wait a little for answers that came after `split`, about this journal record, the next one to
+        decide."""
         now = time.monotonic()
         if offset != self._awaited_offset:
             self._awaited_offset, self._since, self._next_warning = offset, now, FIRST_WARNING
@@ -157,7 +159,6 @@ class Probing:
                 seconds=round(waited, 1),
                 message="probers have not answered about this journal record, or their lists are too short",
             )
-        self._answered.clear()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._answered.wait()
