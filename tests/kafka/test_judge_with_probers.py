@@ -83,7 +83,8 @@ class Deployment:
         last = decode_answer(sent[-1].value, "the last answer")
         beyond = dataclasses.replace(last.answer, run=Run(last.answer.run.start, self.appended + 1000))
         async with AIOKafkaProducer(bootstrap_servers=self.settings.bootstrap_servers) as producer:
-            await producer.send_and_wait(sent[-1].topic, encode_answer(last._replace(answer=beyond)))
+            value = encode_answer(last._replace(answer=beyond))
+            await producer.send_and_wait(sent[-1].topic, value, partition=sent[-1].partition)
 
     async def answer_differently(self) -> None:
         """Send two answers about the next record to decide that count anchors differently."""
@@ -104,7 +105,8 @@ class Deployment:
                     BucketCounts(*np.array([[start << INDEX_BITS], [0], [size]])),
                 )
                 other = last._replace(answer=answer, group=group, holder=f"holder-{group}")
-                await producer.send_and_wait(sent[-1].topic, encode_answer(other))
+                value = encode_answer(other)
+                await producer.send_and_wait(sent[-1].topic, value, partition=sent[-1].partition)
 
     async def killed_at(self, failpoint: str, *arguments: str) -> None:
         """Run a judge in a process of its own, with records to judge, until it is killed there."""

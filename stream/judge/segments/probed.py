@@ -52,6 +52,7 @@ class _Announced(NamedTuple):
     segment: Segment
     digests: frozenset[bytes]
     """The beginnings of the digests of its files, of which this process has seen announcements."""
+    partition: int
 
 
 class ProbedSegments:
@@ -91,6 +92,11 @@ class ProbedSegments:
         """Number of announced segments of which the judge has tables."""
         return len(self._announced) - self.dropped
 
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions of the topics in which announced segments and answers about them are."""
+        return {each.partition for each in self._announced.values()}
+
     def announce(self, record: SegmentRecord | int, name: str) -> None:
         """Note an announcement, or that the segment with this first number has expired. `name` names the
         record. Raises StateError for that of another journal or scheme, and for one of other anchors in place
@@ -109,7 +115,7 @@ class ProbedSegments:
             )
         digests = before.digests if before is not None and before.segment == segment else frozenset[bytes]()
         digest = bytes.fromhex(record.digest)[:DIGEST_BYTES]
-        self._announced[record.first] = _Announced(segment, digests | {digest})
+        self._announced[record.first] = _Announced(segment, digests | {digest}, record.partition)
         self._is_new = True
 
     def need_dropped(self) -> None:
@@ -135,7 +141,7 @@ class ProbedSegments:
         """The announced segments that have the anchors from the first one on to `held`, one after the
         other."""
         first, chain = self._state.tables.first, list[Segment]()
-        for _, (segment, _) in sorted(self._announced.items()):
+        for _, (segment, *_) in sorted(self._announced.items()):
             begins = segment.first <= first if not chain else segment.first == chain[-1].end
             if begins and first < segment.end <= held:
                 chain.append(segment)

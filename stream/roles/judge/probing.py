@@ -53,7 +53,8 @@ class Probing:
         announced = TopicSubscription(
             settings, names.segments, from_beginning=True, report_waiting=lambda _: self._all_announced.set()
         )
-        async with TopicSubscription(settings, names.candidates) as sent, announced:
+        sent = TopicSubscription(settings, names.candidates, used=lambda: self._probed.partitions)
+        async with sent, announced:
             self._reading = [
                 asyncio.create_task(self._read_segments(announced)),
                 asyncio.create_task(self._read_answers(sent)),
