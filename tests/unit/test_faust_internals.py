@@ -69,6 +69,18 @@ async def test_a_damaged_block_is_no_end_of_a_table(
     await table.data.stop()
 
 
+async def test_rows_of_other_dashboards_are_written_before_there_are_a_thousand(table: RowTable) -> None:
+    app: Any = table.app
+    changelog, recovery = TP("dashboard-urls-changelog", 2), app.tables.recovery
+    message = SimpleNamespace(tp=changelog, partition=2, offset=5, key=b'"2/x"', value=b"row")
+    recovery.buffers[table].append(SimpleNamespace(message=message))
+    assert table.rows(2, [b'"2/x"']) == [None]
+    faust_internals.write_standbys(app)
+    assert table.rows(2, [b'"2/x"']) == [b"row"]
+    assert not recovery.buffers[table]
+    await table.data.stop()
+
+
 def test_changelogs_go_through_a_producer_of_aiokafka(table: RowTable) -> None:
     table.app.producer = SimpleNamespace(_producer="producer")  # type: ignore[assignment]
     assert faust_internals.producer_of(table.app) == "producer"

@@ -27,7 +27,13 @@ from faust.types import TP
 from stream.dashboard.counting.committed import BatchRecords, CommittedTransport, records_skipped
 from stream.dashboard.counting.credentials import credentials
 from stream.dashboard.counting.ends import FoldedOffsets
-from stream.dashboard.counting.faust_internals import changelog_config, database_path, in_scope_of, items
+from stream.dashboard.counting.faust_internals import (
+    changelog_config,
+    database_path,
+    in_scope_of,
+    items,
+    write_standbys,
+)
 from stream.dashboard.counting.fold import (
     ClusterTable,
     Folder,
@@ -353,6 +359,8 @@ class Statistics:
         """
         generation, rewritten = self.app.consumer_generation_id, 0
         is_ours = TP(self._verdicts, partition) in self.app.consumer.assignment()
+        if not is_ours:
+            write_standbys(self.app)
         if (pending := self._pending).events:  # which were read when less was forgotten
             await pending.done.wait()
         try:
