@@ -90,10 +90,17 @@ def _bytes_of(digests: NDArray[np.uint64], order: str = "<u8") -> list[bytes]:
 
 
 _MATCH: Final = np.dtype(
-    [("kind", "u1"), ("number", "<i8"), ("page", "<i8"), ("first", ">u8"), ("second", ">u8")]
+    [
+        ("kind", "u1"),
+        ("number", "<i8"),
+        ("page", "<i8"),
+        ("first", ">u8"),
+        ("second", ">u8"),
+        ("is_of_host", "?"),
+    ]
 )
-"""A page that was found: 0 for an anchor or 1 for a duplicate, its number, its id, and the digest of its
-URL."""
+"""A page that was found: 0 for an anchor or 1 for a duplicate, its number, its id, the digest of its URL, and
+whether a request names its host, or a domain."""
 
 
 class Search:
@@ -156,16 +163,18 @@ class Search:
         names_hosts = self._wanted.names_hosts
         pages = log.pages(numbers, keep_urls=names_hosts)
         named = dict(self._wanted.of_urls(pages.words[:, URL_DIGEST]))
+        is_of_host = np.zeros(len(numbers), np.bool_)
         if names_hosts:
             for row, url in enumerate(pages.urls(np.arange(len(numbers))).texts()):
                 if url and (offsets := self._wanted.of_url(url)):
                     named[row] = named.get(row, ()) + offsets
+                    is_of_host[row] = True
         rows = np.array(sorted(named), np.int64)
         rows = rows[~self._state.forgotten.among(numbers[rows], is_anchor=kind == 0)]
         if len(rows):
             matches = np.zeros(len(rows), _MATCH)
             matches["kind"], matches["number"] = kind, numbers[rows]
-            matches["page"] = pages.words[rows, 0]
+            matches["page"], matches["is_of_host"] = pages.words[rows, 0], is_of_host[rows]
             matches["first"], matches["second"] = _own_digests(
                 pages.words[rows][:, URL_DIGEST], matches["page"]
             )
@@ -194,6 +203,7 @@ class Search:
             anchors=anchors.astype("<i8").tobytes(),
             duplicates=duplicates.astype("<i8").tobytes(),
             urls=np.column_stack([urls["first"], urls["second"]]).astype(">u8").tobytes(),
+            ids=np.sort(some["page"][~some["is_of_host"]]).astype("<i8").tobytes(),
             pages=sorted(self._pages.items()) if is_last else [],
         )
         return forgetting_record(
@@ -228,16 +238,17 @@ def _own_digests(digests: NDArray[np.uint64], pages: I64) -> tuple[NDArray[np.ui
     return np.where(without, _OWN_DIGEST, first), np.where(without, pages.astype(np.uint64), second)
 
 
-def urls_of(state: State, numbers: Sequence[I64]) -> list[bytes]:
+def _pages_of(state: State, numbers: Sequence[I64]) -> tuple[list[bytes], I64]:
     """Return the distinct digests, in order, of the URLs of anchors and duplicates, given by ascending
-    numbers. A page without a URL key has one of its own."""
-    digests = set[bytes]()
+    numbers, and their ids. A page without a URL key has a digest of its own."""
+    digests, pages = set[bytes](), [np.zeros(0, np.int64)]
     for log, some in zip(state.page_logs, numbers, strict=True):
         for start in range(0, len(some), READ_AT_ONCE):
             words = log.pages(some[start : start + READ_AT_ONCE]).words
-            columns = _own_digests(words[:, URL_DIGEST], words[:, 0].astype(np.int64))
+            pages.append(words[:, 0].astype(np.int64))
+            columns = _own_digests(words[:, URL_DIGEST], pages[-1])
             digests |= set(_bytes_of(np.column_stack(columns), ">u8"))
-    return sorted(digests)
+    return sorted(digests), np.concatenate(pages)
 
 
 def superseded_pages(state: State, forgotten: Forgotten) -> list[int]:
@@ -256,6 +267,9 @@ def misfit_forgetting(record: Decisions, forgotten: Forgotten, state: State, gen
         if len(numbers) and not log.first <= numbers[0] <= numbers[-1] < log.count:
             have = f"the state has {log.first} to {log.count}"
             return f"forgets {name} {numbers[0]} to {numbers[-1]}, but {have}"
-    if urls_of(state, forgotten.numbers) != forgotten.url_digests:
+    digests, pages = _pages_of(state, forgotten.numbers)
+    if digests != forgotten.url_digests:
         return "forgets pages of other URLs than the state has by these numbers"
+    if not np.isin(forgotten.page_ids, pages).all():
+        return "forgets pages of other ids than the state has by these numbers"
     return None

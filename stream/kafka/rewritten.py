@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from stream.durable import sync_directory
+from stream.durable import replace_file
 
 NAME: Final = "rewritten.json"
 VERSION: Final = 1
@@ -30,14 +29,7 @@ class Rewritten(msgspec.Struct, kw_only=True):
 
     def write(self, directory: Path) -> None:
         """Replace the file in the directory of a dashboard. Raises OSError."""
-        path = directory / NAME
-        written = path.with_suffix(".new")
-        with written.open("wb") as file:
-            file.write(msgspec.json.encode(self))
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(path)
-        sync_directory(directory)
+        replace_file(directory / NAME, msgspec.json.encode(self))
 
 
 def counted_partitions(directory: Path) -> set[int]:

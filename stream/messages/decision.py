@@ -83,6 +83,9 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     urls: bytes
     """Digests of their URLs, 16 bytes each, ascending; of a page without a URL key the numbers 1 and its
     packed id, int64 big-endian."""
+    ids: bytes
+    """Packed ids of those of these pages that a request names by URL, ascending, int64 little-endian. Readers
+    of verdicts cannot know them all by the URLs there, as a page may have the key of another one."""
     pages: list[tuple[int, int]]
     """(offset, pages) for the requests with which this record is done and which named any page."""
 
@@ -90,6 +93,11 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of the anchors and of the duplicates."""
         return np.frombuffer(self.anchors, "<i8"), np.frombuffer(self.duplicates, "<i8")
+
+    @property
+    def page_ids(self) -> NDArray[np.int64]:
+        """The packed ids of pages that are named by URL."""
+        return np.frombuffer(self.ids, "<i8")
 
     @property
     def url_digests(self) -> list[bytes]:
@@ -313,10 +321,10 @@ def _misshapen_turn(turn: Turn, sources: int) -> str | None:
 def _misshapen_forgetting(forgotten: Forgotten, sources: int) -> str | None:
     if sources:
         return "a forgetting that moves sources"
-    for name, size in (("anchors", 8), ("duplicates", 8), ("urls", URL_DIGEST_BYTES)):
+    for name, size in (("anchors", 8), ("duplicates", 8), ("urls", URL_DIGEST_BYTES), ("ids", 8)):
         if len(getattr(forgotten, name)) % size:
             return f"the length of {name} is not a multiple of {size} bytes"
-    for numbers in forgotten.numbers:
+    for numbers in (*forgotten.numbers, forgotten.page_ids):
         if (len(numbers) and numbers[0] < 0) or (numbers[1:] <= numbers[:-1]).any():
             return "a forgetting of numbers that are not in order"
     digests, offsets = forgotten.url_digests, [offset for offset, _ in forgotten.pages]

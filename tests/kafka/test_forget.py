@@ -8,6 +8,8 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.commands import neardup_process, run_process
-from tests.kafka.dashboard_helpers import dashboard
+from tests.kafka.dashboard_helpers import dashboard, dashboard_process
 from tests.kafka.disk_scan import DiskScan, block_of
 from tests.kafka.judge_helpers import (
     CLUSTER,
@@ -58,6 +60,7 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import read_all, running, scrape
+from tests.url_digests import digest_of_url
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -71,15 +74,21 @@ async def deployed(settings: Settings) -> Settings:
     return settings
 
 
-def pages(partition: int, *of_urls: tuple[str, object]) -> Part:
-    """The first pages of a partition, given by URLs and seeds of texts."""
-    rows: list[Row] = [FINGERPRINTER.page(Page(url=url, text=text(seed))) for url, seed in of_urls]
+def row_of(url: str, seed: object, key: str | None = None) -> Row:
+    """The row of a page; `key` is the URL whose key it has, such as its canonical one, if that is another."""
+    row: Row = FINGERPRINTER.page(Page(url=url, text=text(seed)))
+    return row if key is None else msgspec.structs.replace(row, url_digest=digest_of_url(key))
+
+
+def pages(partition: int, *of_urls: tuple[Any, ...]) -> Part:
+    """The first pages of a partition, given as `row_of` takes them."""
+    rows = [row_of(*each) for each in of_urls]
     count = len(rows)
     source = SourceRange(CLUSTER, "pages", TOPIC_ID, partition, 0, count, count, opening=True)
     return Part(source, rows, list(range(count)))
 
 
-async def judge(settings: Settings, partition: int, *of_urls: tuple[str, object]) -> list[str]:
+async def judge(settings: Settings, partition: int, *of_urls: tuple[Any, ...]) -> list[str]:
     """Have pages judged, and return the verdicts on them and the URLs that these name, in order."""
     await decided(settings, await append(settings, record(pages(partition, *of_urls))))
     found = [each for each in await verdicts(settings) if each["source"]["partition"] == partition]
@@ -120,7 +129,7 @@ def content(path: Path) -> bytes:
     return b"\n".join([*scan.files(path), scan.entries(path)])
 
 
-A, B, C, D = (f"http://{name}.example.org/page" for name in "abcd")
+A, B, C, D, E = (f"http://{name}.example.org/page" for name in "abcde")
 
 
 async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, tmp_path: Path) -> None:
@@ -266,23 +275,29 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
 
 
 async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
-    """Tables, changelogs, and what it shows. Figures stay as they are."""
+    """Tables, changelogs, and what it shows. Figures stay as they are. Pages of E have other URLs, but its
+    key."""
     hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
     home = deployed.state_dir / deployed.namespace / "dashboard"
     tables, anchors = home / "v1", home / "anchors"
     genesis = await topics.wait_for_genesis(deployed)
     async with running(JudgeRole(deployed)):
-        await judge(deployed, 0, (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts))
+        await judge(
+            deployed, 0,
+            (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts),
+            (E + "?1", 6, E), (E + "?2", 6, E), (B + "3", 6),
+        )  # fmt: skip
         async with dashboard(deployed) as client:
 
             async def history(url: str) -> list[str]:
                 found = (await client.post("/api/v1/lookup", {"url": url}))["history"]
                 return [(each["duplicate_of"] or {}).get("url", "-") for each in found]
 
-            await client.counted(7)
+            await client.counted(10)
             assert [await history(each) for each in (A, B, C)] == [["-"], [A], ["-"]]
+            assert [await history(each) for each in (E + "?2", B + "3")] == [[E + "?1"], [E + "?1"]]
             assert (await client.get("/api/v1/clusters", limit=5))["clusters"][0]["anchor"] == A
-            await ask(deployed, A, C, hosts=("gone.example.net",))
+            await ask(deployed, A, C, E, hosts=("gone.example.net",))
 
             async def is_gone() -> bool:
                 return not await history(A)
@@ -290,46 +305,48 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
             await until(is_gone)
             await until(lambda: not dashboard_delays(deployed, genesis))
             assert [await history(each) for each in (A, B, C, D, hosts[1])] == [[], ["-"], [], ["-"], []]
+            assert [await history(each) for each in (E + "?1", E + "?2", B + "3")] == [[], [], ["-"]]
             shown = [await client.get(f"/api/v1/{each}", limit=9) for each in ("clusters", "verdicts")]
-            assert not [url for url in (A, C, *hosts) if url in json.dumps(shown)]
-            assert [each["pages"] for each in shown[0]["clusters"]] == [3, 2]
+            assert not [url for url in (A, C, E, *hosts) if url in json.dumps(shown)]
+            assert [each["pages"] for each in shown[0]["clusters"]] == [3, 2, 2]
             # Crawled again, a page is a new one.
             assert await judge(deployed, 1, (A, 5)) == ["unique -"]
-            await client.counted(8)
+            await client.counted(11)
             assert await history(A) == ["-"]
     names = TopicNames(deployed.namespace)
     for topic in (f"{names.dashboard}-{name}-changelog" for name in ("urls", "clusters")):
         rows = {each.key: each.value for each in await read_all(deployed, topic)}
         told = b"".join(part for row in rows.items() for part in (*row, *block_of(*row)))
         assert told
-        assert not [url for url in (C, *hosts) if url.encode() in told]
+        assert not [url for url in (C, E, *hosts) if url.encode() in told]
     found = counted(tables)
-    assert [url.encode() in found for url in (B, D, C, *hosts)] == [True, True, False, False, False]
+    assert [url for url in (B, D, C, E, *hosts) if url.encode() in found] == [B, D]
     # Files may have earlier versions of rows until their rewriting ends.
     noted = rewritten_in(home, genesis.journal)
-    assert (noted.begun, set(noted.partitions.values())) == (set(), {3})
+    assert (noted.begun, set(noted.partitions.values())) == (set(), {4})
     msgspec.structs.replace(noted, begun={1}).write(home)
     (delay,) = dashboard_delays(deployed, genesis)
     assert delay.why.endswith("partitions 1")
     # From the changelogs, which have earlier versions of rows, too.
     shutil.rmtree(tables)
     async with dashboard(deployed) as client:
-        assert (await client.counted(8))["pages"] == 8
+        assert (await client.counted(11))["pages"] == 11
         await until(lambda: not dashboard_delays(deployed, genesis))
-    assert C.encode() not in counted(tables)
+    found = counted(tables)
+    assert not [url for url in (C, E) if url.encode() in found]
     # While it is down, and what was decided is trimmed before it is there again. The state for its look-ups
     # cannot follow then, however far it came before.
     async with open_follower(deployed, genesis, anchors) as follower:
         await follower.follow_to_end()
     async with running(JudgeRole(deployed)):
         await ask(deployed, D)
-        await erased(deployed, 4)
+        await erased(deployed, 5)
     await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
-    assert dashboard_delays(deployed, genesis, 4)
+    assert dashboard_delays(deployed, genesis, 5)
     async with running(JudgeRole(deployed)), dashboard(deployed) as client:
         await judge(deployed, 2, (C, 6))
-        await client.counted(9)
-        await until(lambda: not dashboard_delays(deployed, genesis, 4))
+        await client.counted(12)
+        await until(lambda: not dashboard_delays(deployed, genesis, 5))
     found = counted(tables)
     assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
     assert D.encode() in content(anchors)
@@ -337,11 +354,54 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
     assert (str(home) in delayed, str(anchors) in delayed) == (False, True)
 
 
-def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 3) -> list[Delay]:
+def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) -> list[Delay]:
     """What delays that a dashboard's tables have nothing of the requests."""
     home = settings.state_dir / settings.namespace
     found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
     return [each for each in found if each.what == str(home / "dashboard")]
+
+
+async def test_each_dashboard_of_a_group_erases_what_it_has(deployed: Settings, tmp_path: Path) -> None:
+    """One has counted all partitions before another takes some of them."""
+    other = deployed.model_copy(update={"state_dir": tmp_path / "other"})
+    genesis = await topics.wait_for_genesis(deployed, 10)
+    gone, kept = ([f"{url}-{each}" for each in range(3)] for url in (A, B))
+    async with running(JudgeRole(deployed)), dashboard(deployed) as first:
+        for partition, urls in enumerate(zip(gone, kept, strict=True)):
+            await judge(deployed, partition, *((url, partition) for url in urls))
+        await first.counted(6)
+        async with dashboard_process(other, tmp_path / "other.log") as (process, second):
+
+            async def is_shared() -> bool:
+                both = [(await each.get("/api/v1/system"))["partitions_read"] for each in (first, second)]
+                return sorted(both) == [1, 2]
+
+            async def histories(url: str) -> list[str]:
+                found = [await each.post("/api/v1/lookup", {"url": url}) for each in (first, second)]
+                return [
+                    (each["duplicate_of"] or {}).get("url", "-") for one in found for each in one["history"]
+                ]
+
+            await until(is_shared)
+            await until(partial(_has, histories, kept[0], gone[0]))
+            await ask(deployed, *gone)
+
+            def is_erased() -> bool:
+                return not any(dashboard_delays(each, genesis, 3) for each in (deployed, other))
+
+            await until(is_erased)
+            assert [await histories(url) for url in gone] == [[]] * 3
+            assert {said for url in kept for said in await histories(url)} == {"-"}
+            process.terminate()
+            assert await process.wait() == 0
+    tables = [counted(each.state_dir / each.namespace / "dashboard" / "v1") for each in (deployed, other)]
+    assert not [url for url in gone if any(url.encode() in each for each in tables)]
+    assert all(any(url.encode() in each for each in tables) for url in kept)
+    assert all(any(url.encode() in each for url in kept) for each in tables)
+
+
+async def _has(histories: Callable[[str], Awaitable[list[str]]], url: str, like: str) -> bool:
+    return like in await histories(url)
 
 
 async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def forgetting(before: Decided, digests: list[bytes]) -> Decided:
         anchors=np.arange(len(digests), dtype="<i8").tobytes(),
         duplicates=b"",
         urls=b"".join(sorted(digests)),
+        ids=b"",
         pages=[],
     )
     last = before.decisions

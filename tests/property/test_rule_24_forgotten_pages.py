@@ -132,7 +132,9 @@ def test_rule_24_what_is_forgotten_is_as_if_expired(
             elif search is not None and rng.random() < 0.5:
                 for record in forget(judge, search, position):
                     assert record.forgotten is not None
-                    oracle.forget(ids_of(leader, record.forgotten))  # type: ignore[no-untyped-call]
+                    pages_gone = ids_of(leader, record.forgotten)
+                    assert record.forgotten.page_ids.tolist() == sorted(pages_gone), "all are named by URL"
+                    oracle.forget(pages_gone)  # type: ignore[no-untyped-call]
                     other.apply_forgetting(record, record.forgotten, position)
                     position += 1
                     counted += sum(map(len, record.forgotten.numbers))
@@ -271,6 +273,7 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
         assert sum(len(numbers) for each in parts for numbers in each.numbers) == total
         assert [each.requests for each in parts] == [0] * (len(parts) - 1) + [6]
         assert [each.pages for each in parts] == [[]] * (len(parts) - 1) + [[(4, total)]]
+        assert not any(each.ids for each in parts), "who names a host knows its pages by their URLs"
         assert (len(parts) == 1) == (limit == 1000)
         assert not np.any(state.tables.is_alive(np.arange(state.next.anchors)))
         assert not any(True for _ in state.store.scan(URLS))
@@ -283,7 +286,9 @@ def test_requests_that_name_no_page_are_decided(tmp_path: Path) -> None:
     try:
         judge = Judge(state, genesis)
         (record,) = forget(judge, Search(state, genesis, [(3, request(judge, "url", "http://x/"))], 4), 7)
-        assert record.forgotten == Forgotten(requests=4, anchors=b"", duplicates=b"", urls=b"", pages=[])
+        assert record.forgotten == Forgotten(
+            requests=4, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[]
+        )
         assert state.meta.forgetting == Forgetting(requests=4)
         assert state.meta.decided == 8
     finally:
@@ -303,6 +308,7 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
             ({"anchors": np.array([0, end], "<i8").tobytes()}, f"forgets anchor 0 to {end}, but the state"),
             ({"duplicates": b""}, "forgets pages of other URLs"),
             ({"urls": forgotten.urls[:-16]}, "forgets pages of other URLs"),
+            ({"ids": np.array([1 << 40], "<i8").tobytes()}, "forgets pages of other ids"),
         ):
             wrong = structs.replace(forgotten, **changed)
             with pytest.raises(StateError, match=f"the forgetting at decisions offset 5 {why}"):
@@ -322,12 +328,19 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         ({"anchors": np.array([3, 3], "<i8").tobytes()}, "numbers that are not in order"),
         ({"anchors": np.array([-1], "<i8").tobytes()}, "numbers that are not in order"),
         ({"urls": b""}, "URLs that are not those of its pages"),
+        ({"ids": b"1234"}, "the length of ids is not a multiple of 8 bytes"),
+        ({"ids": np.array([9, 8], "<i8").tobytes()}, "numbers that are not in order"),
         ({"pages": [(5, 1)]}, "found pages of requests which are not decided"),
     ],
 )
 def test_misshapen_records_are_refused(changed: dict[str, object], why: str) -> None:
     forgotten = Forgotten(
-        requests=5, anchors=np.array([3], "<i8").tobytes(), duplicates=b"", urls=bytes(16), pages=[(4, 1)]
+        requests=5,
+        anchors=np.array([3], "<i8").tobytes(),
+        duplicates=b"",
+        urls=bytes(16),
+        ids=bytes(8),
+        pages=[(4, 1)],
     )
     record = forgetting_record("ab" * 16, "cd" * 8, 9, bytes(16), 1000, forgotten)
     assert decode_decisions(encode_decisions(record), 0) == record

@@ -8,6 +8,7 @@ from typing import Any
 
 import faust
 import msgspec
+import numpy as np
 import pytest
 import xxhash
 from faust.types import TP
@@ -15,11 +16,13 @@ from msgspec import UNSET, structs
 
 from stream.dashboard.counting import history
 from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.history import KEPT, History
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
 from stream.dashboard.counting.rows import UrlRow
 from stream.dashboard.counting.verdict_columns import batch_of, normal
 from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.judge.ids import pack
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
 from tests.genesis import genesis_of
@@ -188,6 +191,52 @@ def test_blocks_that_come_again_leave_no_index_of_forgotten_pages(table: History
         rewrite(recovered, pages)
         assert not names_digest(recovered, FORGOTTEN)
         check(recovered, [each for each in left if each.url])
+
+
+def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(table: History) -> None:
+    """And the recrawls of them. A page that is like them stays, and so does one that was crawled later."""
+    prefix, made = GENESIS.journal[:8], VerdictMaker()
+
+    def page(place: int, url: str, verdict: str, like: PageRef | None, offset: int = 7) -> VerdictRecord:
+        each = made.one(url=url)
+        return structs.replace(each, id=f"{prefix}.{offset}.{place}", verdict=verdict, duplicate_of=like)
+
+    gone = PageRef("http://a.example/?session=1", f"{prefix}.7.0")
+    verdicts = [
+        page(0, gone.url, "unique", None),
+        page(1, "http://a.example/?session=2", "recrawl", gone),
+        page(2, "http://b.example/", "duplicate", gone),
+        page(3, "http://a.example/?session=3", "unique", None, offset=9),
+    ]
+    kept(table, verdicts)
+    pages = forgotten_pages(("url", "http://a.example/"))
+    assert rewrite(table, pages) == 0
+    pages.ids.add(np.array([pack(7, 0), pack(6, 5)]))
+    assert rewrite(table, pages) == 1
+    assert [table.of(PARTITION, normal(each.url or "")) for each in verdicts] == [
+        [], [], [structs.replace(verdicts[2], duplicate_of=None)], [verdicts[3]],
+    ]  # fmt: skip
+    assert rewrite(table, pages) == 0
+    assert pages.names("http://any.example/", f"{prefix}.6.5")
+    assert not pages.names("http://any.example/", "ffffffff.6.5"), "of another journal"
+
+
+def test_ids_of_forgotten_pages_are_read_back(tmp_path: Path) -> None:
+    journal, written = GENESIS.journal, ForgottenIds(GENESIS.journal)
+    assert ForgottenIds.read(tmp_path, journal) is None
+    for some in ([5, 9], [], [7, 9, 1 << 60], [1]):
+        written.add(np.array(some, np.int64))
+        written.write(tmp_path)
+        found = ForgottenIds.read(tmp_path, journal)
+        assert found is not None
+        assert [each for each in (1, 2, 5, 7, 9, 1 << 60) if each in found] == [
+            each for each in (1, 2, 5, 7, 9, 1 << 60) if each in written
+        ]
+    assert (len(written), 7 in written, 8 in written, 1 << 61 in written) == (5, True, False, False)
+    assert ForgottenIds.read(tmp_path, "cd" * 16) is None
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert ForgottenIds.read(tmp_path, journal) is None
 
 
 @pytest.mark.parametrize(

@@ -640,7 +640,9 @@ def test_a_turn_is_laid_out_as_documented() -> None:
 
 
 def test_a_forgetting_is_laid_out_as_documented() -> None:
-    forgotten = Forgotten(requests=5, anchors=bytes(8), duplicates=b"", urls=bytes(16), pages=[(4, 1)])
+    forgotten = Forgotten(
+        requests=5, anchors=bytes(8), duplicates=b"", urls=bytes(16), ids=bytes(8), pages=[(4, 1)]
+    )
     record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, forgotten))
     assert list(record) == list(documented("decisions.md", "decisions"))
     assert (record["start"], record["end"], record["time"], record["ledger"]) == (9, 9, 7, None)

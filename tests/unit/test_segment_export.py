@@ -166,7 +166,12 @@ def test_forgotten_pages_are_not_exported(exporter: Exporter) -> None:
     words = state.page_logs[0].pages(anchors).words[:, URL_DIGEST]
     digests = sorted({each.tobytes() for each in words.astype("<u8")})
     forgotten = Forgotten(
-        requests=1, anchors=anchors.astype("<i8").tobytes(), duplicates=b"", urls=b"".join(digests), pages=[]
+        requests=1,
+        anchors=anchors.astype("<i8").tobytes(),
+        duplicates=b"",
+        urls=b"".join(digests),
+        ids=b"",
+        pages=[],
     )
     state.forget(forgotten, 8)
     state.maintain(wait=True)

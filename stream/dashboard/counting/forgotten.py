@@ -2,7 +2,8 @@
 
 Requests name URLs and hosts by keyed digests. A page is forgotten if it has such a URL and was judged before
 the decision, so a page that is crawled again later is not. Nothing is asked of the judge's state: verdicts on
-pages that it never stored, as they were insufficient, have URLs as well.
+pages that it never stored, as they were insufficient, have URLs as well. A page may have the key of another
+URL than that of its verdict, such as its canonical one: decisions have the ids of those that the state had.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.errors import PageError, RecordError
 from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.judge.ids import INDEX_BITS, pack
 from stream.kafka import broker_metadata
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
@@ -35,6 +38,7 @@ from stream.text.url import host_of, url_key
 
 POLL_SECONDS: Final = 1.0
 _DIGEST: Final = np.dtype([("first", "<u8"), ("second", "<u8")])
+_BEYOND: Final = (1 << 63) - 1
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +48,7 @@ class _Named(msgspec.Struct, gc=False):
 
     id: str
     url: str | None
+    verdict: str
     duplicate_of: PageRef | None
     nearest: PageRef | None = None
 
@@ -89,9 +94,16 @@ class _Waiting(NamedTuple):
 class ForgottenPages:
     """Says which pages are forgotten; `follow` keeps it up to date."""
 
-    def __init__(self, genesis: Genesis, decided: Iterable[tuple[int, int]] = ()) -> None:
-        """`decided` is what another one knew before."""
+    def __init__(
+        self,
+        genesis: Genesis,
+        decided: Iterable[tuple[int, int]] = (),
+        ids: ForgottenIds | None = None,
+    ) -> None:
+        """`decided` and `ids` are what another one knew before."""
         self._genesis = genesis
+        self.ids: Final = ForgottenIds(genesis.journal) if ids is None else ids
+        """Of pages that were requested by URL."""
         self._digest_url, self._digest_host = url_hasher(genesis.seed), host_hasher(genesis.seed)
         self._urls, self._hosts, self._domains = _Decided(), _Decided(), _Decided()
         self._known = list(decided)
@@ -123,13 +135,15 @@ class ForgottenPages:
         nothing of any."""
         if not self.end:
             return None
-        named = _NAMED.decode(verdict)
-        if self._offset(named.id) >= self.end:
+        named, like = (each := _NAMED.decode(verdict)), each.duplicate_of
+        if self._page(named.id) >> INDEX_BITS >= self.end:
             return None
         changes = dict[str, object]()
-        if self.names(named.url, named.id):
+        # Of a recrawl the state has no page, but the one that it is like, which has the same URL key.
+        is_again = named.verdict == "recrawl" and named.url and like and self._page(like.id) in self.ids
+        if is_again or self.names(named.url, named.id):
             changes = {"url": None, "fingerprint": None, "text_hash": None, "fetched_at": None}
-        if named.duplicate_of and self.names(named.duplicate_of.url, named.duplicate_of.id):
+        if like and self.names(like.url, like.id):
             changes["duplicate_of"] = None
         if named.nearest and self.names(named.nearest.url, named.nearest.id):
             changes["nearest"] = msgspec.UNSET
@@ -139,12 +153,15 @@ class ForgottenPages:
 
     def names(self, url: str | None, page: str) -> bool:
         """Whether the page with this URL and id is forgotten."""
-        return bool(url) and self._offset(page) < self._start_of(url)
+        if not url:
+            return False
+        packed = self._page(page)
+        return packed in self.ids or packed >> INDEX_BITS < self._start_of(url)
 
-    def _offset(self, page: str) -> int:
-        """The offset in the journal of a page, which is beyond all if it is of another journal."""
-        journal, _, place = page.partition(".")
-        return int(place.partition(".")[0]) if self._genesis.journal.startswith(journal) else self.end
+    def _page(self, shown: str) -> int:
+        """The packed id of a page, which is beyond all if it is of another journal."""
+        journal, offset, index = shown.split(".")
+        return pack(int(offset), int(index)) if self._genesis.journal.startswith(journal) else _BEYOND
 
     def _ask_start(self, url: str) -> int:
         start, key = 0, url
@@ -222,8 +239,10 @@ class ForgottenPages:
             decided = decode_decisions(record.value, record.offset)
             if self._is_trimmed:
                 self._floor, self._floor_appended, self._is_trimmed = decided, record.timestamp, False
-            if decided.forgotten is not None and decided.forgotten.requests > self.requests:
-                self.decide(decided.forgotten.requests, decided.start)
+            if decided.forgotten is not None:
+                self.ids.add(decided.forgotten.page_ids)
+                if decided.forgotten.requests > self.requests:
+                    self.decide(decided.forgotten.requests, decided.start)
         if not records and self._floor is not None:
             # What no decision that is left is about was decided by one that is gone.
             older = [each.offset for each in self._waiting if each.appended < self._floor_appended]

@@ -10,6 +10,7 @@ import structlog
 
 from stream.dashboard.counting.app import Statistics
 from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.kafka.rewritten import Rewritten, rewritten_in
 from stream.messages.journal import Genesis
@@ -27,7 +28,9 @@ class Rewriting:
         """`directory` is the dashboard's."""
         self._directory = directory
         self._noted: Rewritten = rewritten_in(directory, genesis.journal)
-        self.forgotten: Final = ForgottenPages(genesis, self._noted.decided)
+        ids = ForgottenIds.read(directory, genesis.journal)
+        decided = [] if ids is None else self._noted.decided  # else decisions are read again
+        self.forgotten: Final = ForgottenPages(genesis, decided, ids)
         self._shown = 0
 
     def begin(self, partitions: int, stored: set[int]) -> None:
@@ -65,4 +68,5 @@ class Rewriting:
 
     def _note(self, begun: set[int]) -> None:
         self._noted.begun, self._noted.decided = begun, self.forgotten.decided
+        self.forgotten.ids.write(self._directory)
         self._noted.write(self._directory)
