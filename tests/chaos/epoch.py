@@ -187,7 +187,15 @@ class Epoch:
     async def _lane(self, scene: Scene, name: str) -> None:
         """Cause the faults of one lane, one after the other."""
         report = scene.report
-        for plan in schedule.lane(report.seed, self._number, name, self._without, report.often):
+        faults = schedule.lane(
+            report.seed,
+            self._number,
+            name,
+            self._without,
+            report.often,
+            segments=bool(self._made.probers),
+        )
+        for plan in faults:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), plan.pause)
             if self._ahead >= FAULTS_AHEAD:

@@ -42,6 +42,8 @@ class RoleExits:
 
     codes: Counter[str] = field(default_factory=Counter)
     """Number of exits by role and exit code."""
+    damaged: set[str] = field(default_factory=set)
+    """Kinds of roles of which some state was damaged: perhaps a checkpoint was made of it."""
     cured: int = 0
     """Damaged states that were refused and moved away."""
     unexplained: list[str] = field(default_factory=list)
@@ -68,6 +70,8 @@ class Role:
         self.next_command: str | None = None
         """The command that its next process runs instead."""
         self.process: Process | None = None
+        self.killed: Process | None = None
+        """The last process that was killed by a fault, rather than by itself at a failpoint."""
         self.damaged = False
         """Whether its state was damaged, so that a refusal is right."""
         self.excused = False
@@ -144,6 +148,8 @@ class Role:
         if not self.is_running:
             return False
         assert self.process is not None
+        if number == signal.SIGKILL:
+            self.killed = self.process
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
         return True
@@ -175,6 +181,8 @@ class Role:
         """SIGKILL to the process and its children."""
         async with self._starting:
             if self.process is not None:
+                if self.is_running:
+                    self.killed = self.process
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 with contextlib.suppress(ProcessLookupError):  # one just forked has no group of its own yet
@@ -214,18 +222,29 @@ class Role:
 
     async def _attend(self, code: int, failing: float) -> None:
         """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""
-        if self.excused or (code != REFUSED and failing < PATIENCE[self.damaged]):
+        damaged = self._may_be_damaged
+        if self.excused or (code != REFUSED and failing < PATIENCE[damaged]):
             return
-        if code != REFUSED or not self.damaged or "damaged: " not in self._last_words():
-            state = "damaged, " if self.damaged else ""
+        if code != REFUSED or not damaged or "damaged: " not in self._last_words():
+            state = "damaged, " if damaged else ""
             self._ends.unexplained.append(
                 f"{self.name}: {state}ended with {code}, failing for {failing:.0f} s: {self._last_words()}"
             )
-        if self.damaged:
+        if damaged:
             self._ends.cured += 1
             async with self._using:  # a fault may be about to damage it
                 await asyncio.to_thread(self.delete_state)
         self._failing_since = time.monotonic()
+
+    def note_damage(self) -> None:
+        """Note that its state was damaged."""
+        self.damaged = True
+        self._ends.damaged.add(self.kind)
+
+    @property
+    def _may_be_damaged(self) -> bool:
+        """Whether its state is damaged, or was restored from a checkpoint that may be of a damaged one."""
+        return self.damaged or (self.kind in self._ends.damaged and bool(self.count("restored")))
 
     def delete_state(self) -> None:
         """Delete the state, so that it is rebuilt."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from tests.chaos import failpoints
 
 JUDGES: Final = ("judge-1", "judge-2")
 WORKERS: Final = ("worker-1", "worker-2")
@@ -34,7 +36,8 @@ STATE: Final = {
 }
 PROCESS: Final = {"kill": 4, "kill-while-starting": 1, "failpoint": 3, "stop": 2, "terminate": 1}
 DECKS: Final[Mapping[str, Mapping[str, int]]] = {
-    **dict.fromkeys((*JUDGES, ELECTOR, *PROBERS, FURTHER_PROBER), PROCESS | STATE),
+    **{judge: PROCESS | STATE | {"failpoint": 6} for judge in JUDGES},
+    **dict.fromkeys((ELECTOR, *PROBERS, FURTHER_PROBER), PROCESS | STATE),
     **{worker: PROCESS | {"kill-child": 3} for worker in WORKERS},
     TRIMMER: {"kill": 2, "failpoint": 3, "stop": 1, "terminate": 1},
     DASHBOARD: {"kill": 3, "kill-while-starting": 1, "stop": 1, "terminate": 1},
@@ -79,6 +82,8 @@ class PlannedFault:
     """Duration in seconds, of faults that have one; at most LONGEST."""
     dice: int
     """Seed of its other choices."""
+    place: str = ""
+    """The name of a failpoint."""
 
     @property
     def rng(self) -> random.Random:
@@ -101,10 +106,13 @@ def lane(
     name: str,
     without: frozenset[str] = frozenset(),
     often: frozenset[str] = frozenset(),
+    *,
+    segments: bool = True,
 ) -> Iterator[PlannedFault]:
     """The faults of one lane, without end; kinds that cannot be had here are dealt and left out, those that
-    are wanted `often` have OFTEN times as many cards."""
+    are wanted `often` have OFTEN times as many cards. `segments` says whether there are some."""
     rng = random.Random(f"{seed}/{epoch}/{name}")
+    places = failpoints.places(seed, epoch, name, segments=segments)
     cards = [
         kind for kind, count in DECKS[name].items() for _ in range(count * OFTEN if kind in often else count)
     ]
@@ -115,6 +123,8 @@ def lane(
             plan = PlannedFault(
                 name, kind, pause, min(LONGEST, 0.5 + rng.expovariate(1 / 3)), rng.getrandbits(32)
             )
+            if kind == "failpoint":
+                plan = replace(plan, place=next(places))
             if kind not in without:
                 yield plan
 

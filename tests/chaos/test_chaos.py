@@ -17,7 +17,7 @@ from tests.chaos import schedule
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.configurations import OPTIONS
 from tests.chaos.disk import Disk
-from tests.chaos.faults.processes import FAILPOINTS, OF_SEGMENTS
+from tests.chaos.failpoints import FAILPOINTS, OF_SEGMENTS
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
 from tests.chaos.load import PageMaker
@@ -57,6 +57,19 @@ def test_a_seed_gives_the_same_faults_each_time() -> None:
 
     assert dealt(1) == dealt(1) != dealt(2)
     assert {plan.kind for plan in dealt(1)} == schedule.KINDS
+
+
+@pytest.mark.parametrize("epoch", range(3))
+def test_each_failpoint_has_its_turn(epoch: int) -> None:
+    def dealt(kind: str, count: int) -> set[str]:
+        lanes = [name for name in schedule.ROLES if name.rstrip("0123456789-") == kind]
+        plans = [plan for name in lanes for plan in islice(schedule.lane(7, epoch, name), 40 * count)]
+        failpoints = [[plan.place for plan in plans if plan.lane == name and plan.place] for name in lanes]
+        return {place for each in failpoints for place in each[:count]}
+
+    for kind, places in FAILPOINTS.items():
+        assert dealt(kind, 2 * len(places)) >= {*places}
+    assert dealt("judge", 4) >= {*OF_SEGMENTS}  # also in a short run
 
 
 def test_the_architecture_says_where_processes_are_killed() -> None:

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 import psutil  # type: ignore[import-untyped]
 
+from tests.chaos.failpoints import OF_SEGMENTS, OPENING, TOOK_BACK
 from tests.chaos.roles import READY, STOP_SECONDS, Role
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import PROBERS, TRIMMER, PlannedFault
+from tests.chaos.schedule import TRIMMER, PlannedFault
 
-FAILPOINTS: Final = {
-    "judge": (
-        "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
-        "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "drop.run",
-        "drop.pages", "sweep.urls", "forget.requested", "forget.sent", "forget.decided", "forget.erased",
-        "forget.compacted", "flush",
-        "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
-        "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
-    ),
-    "prober": ("prober.loaded", "prober.answered"),
-    "worker": ("worker.before_append", "worker.append"),
-    "trim": ("trim.decisions", "trim.journal", "restore.file"),
-    "elector": (
-        "elector.sent", "elector.written", "elector.flushed", "forget.erased", "forget.compacted", "flush",
-        "checkpoint.linked", "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file",
-        "restore.renamed",
-    ),
-}  # fmt: skip
-"""Failpoints by role (see `stream/failpoints.py`)."""
-OF_SEGMENTS: Final = ("segment.exported", "segment.announced", "judge.dropped_segment", "judge.took_back")
-"""Further ones of a judge, which half of the failpoints are where there are probers."""
-OPENING: Final = ("restore.file", "restore.renamed", "judge.took_back")
-"""Those that a judge or an elector reaches before it works, or not at all."""
 TAKE_BACK: Final = "judge --take-back all"
 """The command of a judge that takes back what it dropped."""
 STARTING_SECONDS: Final = 4.0
 FAILPOINT_SECONDS: Final = 45.0
 """Time-out for reaching a failpoint."""
+DROP_SECONDS: Final = 30.0
+"""Time-out for dropping tables of a segment."""
+FLUSH_SECONDS: Final = 4.0
+"""Time in which a judge flushes what it did (see `configurations.py`)."""
+
+
+async def until_dropped(judges: Collection[Role]) -> bool:
+    """Wait for DROP_SECONDS at most until one of these judges has dropped tables of a segment, and flushed
+    that. Returns whether one has: else it may have nothing to take back."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DROP_SECONDS):
+            while True:
+                before = [each.process for each in judges if each.has_logged("dropped_segment")]
+                await asyncio.sleep(FLUSH_SECONDS if before else 0.2)
+                if any(each.process in before and each.is_running for each in judges):
+                    return True
+    return False
 
 
 def _kill(scene: Scene, role: Role) -> bool:
@@ -62,31 +59,48 @@ async def kill_while_starting(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def failpoint(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL to a role, whose next process kills itself at a failpoint."""
-    role, rng = scene.roles[plan.lane], plan.rng
-    places = FAILPOINTS[role.kind]
-    if role.kind == "judge" and PROBERS[0] in scene.roles and rng.random() < 0.5:
-        places = OF_SEGMENTS
-    place, turn = rng.choice(places), rng.choice((1, 1, 2, 3))
-    if place == "judge.took_back":
-        role.next_command, turn = TAKE_BACK, 1
-    role.failpoint = f"{place}:{turn}"
+    """SIGKILL to a role, whose next process kills itself at a failpoint; or one of those that follow, if it
+    ends before."""
+    role, place = scene.roles[plan.lane], plan.place
+    # Segments are few, so the next one it is.
+    turn = 1 if place in OF_SEGMENTS else plan.rng.choice((1, 1, 2, 3))
+    if place == TOOK_BACK:
+        await until_dropped([role])
+    scene.report.failpoints[place] += 0
+    _begin_with(role, place, turn)
     _kill(scene, role)
+    try:
+        async with asyncio.timeout(FAILPOINT_SECONDS):
+            while not await _dies(scene, role, place):
+                if place in OPENING and role.is_running:
+                    return True  # it works, and is left alone
+                _begin_with(role, place, turn)
+    except TimeoutError:
+        role.failpoint = role.next_command = None
+        return _kill(scene, role)
+    scene.report.kills[role.kind] += 1
+    scene.report.failpoints[place] += 1
+    return True
+
+
+def _begin_with(role: Role, place: str, turn: int) -> None:
+    """Let the next process of a role kill itself at a failpoint."""
+    role.failpoint = f"{place}:{turn}"
+    if place == TOOK_BACK:
+        role.next_command = TAKE_BACK
+
+
+async def _dies(scene: Scene, role: Role, place: str) -> bool:
+    """Wait until the next process of a role ends, or works though it was to end before that. Returns whether
+    it died at the failpoint."""
     await scene.until(lambda: role.failpoint is None and role.is_running)
     process = role.process
     assert process is not None
-    try:
-        async with asyncio.timeout(FAILPOINT_SECONDS):
-            while process.returncode is None:
-                if place in OPENING and role.kind != TRIMMER and role.has_logged(*READY):
-                    return True  # it works, and is left alone
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        return _kill(scene, role)
-    died = process.returncode == -signal.SIGKILL
-    scene.report.kills[role.kind] += died
-    scene.report.failpoints[place] += died
-    return died
+    while process.returncode is None:
+        if place in OPENING and role.kind != TRIMMER and role.has_logged(*READY):
+            return False
+        await asyncio.sleep(0.1)
+    return process.returncode == -signal.SIGKILL and role.killed is not process
 
 
 async def stop(scene: Scene, plan: PlannedFault) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from tests.chaos.faults.processes import TAKE_BACK
+from tests.chaos.faults.processes import TAKE_BACK, until_dropped
 from tests.chaos.kafka_cluster.admin import insist
 from tests.chaos.roles import Role
 from tests.chaos.scene import Fault, Scene
@@ -15,6 +15,7 @@ from tests.chaos.schedule import JUDGES, PlannedFault
 PROGRESS_SECONDS: Final = 60.0
 """Time-out of a verdict while other faults go on."""
 _REPLICAS: Final = "NEARDUP_PROBER_REPLICAS"
+_TAKEN_BACK: Final = "took_back_tables"
 
 
 def _probers(scene: Scene) -> list[Role]:
@@ -39,8 +40,11 @@ async def probers_changed(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def without_probers(scene: Scene, plan: PlannedFault) -> bool:
-    """Take all probers away, and let the judges go on without them, with all their tables, for a while."""
+    """Take all probers away, and let the judges go on without them, with all their tables, for a while. It
+    counts if they had dropped some."""
     judges = [scene.roles[name] for name in JUDGES]
+    await until_dropped(judges)
+    before = sum(role.count(_TAKEN_BACK) for role in judges)
     async with AsyncExitStack() as away:
         await _keep_down(scene, _probers(scene), away)
         async with AsyncExitStack() as stack:
@@ -55,7 +59,7 @@ async def without_probers(scene: Scene, plan: PlannedFault) -> bool:
             await _keep_down(scene, judges, stack)
             for role in judges:
                 role.environment[_REPLICAS], role.command = replicas, command
-    return True
+    return sum(role.count(_TAKEN_BACK) for role in judges) > before
 
 
 async def answers_lost(scene: Scene, plan: PlannedFault) -> bool:

@@ -45,7 +45,10 @@ async def older_state(scene: Scene, plan: PlannedFault) -> bool:
                 await asyncio.to_thread(shutil.rmtree, copy)
             return True
         if role.state.exists() and not role.damaged:
-            await asyncio.to_thread(shutil.copytree, role.state, copy)
+            try:
+                await asyncio.to_thread(shutil.copytree, role.state, copy)
+            except shutil.Error:  # there is no room for one
+                await asyncio.to_thread(shutil.rmtree, copy)
             await asyncio.to_thread(role.disk.sync)  # a backup outlives a power loss
     return False
 
@@ -68,7 +71,8 @@ async def _damage(scene: Scene, plan: PlannedFault, harm: Callable[[Path, random
         file = await asyncio.to_thread(_choose_file, role.state, plan.rng)
         if file is not None:
             await asyncio.to_thread(harm, file, plan.rng)
-            role.damaged = role.kind != "prober"  # which never refuses its files, but makes them anew
+            if role.kind != "prober":  # which never refuses its files, but makes them anew
+                role.note_damage()
         return file is not None
 
 
