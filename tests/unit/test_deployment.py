@@ -94,7 +94,7 @@ def check_environment(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
     load()
 
 
-def kustomized(directory: str) -> list[dict[str, Any]] | None:
+def kustomized(directory: str | Path) -> list[dict[str, Any]] | None:
     """What `kubectl` makes of a kustomization; None without `kubectl`."""
     if shutil.which("kubectl") is None:
         return None
@@ -333,6 +333,24 @@ def test_overlay_changes_what_it_says() -> None:
     assert container["args"] == ["judge"]
     assert by_name["Deployment", "neardup-worker"]["spec"]["replicas"] > 2
     assert all(each["metadata"].get("namespace") == "neardup" for each in made if each["kind"] != "Namespace")
+
+
+def test_an_overlay_takes_all_components(tmp_path: Path) -> None:
+    components = sorted((KUBERNETES / "components").iterdir())
+    overlay = {
+        "resources": [os.path.relpath(KUBERNETES / "overlays" / "production", tmp_path.resolve())],
+        "components": [os.path.relpath(each, tmp_path.resolve()) for each in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay), "utf-8")
+    made = kustomized(tmp_path)
+    if made is None:
+        pytest.skip("no kubectl")
+    assert {each["metadata"]["name"] for each in made} >= {f"neardup-{each.name}" for each in components}
+    assert sum("NEARDUP_SEGMENT_ANCHORS" in each.get("data", {}) for each in made) == 1
+    for document in made:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kubernetes_validate.validate(document, NEWEST, strict=True)
 
 
 @contextlib.asynccontextmanager
