@@ -71,15 +71,13 @@ async def failpoint(scene: Scene, plan: PlannedFault) -> bool:
     _kill(scene, role)
     try:
         async with asyncio.timeout(FAILPOINT_SECONDS):
-            while not await _dies(scene, role, place):
+            while not await dies(scene, role, place):
                 if place in OPENING and role.is_running:
                     return True  # it works, and is left alone
                 _begin_with(role, place, turn)
     except TimeoutError:
         role.failpoint = role.next_command = None
         return _kill(scene, role)
-    scene.report.kills[role.kind] += 1
-    scene.report.failpoints[place] += 1
     return True
 
 
@@ -90,9 +88,9 @@ def _begin_with(role: Role, place: str, turn: int) -> None:
         role.next_command = TAKE_BACK
 
 
-async def _dies(scene: Scene, role: Role, place: str) -> bool:
-    """Wait until the next process of a role ends, or works though it was to end before that. Returns whether
-    it died at the failpoint."""
+async def dies(scene: Scene, role: Role, place: str) -> bool:
+    """Wait until the next process of a role, which is to kill itself at a failpoint, ends, or works though it
+    was to end before that. Returns whether it died at the failpoint."""
     await scene.until(lambda: role.failpoint is None and role.is_running)
     process = role.process
     assert process is not None
@@ -100,7 +98,10 @@ async def _dies(scene: Scene, role: Role, place: str) -> bool:
         if place in OPENING and role.kind != TRIMMER and role.has_logged(*READY):
             return False
         await asyncio.sleep(0.1)
-    return process.returncode == -signal.SIGKILL and role.killed is not process
+    died = process.returncode == -signal.SIGKILL and role.killed is not process
+    scene.report.kills[role.kind] += died
+    scene.report.failpoints[place] += died
+    return died
 
 
 async def stop(scene: Scene, plan: PlannedFault) -> bool:

@@ -6,7 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from tests.chaos.faults.processes import TAKE_BACK, until_dropped
+from tests.chaos.failpoints import TOOK_BACK
+from tests.chaos.faults.processes import FAILPOINT_SECONDS, TAKE_BACK, dies, until_dropped
 from tests.chaos.kafka_cluster.admin import insist
 from tests.chaos.roles import Role
 from tests.chaos.scene import Fault, Scene
@@ -40,8 +41,8 @@ async def probers_changed(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def without_probers(scene: Scene, plan: PlannedFault) -> bool:
-    """Take all probers away, and let the judges go on without them, with all their tables, for a while. It
-    counts if they had dropped some."""
+    """Take all probers away, and let the judges go on without them, with all their tables, for a while. One
+    is killed when it has taken tables back. It counts if they had dropped some."""
     judges = [scene.roles[name] for name in JUDGES]
     await until_dropped(judges)
     before = sum(role.count(_TAKEN_BACK) for role in judges)
@@ -52,6 +53,10 @@ async def without_probers(scene: Scene, plan: PlannedFault) -> bool:
             replicas, command = judges[0].environment[_REPLICAS], judges[0].command
             for role in judges:
                 role.environment[_REPLICAS], role.command = "0", TAKE_BACK
+            struck = plan.rng.choice(judges)
+            struck.failpoint = f"{TOOK_BACK}:1"
+        with suppress(TimeoutError):
+            await asyncio.wait_for(dies(scene, struck, TOOK_BACK), FAILPOINT_SECONDS)
         with suppress(TimeoutError):
             await asyncio.wait_for(scene.until_progress(), PROGRESS_SECONDS)
         await asyncio.sleep(plan.hold)
