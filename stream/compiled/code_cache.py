@@ -95,7 +95,8 @@ class CodeCache(_Cache):
             name = self._file_name(key)
 
             def kept() -> bool:
-                return any((directory / name).exists() for directory in _directories())
+                # Not Path.exists, which raises where root's directory may not be searched.
+                return any(os.path.exists(directory / name) for directory in _directories())
 
             if kept():
                 return self._compile(sig)

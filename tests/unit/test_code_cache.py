@@ -196,6 +196,14 @@ def test_directory_of_another_user_is_not_used(kept: Path) -> None:
     assert not list(kept.iterdir())
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may search any directory")
+def test_works_where_a_directory_may_not_be_searched(kept: Path) -> None:
+    """As root's may be, whose content is trusted."""
+    kept.mkdir()
+    kept.chmod(0o600)
+    assert make()(30) == 10
+
+
 def test_works_where_nothing_can_be_kept(kept: Path) -> None:
     kept.touch()  # a file, so that it cannot be a directory
     assert make()(30) == 10
