@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, NamedTuple
 
 from stream.errors import StaleError, StateError, TrimmedLogError
@@ -13,7 +13,13 @@ from stream.judge.segments.deaths_decided import DecidedDeaths, deaths_of
 from stream.kafka.ledger_search import records_between, windows_before
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
+from stream.kafka.reader import (
+    RECORDS_AT_ONCE,
+    JournalReader,
+    RecordReader,
+    TopicReader,
+    journal_reader,
+)
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Genesis
 from stream.roles.prober.schedule import RUN_ROWS
@@ -21,6 +27,9 @@ from stream.settings import Settings
 
 WAITING: Final = 64
 """Decision records and runs of journal records that are read before those read earlier are taken."""
+PAUSE_SECONDS: Final = 0.1
+"""Time between looks for decisions that are not awaited. Where each is a small batch, most of a prober's
+requests would be for them."""
 
 
 class Decided(NamedTuple):
@@ -69,8 +78,9 @@ class Following:
         """Note that there may be room for more. Called after something was taken."""
         self._room.set()
 
-    async def follow_decisions(self) -> None:
-        """Read decisions, for ever. Raises StaleError if they were trimmed meanwhile."""
+    async def follow_decisions(self, are_awaited: Callable[[], bool]) -> None:
+        """Read decisions, for ever: as they come if they are awaited, else several at once. Raises StaleError
+        if they were trimmed meanwhile."""
         with _restarted():
             while True:
                 await self._wait(lambda: len(self._decided) < WAITING)
@@ -79,6 +89,10 @@ class Following:
                 if self.decisions.position > self._read:
                     self._read = self.decisions.position
                     self.news.set()
+                if len(records) < RECORDS_AT_ONCE and not are_awaited():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(PAUSE_SECONDS):
+                            await self._wait(are_awaited)
 
     async def follow_journal(self, room: Callable[[], int]) -> None:
         """Read the journal, for ever, as far as there is room for further rows. Raises StaleError if it was

@@ -48,6 +48,9 @@ from stream.settings import Settings
 
 THREADS: Final = 2
 """Segments that are searched at the same time. Compiled loops and RocksDB release the GIL."""
+FEW: Final = 128
+"""Rows of a single task up to which the event loop answers it itself, within some milliseconds. To hand it to
+a thread would take about as long again."""
 TURN_SECONDS: Final = 0.25
 """The loop turns at least this often."""
 log = structlog.get_logger(__name__)
@@ -179,18 +182,26 @@ class ProberRole:
         self, schedule: Schedule, tasks: Sequence[Task], sender: AnswerSender, pool: ThreadPoolExecutor
     ) -> None:
         """Answer tasks, each of another segment, and send the answers."""
-        loop = asyncio.get_running_loop()
         with self.watch.stage("answer"):
-            work = [loop.run_in_executor(pool, self._answered, task, sender) for task in tasks]
-            try:
-                answers = await asyncio.gather(*work)
-            finally:
-                await asyncio.wait(work)
+            if len(tasks) == 1 and self._pages.rows(tasks[0].run) <= FEW:
+                answers = [self._answered(tasks[0], sender)]
+            else:
+                answers = await self._answered_in_threads(tasks, sender, pool)
         with self.watch.stage("send"):
             for task, (answer, values, rows) in zip(tasks, answers, strict=True):
                 await sender.send(self._held[task.segment][0].partition, values)
                 schedule.note_answered(answer, time.monotonic())
                 self.watch.note_answered(task, answer, values, rows)
+
+    async def _answered_in_threads(
+        self, tasks: Sequence[Task], sender: AnswerSender, pool: ThreadPoolExecutor
+    ) -> list[tuple[Answer, list[bytes], int]]:
+        loop = asyncio.get_running_loop()
+        work = [loop.run_in_executor(pool, self._answered, task, sender) for task in tasks]
+        try:
+            return await asyncio.gather(*work)
+        finally:
+            await asyncio.wait(work)
 
     def _answered(self, task: Task, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
         """Return the answer of a task, its records, and the number of rows."""
@@ -249,7 +260,7 @@ class ProberRole:
             self.settings, genesis, files, self.watch, lambda: following.position, following.news
         )
         tasks = self._tasks
-        tasks.spawn(following.follow_decisions())
+        tasks.spawn(following.follow_decisions(lambda: schedule.awaits_decisions))
         tasks.spawn(following.follow_journal(lambda: schedule.room))
         tasks.spawn(self._attend(membership, loading, following))
         tasks.spawn(loading.run())

@@ -128,6 +128,13 @@ class Schedule:
         return AHEAD_ROWS - self._rows
 
     @property
+    def awaits_decisions(self) -> bool:
+        """Whether decisions are awaited for room to read ahead or to answer, or for lists that are cut, of
+        which they say whether an anchor died."""
+        is_short = any(held.cut or held.is_full for held in self._held.values())
+        return is_short or self.room < AHEAD_ROWS // 2
+
+    @property
     def behind(self) -> int:
         """Rows that are read and not decided, and which some segment was not asked about, though it could
         answer."""

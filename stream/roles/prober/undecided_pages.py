@@ -52,6 +52,10 @@ class UndecidedPages:
         """Forget the records before this offset."""
         del self._records[: self._place(end)]
 
+    def rows(self, run: Run) -> int:
+        """Return the number of pages of a run."""
+        return sum(len(each.ids) for each in self._records[self._place(run.start) : self._place(run.end)])
+
     def of(self, run: Run) -> tuple[NDArray[np.int64], FingerprintedPages]:
         """Return the packed ids (n,) and the pages of a run, of which at least one record is there."""
         some = self._records[self._place(run.start) : self._place(run.end)]

@@ -1,0 +1,70 @@
+"""A prober hands to threads what takes long, and answers the rest itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream.judge.decision.candidates_compared import FingerprintedPages
+from stream.judge.segments.answer import Run, Segment
+from stream.roles.prober.role import FEW, ProberRole
+from stream.roles.prober.schedule import Reason, Task
+from stream.roles.prober.undecided_pages import RecordPages
+from stream.settings import load
+
+
+class Sender:
+    """Takes down what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def encode(self, segment: Any, answer: Any) -> list[bytes]:
+        return [str(answer.run).encode()]
+
+    async def send(self, partition: int, values: list[bytes]) -> None:
+        self.sent += values
+
+
+class Pool(ThreadPoolExecutor):
+    """Counts what is submitted."""
+
+    submitted = 0
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        self.submitted += 1
+        return super().submit(call, *arguments, **named)
+
+
+def record(offset: int, rows: int) -> RecordPages:
+    numbers, bits = np.zeros((rows, 1), np.uint64), np.zeros((rows, 0), np.uint8)
+    pages = FingerprintedPages(numbers, bits, numbers, np.zeros(rows, np.uint8))
+    return RecordPages(offset, np.arange(rows), pages, rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "segments", "threads"), [([FEW], 1, 0), ([FEW, 1], 1, 1), ([1], 2, 2), ([FEW + 1], 2, 2)]
+)
+async def test_threads_are_for_many_rows_and_several_segments(
+    tmp_path: Path, rows: list[int], segments: int, threads: int
+) -> None:
+    role = ProberRole(load(checkpoints=str(tmp_path), state_dir=tmp_path))
+    run, sender, noted = Run(5, 5 + len(rows)), Sender(), []
+    for number, each in enumerate(rows):
+        role._pages.add(record(5 + number, each))
+    tasks = [Task(Segment(at, at + 1), run, 8, Reason.NEW) for at in range(segments)]
+    for task in tasks:
+        held = SimpleNamespace(answer=lambda run, *_: SimpleNamespace(run=run, cut=np.zeros(0)))
+        role._held[task.segment] = SimpleNamespace(partition=0), held  # type: ignore[assignment]
+    schedule = SimpleNamespace(note_answered=lambda answer, _: noted.append(answer.run))
+    with Pool(1) as pool:
+        await role._answer(schedule, tasks, sender, pool)  # type: ignore[arg-type]
+        assert pool.submitted == threads
+    assert noted == [run] * segments
+    assert sender.sent == [str(run).encode()] * segments
