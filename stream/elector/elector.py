@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -26,11 +26,13 @@ from stream.elector.layout import (
     split,
 )
 from stream.elector.newest import NO_KEY, Newest, member_keys
-from stream.elector.state import FORGOTTEN_URLS, Meta, State
+from stream.elector.state import FORGOTTEN_DOMAINS, FORGOTTEN_HOSTS, FORGOTTEN_URLS, Meta, State
 from stream.errors import RecordError
+from stream.judge.forgetting import NamedHosts
 from stream.judge.ids import NO_PAGE, parse, show
 from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.best import Because, BestRecord
+from stream.messages.decision import NamedDigests
 from stream.messages.journal import Genesis
 from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
@@ -66,6 +68,21 @@ class TopicRecord(NamedTuple):
     """Digest of the URL of the page before; NOBODY."""
     where: str
     """Topic, partition and offset."""
+
+
+class Erasing(NamedTuple):
+    """What is forgotten, but not erased yet."""
+
+    urls: set[bytes]
+    """Digests."""
+    hosts: NamedHosts
+
+    def is_in(self, written: TopicRecord) -> bool:
+        """Whether a record names any of it."""
+        if written.digest in self.urls or written.was in self.urls:
+            return True
+        pages = (written.record.best, written.record.was) if self.hosts else ()
+        return any(page is not None and self.hosts.of_url(page.url) for page in pages)
 
 
 @dataclass(slots=True)
@@ -166,11 +183,16 @@ class Elector:
 
     def forget(self, decided: Decided) -> None:
         """Apply a decision that forgets pages, in one atomic write. Their URLs leave their clusters, and
-        nothing that is told from now on names them. Raises StateError if it does not fit."""
+        nothing that is told from now on names them. With a lifetime, what requests name counts as well: of
+        pages that have expired the decision does not say more. Raises StateError if it does not fit."""
         state, record = self.state, decided.decisions
         refuse_other_records([], record, self.genesis)
         assert record.forgotten is not None  # noqa: S101 (the caller knows)
-        gone, writes, moves = record.forgotten.url_digests, state.store.batch(), _Moves()
+        named = NamedDigests() if self._lifetime is None else record.forgotten.named
+        urls, hosts, domains = named.columns
+        kept = state.kept_at(self._named_hosts(hosts, domains)) if hosts or domains else set()
+        gone = sorted({*record.forgotten.url_digests, *urls, *kept} - {NOBODY, FORGOTTEN})  # of no URL
+        writes, moves = state.store.batch(), _Moves()
         versions = dict(zip(gone, state.store.get(VERSIONS, gone), strict=True))
         there = {
             url: value for url, value in versions.items() if value is not None and expired_from(value) is None
@@ -186,18 +208,27 @@ class Elector:
             moves.removed.setdefault(cluster, set())
         meta = self._write_clusters(moves, {}, writes, forgotten=frozenset(gone))
         meta = msgspec.structs.replace(meta, urls=meta.urls - len(there), decided=decided.next)
-        if gone:
-            writes.put(DEFAULT, FORGOTTEN_URLS + CLUSTER.pack(decided.next), b"".join(gone))
+        for prefix, digests in (
+            (FORGOTTEN_URLS, gone), (FORGOTTEN_HOSTS, hosts), (FORGOTTEN_DOMAINS, domains),
+        ):  # fmt: skip
+            if digests:
+                writes.put(DEFAULT, prefix + CLUSTER.pack(decided.next), b"".join(digests))
+        if gone or hosts or domains:
             meta = msgspec.structs.replace(meta, forgotten=decided.next)
         state.write(writes, meta)
 
-    def naming(self, records: Sequence[TopicRecord], urls: set[bytes]) -> dict[int, bool]:
-        """Return for each cluster of records of the topic whether the last of them names one of these URLs,
-        given by digests."""
-        return {
-            self._page_of(record.cluster, where): kept in urls or was in urls
-            for record, kept, was, where in records
-        }
+    def to_erase(self) -> Erasing:
+        """What is forgotten, but not erased yet."""
+        urls, hosts, domains = map(self.state.forgotten, (FORGOTTEN_URLS, FORGOTTEN_HOSTS, FORGOTTEN_DOMAINS))
+        return Erasing(urls, self._named_hosts(hosts, domains))
+
+    def _named_hosts(self, hosts: Iterable[bytes], domains: Iterable[bytes]) -> NamedHosts:
+        return NamedHosts(self.genesis, dict.fromkeys(hosts, (0,)), dict.fromkeys(domains, (0,)))
+
+    def naming(self, records: Sequence[TopicRecord], erasing: Erasing) -> dict[int, bool]:
+        """Return for each cluster of records of the topic whether the last of them names what is to be
+        erased."""
+        return {self._page_of(each.record.cluster, each.where): erasing.is_in(each) for each in records}
 
     def tell_again(self, clusters: Sequence[int]) -> None:
         """Have something told of clusters whose last record names a URL that is forgotten."""

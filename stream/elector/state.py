@@ -20,10 +20,13 @@ from stream.elector.layout import (
     MemberKeys,
     Version,
     expired_from,
+    split,
 )
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
+from stream.judge.forgetting import NamedHosts
 from stream.messages.journal import Genesis
+from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META, stored_below, stored_in
@@ -42,6 +45,10 @@ from stream.tables.store.rocks import (
 
 FORGOTTEN_URLS: Final = b"forgotten/"
 """Prefix of records by the offset after that of a decision, u64 BE: digests of the URLs that it forgot."""
+FORGOTTEN_HOSTS: Final = b"forgotten-hosts/"
+"""The same of hosts, with a lifetime."""
+FORGOTTEN_DOMAINS: Final = b"forgotten-domains/"
+"""The same of domains."""
 FORMAT: Final = 2
 """Format version of an elector's state directory."""
 
@@ -228,16 +235,22 @@ class State:
             if self.encoding.decode(value).kept in urls
         ]
 
-    def forgotten_urls(self) -> set[bytes]:
-        """Digests of the URLs that are forgotten, but not erased yet."""
-        values = [value for _, value in with_prefix(self.store, FORGOTTEN_URLS)]
-        return {value[at : at + 16] for value in values for at in range(0, len(value), 16)}
+    def kept_at(self, hosts: NamedHosts) -> set[bytes]:
+        """Digests of URLs of these hosts of which it was told that they are kept. Reads all clusters."""
+        entries = (self.encoding.decode(value) for _, value in self.store.scan(CLUSTERS))
+        return {each.kept for each in entries if each.kept_url and hosts.of_url(each.kept_url.decode())}
+
+    def forgotten(self, prefix: bytes) -> set[bytes]:
+        """Digests of what is forgotten, but not erased yet, by the prefix of their records."""
+        values = [value for _, value in with_prefix(self.store, prefix)]
+        return {each for value in values for each in split(value, URL_DIGEST_BYTES)}
 
     def note_erased(self) -> None:
         """Note that nothing is left of what was forgotten, and drop its digests."""
         writes = self.store.batch()
-        for key, _ in list(with_prefix(self.store, FORGOTTEN_URLS)):
-            writes.delete(DEFAULT, FORGOTTEN_URLS + key)
+        for prefix in (FORGOTTEN_URLS, FORGOTTEN_HOSTS, FORGOTTEN_DOMAINS):
+            for key, _ in list(with_prefix(self.store, prefix)):
+                writes.delete(DEFAULT, prefix + key)
         self.write(writes, msgspec.structs.replace(self.meta, erased=self.meta.forgotten))
         self.store.compact(DEFAULT)
 

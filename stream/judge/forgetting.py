@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import DamagedStateError
-from stream.fingerprint.seed import host_hasher
+from stream.errors import DamagedStateError, PageError
+from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ledger_records import misfit_place
 from stream.judge.state.page_log import URL_DIGEST, PageLog
 from stream.judge.state.state import State
-from stream.messages.decision import Decisions, Forgotten, forgetting_record
+from stream.messages.decision import Decisions, Forgotten, NamedDigests, forgetting_record
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.tables.arrays import I64
-from stream.text.url import host_of
+from stream.text.url import host_of, url_key
 
 MOST_FORGOTTEN: Final = 65_536
 """Pages that one record forgets at most. More are forgotten by several."""
@@ -39,24 +40,16 @@ _Requests = Mapping[bytes, tuple[int, ...]]
 """Digest -> offsets of the requests that name it."""
 
 
-class Wanted:
-    """What some requests name."""
+class NamedHosts:
+    """The hosts and domains that requests name, by digests."""
 
-    def __init__(self, requests: Sequence[tuple[int, ForgetRequest]], genesis: Genesis) -> None:
-        """`requests` are given with their offsets."""
-        self._urls, self._hosts, self._domains = (
-            _named(requests, what) for what in ("url", "host", "domain")
-        )
-        self._first_words = np.frombuffer(b"".join(self._urls), "<u8")[::2]
-        self.names_hosts = bool(self._hosts or self._domains)
+    def __init__(self, genesis: Genesis, hosts: _Requests, domains: _Requests) -> None:
+        self._hosts, self._domains = hosts, domains
         self._digest_host = host_hasher(genesis.seed)
         self._of_host = dict[str, tuple[int, ...]]()
 
-    def of_urls(self, digests: NDArray[np.uint64]) -> list[tuple[int, tuple[int, ...]]]:
-        """Return (row, offsets of the requests) for the digests of URLs (n, 2) that are named."""
-        rows = np.flatnonzero(np.isin(digests[:, 0], self._first_words))
-        matches = zip(rows.tolist(), _bytes_of(digests[rows]), strict=True)
-        return [(row, self._urls[digest]) for row, digest in matches if digest in self._urls]
+    def __bool__(self) -> bool:
+        return bool(self._hosts or self._domains)
 
     def of_url(self, url: str) -> tuple[int, ...]:
         """Return the offsets of the requests that name the host of a URL, or a domain that it is in."""
@@ -75,6 +68,31 @@ class Wanted:
             offsets += self._domains.get(self._digest_host(host), ())
             host = host.partition(".")[2]
         return offsets
+
+
+class Wanted:
+    """What some requests name."""
+
+    def __init__(self, requests: Sequence[tuple[int, ForgetRequest]], genesis: Genesis) -> None:
+        """`requests` are given with their offsets."""
+        self._urls, hosts, domains = (_named(requests, what) for what in ("url", "host", "domain"))
+        self._first_words = np.frombuffer(b"".join(self._urls), "<u8")[::2]
+        self.hosts: Final = NamedHosts(genesis, hosts, domains)
+        self.digests: Final = NamedDigests.of(urls=self._urls, hosts=hosts, domains=domains)
+        self._digest_url, self._rules = url_hasher(genesis.seed), genesis.scheme.url_rules
+
+    def of_urls(self, digests: NDArray[np.uint64]) -> list[tuple[int, tuple[int, ...]]]:
+        """Return (row, offsets of the requests) for the digests of URLs (n, 2) that are named."""
+        rows = np.flatnonzero(np.isin(digests[:, 0], self._first_words))
+        matches = zip(rows.tolist(), _bytes_of(digests[rows]), strict=True)
+        return [(row, self._urls[digest]) for row, digest in matches if digest in self._urls]
+
+    def names(self, url: str) -> bool:
+        """Whether a request names a URL, its host, or a domain that it is in."""
+        with suppress(PageError):
+            if self._digest_url(url_key(url, self._rules)) in self._urls:
+                return True
+        return bool(self.hosts.of_url(url))
 
 
 def _named(requests: Sequence[tuple[int, ForgetRequest]], what: What) -> _Requests:
@@ -122,7 +140,7 @@ class Search:
         """Offset of a request -> number of its pages."""
 
     @cached_property
-    def _wanted(self) -> Wanted:
+    def wanted(self) -> Wanted:
         """Made by `run`: of very many requests it takes a tenth of a second."""
         return Wanted(self._requests, self._genesis)
 
@@ -160,13 +178,13 @@ class Search:
         return max(start, start + len(numbers))
 
     def _note(self, log: PageLog, kind: int, numbers: I64) -> None:
-        names_hosts = self._wanted.names_hosts
+        names_hosts = bool(self.wanted.hosts)
         pages = log.pages(numbers, keep_urls=names_hosts)
-        named = dict(self._wanted.of_urls(pages.words[:, URL_DIGEST]))
+        named = dict(self.wanted.of_urls(pages.words[:, URL_DIGEST]))
         is_of_host = np.zeros(len(numbers), np.bool_)
         if names_hosts:
             for row, url in enumerate(pages.urls(np.arange(len(numbers))).texts()):
-                if url and (offsets := self._wanted.of_url(url)):
+                if url and (offsets := self.wanted.hosts.of_url(url)):
                     named[row] = named.get(row, ()) + offsets
                     is_of_host[row] = True
         rows = np.array(sorted(named), np.int64)
@@ -205,6 +223,7 @@ class Search:
             urls=np.column_stack([urls["first"], urls["second"]]).astype(">u8").tobytes(),
             ids=np.sort(some["page"][~some["is_of_host"]]).astype("<i8").tobytes(),
             pages=sorted(self._pages.items()) if is_last else [],
+            named=self.wanted.digests if is_last else NamedDigests(),
         )
         return forgetting_record(
             self._genesis.journal,

@@ -99,7 +99,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recover, record decisions"),
         ("topic", "{ns}.requests", (_READ, _CONFIGS), "know what to forget"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
-        ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
+        ("topic", "{ns}.clusters", (_READ, _WRITE, _CONFIGS), "publish, find what is to be forgotten"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
         ("topic", "{ns}.segments", (_READ, _WRITE, _CONFIGS), "announce segments, with `segment_anchors`"),
         ("topic", "{ns}.candidates", (_READ, _CONFIGS), "read answers of probers, with `prober_replicas`"),

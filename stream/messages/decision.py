@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -70,6 +71,25 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the expiring duplicates that are carried, ascending, int64 little-endian."""
 
 
+class NamedDigests(msgspec.Struct, frozen=True, array_like=True):
+    """What requests name: distinct keyed digests, 16 bytes each, ascending."""
+
+    urls: bytes = b""
+    hosts: bytes = b""
+    domains: bytes = b""
+
+    @classmethod
+    def of(cls, **digests: Iterable[bytes]) -> Self:
+        """`digests` of each kind, in any order."""
+        return cls(**{kind: b"".join(sorted(set(some))) for kind, some in digests.items()})
+
+    @property
+    def columns(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """The digests of URLs, hosts and domains."""
+        urls, hosts, domains = (_digests_in(each) for each in (self.urls, self.hosts, self.domains))
+        return urls, hosts, domains
+
+
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that are forgotten between two journal records, because requests name their URLs."""
 
@@ -88,6 +108,8 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     of verdicts cannot know them all by the URLs there, as a page may have the key of another one."""
     pages: list[tuple[int, int]]
     """(offset, pages) for the requests with which this record is done and which named any page."""
+    named: NamedDigests
+    """What the requests name with which this record is done, whether or not the judge has any such page."""
 
     @property
     def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -102,8 +124,11 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url_digests(self) -> list[bytes]:
         """The digests of the URLs."""
-        size = URL_DIGEST_BYTES
-        return [self.urls[at : at + size] for at in range(0, len(self.urls), size)]
+        return _digests_in(self.urls)
+
+
+def _digests_in(column: bytes) -> list[bytes]:
+    return [column[at : at + URL_DIGEST_BYTES] for at in range(0, len(column), URL_DIGEST_BYTES)]
 
 
 class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
@@ -327,6 +352,12 @@ def _misshapen_forgetting(forgotten: Forgotten, sources: int) -> str | None:
     for numbers in (*forgotten.numbers, forgotten.page_ids):
         if (len(numbers) and numbers[0] < 0) or (numbers[1:] <= numbers[:-1]).any():
             return "a forgetting of numbers that are not in order"
+    for name in forgotten.named.__struct_fields__:
+        column = getattr(forgotten.named, name)
+        if len(column) % URL_DIGEST_BYTES:
+            return f"the length of named {name} is not a multiple of {URL_DIGEST_BYTES} bytes"
+        if _digests_in(column) != sorted(set(_digests_in(column))):
+            return f"a forgetting that names {name} out of order"
     digests, offsets = forgotten.url_digests, [offset for offset, _ in forgotten.pages]
     if digests != sorted(set(digests)) or bool(digests) != bool(forgotten.anchors or forgotten.duplicates):
         return "a forgetting of URLs that are not those of its pages, in order"

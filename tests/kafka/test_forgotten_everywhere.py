@@ -9,6 +9,7 @@ By default of few pages. A hundred thousand, of which a thousand URLs are forgot
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -34,10 +35,15 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.restoring import restore
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.state import window
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
+from stream.messages import verdict_options
+from stream.messages.best import decode_best
 from stream.messages.decision import decode_decisions
+from stream.messages.journal import SourceRange
 from stream.messages.verdict_options import VerdictOptions
+from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
 from stream.roles.forgetter import status as statuses
@@ -55,6 +61,18 @@ from tests.chaos.checker.records import JournalContent
 from tests.chaos.witness import read_all
 from tests.kafka.dashboard_helpers import Client, dashboard
 from tests.kafka.disk_scan import DiskScan, found_in
+from tests.kafka.judge_helpers import (
+    CLUSTER,
+    FINGERPRINTER,
+    TOPIC_ID,
+    Part,
+    append,
+    decision_records,
+    record,
+    text,
+)
+from tests.kafka.judge_helpers import decided as decided_up_to
+from tests.kafka.worker_helpers import read_all as read_topic
 from tests.kafka.worker_helpers import running
 from tests.oracle import OraclePage
 from tests.waiting import until
@@ -347,3 +365,81 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         f"{pages} pages, {len(gone)} URLs forgotten, {len(copies)} pages later: decided after"
         f" {decided:.0f} s, holds after {held:.0f} s; {megabytes:.0f} MB scanned; {seconds:.0f} s"
     )
+
+
+async def test_records_of_clusters_that_had_ended_before_go_as_well(
+    broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a lifetime, nobody has pages any more that topics still name: of an anchor that was superseded, on
+    `clusters`, and of kept pages, on `best`. They are requested by URL and by domain."""
+    monkeypatch.setattr(verdict_options, "LEAST_LIFETIME", 2)
+    monkeypatch.setattr(window, "LEAST_SLOT", 100)
+    settings = load(
+        bootstrap_servers=broker.bootstrap_servers, namespace="ended", dev=True, partitions=1,
+        state_dir=tmp_path / "state", session_seconds=3.0, flush_seconds=0.1, elect="longest",
+        elect_seconds=0.1,
+    )  # fmt: skip
+    await topics.create(settings, Scheme(), VerdictOptions(lifetime=2), seed=PUBLIC_SEED)
+    genesis, names = await topics.wait_for_genesis(settings, 10), TopicNames("ended")
+    scan, told = DiskScan(), {names.clusters, names.best()}
+    offsets, others = itertools.count(), itertools.count()
+    gone = [f"http://{host}.example/gone-{each}" for each, host in enumerate(("a", "b.c"))]
+
+    async def judge(*of_urls: tuple[str, object]) -> None:
+        """Have pages judged, in one record."""
+        rows = [FINGERPRINTER.page(Page(url=url, text=text(seed))) for url, seed in of_urls]
+        places = [next(offsets) for _ in rows]
+        start, end = places[0], places[-1] + 1
+        source = SourceRange(CLUSTER, "pages", TOPIC_ID, 0, start, end, len(rows), opening=not start)
+        await decided_up_to(settings, await append(settings, record(Part(source, rows, places))))
+
+    async def judge_more() -> None:
+        """Have a page judged, and another text at its URL, so that both topics get records."""
+        number = next(others)
+        await judge(*((f"http://later.example/kept-{number}", f"{number} {each}") for each in range(2)))
+
+    async def have_expired() -> bool:
+        """Whether the judge has none of the first pages any more: four anchors and two duplicates."""
+        await judge_more()
+        turns = [each.turn for each in (await decision_records(settings)).values() if each.turn]
+        return any(each.oldest[0] >= 4 and each.oldest[1] >= 2 for each in turns)
+
+    async def have_urls() -> set[str]:
+        """Which of these topics have the URLs, once more was judged."""
+        await judge_more()
+        return told & await asyncio.to_thread(scan.topics_with, tmp_path / "kafka", "ended", GONE)
+
+    async with running(JudgeRole(settings)), running(ElectorRole(settings)):
+        for url in gone:
+            await judge((url, url), (url.replace("gone", "kept"), url), (url, url + " changed"))
+        await until(have_expired)
+
+        async def is_told() -> bool:
+            last = {each.key: each.value for each in await read_topic(settings, names.best())}
+            best = [decode_best(each, "best") for each in last.values() if GONE in each]
+            urls = {each.was.url for each in best if each.was and not each.best}
+            return urls == set(gone) and all(each.best is None for each in best)
+
+        await until(is_told)
+        assert await have_urls() == told
+        await request(settings, genesis, names_of(gone[:1], (), ("c.example",), genesis.scheme.url_rules))
+
+        async def holds() -> bool:
+            await have_urls()
+            found = await status(settings)
+            home = str(settings.state_dir)
+            return found.decided == 2 and not [each for each in found.delays if each.what.startswith(home)]
+
+        await until(holds)
+        found = await status(settings)
+        assert (found.unknown, found.pages) == (2, 0)
+        for topic in told:
+            last = {each.key: each.value for each in await read_topic(settings, topic)}
+            assert not [value for value in last.values() if value and GONE in value], topic
+        await asyncio.to_thread(let_go, settings)
+
+        async def are_removed() -> bool:
+            return not await have_urls()
+
+        await until(are_removed)
+    assert await recompute(settings) == []

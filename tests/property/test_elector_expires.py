@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 
 from stream.elector import elector as elector_module
-from stream.elector.elector import Elector
+from stream.elector.elector import Due, Elector
 from stream.elector.judged_pages import Decided
 from stream.errors import DamagedStateError, StateError
+from stream.fingerprint.seed import host_hasher
 from stream.messages.best import BestRecord
+from stream.messages.decision import NamedDigests
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.rocks import MEMBERS, SEEN, VERSIONS
 from tests.elected import decided_of, follow, open_elector, tell_all, url_digest_of
 from tests.genesis import JOURNAL, genesis_of
 from tests.property import best_oracle
-from tests.property.best_oracle import POLICIES, Judged, crawl, members, record_of, tell, unseen, url_of
+from tests.property.best_oracle import POLICIES, Judged, crawl, members, record_of, unseen, url_of
 from tests.property.killed_elector import check_kept, elect_killed_again_and_again
-from tests.property.test_elector_forgets import forgetting
+from tests.property.test_elector_forgets import content, erase, forgetting, tell
 from tests.property.test_elector_oracle import fields
 
 LIFETIME = 600
@@ -84,7 +86,7 @@ def test_what_is_told_is_what_the_oracle_tells(
         oracle.follow(batch)
         if left and rng.random() < 0.5:
             continue  # no time yet
-        want = sorted(tell(before, oracle.seen, elect), key=lambda each: each.cluster)
+        want = sorted(best_oracle.tell(before, oracle.seen, elect), key=lambda each: each.cluster)
         found = tell_all(elector, rng.choice((1, 3, 1000)))
         assert list(map(fields, found)) == [fields(record_of(each, PREFIX)) for each in want]
         assert [each.because for each in found] == [reason(each, before, oracle.seen) for each in want]
@@ -163,6 +165,52 @@ def test_a_url_that_expired_and_is_forgotten_before_it_is_told_is_in_no_record(t
     elector.tell([due], {})
     assert elector.state.versions([digest]) == [None]
     assert elector.state.store.get(VERSIONS, [digest]) == [None]
+    elector.state.close()
+
+
+@pytest.mark.parametrize("by", ["urls", "hosts", "domains"])
+def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_path: Path, by: str) -> None:
+    """Though the judge has no page of them any more: requests alone name them. One has a cluster that ended,
+    one was told and not yet replaced, and a third one stays."""
+    url, late = "https://gone.example/", "https://late.example/"
+    judged = [
+        Judged(1 << 16, url + "1", "one", "unique", 1 << 16),
+        Judged(60 << 16, url + "2", "two", "unique", 60 << 16),
+        Judged(120 << 16, late, "late", "unique", 120 << 16),
+    ]
+    elector = open_elector(tmp_path, "first", GENESIS)
+    decided, topic = decided_of(judged, 7, GENESIS, time_of), list[Due]()  # each about one record
+    for each in decided:
+        follow(elector, [each])
+        if each.decisions.has_rows and each.decisions.end <= 61:
+            topic += tell(elector)
+    assert [each.record.because for each in topic] == ["expired"]
+    host, domain = (host_hasher(GENESIS.seed)(each) for each in ("gone.example", "example"))
+    digests = {"urls": [url_digest_of("one"), url_digest_of("two")], "hosts": [host], "domains": [domain]}
+    elector.forget(forgetting(decided[-1], [], NamedDigests.of(**{by: digests[by]})))
+    topic += tell(elector)
+    told = erase(elector, topic, set(digests["urls"][by != "urls" :]))
+    last = {each.record.cluster: each.record for each in [*topic, *told]}
+    assert len(last) == 2
+    assert {(each.because, each.was, each.best) for each in last.values()} == {("forgotten", None, None)}
+    assert elector.state.store.get(VERSIONS, digests["urls"]) == [None, None]
+    late_version = elector.state.versions([url_digest_of("late")])[0]
+    assert late_version is not None
+    elector.state.close()
+    left = content(tmp_path)
+    assert (url.encode() in left, late.encode() in left) == (False, True)
+    assert not any(each in left for each in (*digests["urls"], host, domain))
+
+
+def test_without_a_lifetime_requests_alone_erase_nothing(tmp_path: Path) -> None:
+    judged = [Judged(1 << 16, "https://a.example/", "one", "unique", 1 << 16)]
+    elector = open_elector(tmp_path, "first")
+    decided = decided_of(judged, 1)
+    follow(elector, decided)
+    named = NamedDigests.of(urls=[url_digest_of("one")])
+    elector.forget(forgetting(decided[-1], [], named))
+    assert elector.state.meta.forgotten == 0
+    assert elector.state.versions([url_digest_of("one")]) != [None]
     elector.state.close()
 
 

@@ -10,11 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.elector.elector import Due, Elector, TopicRecord
+from stream.elector.elector import Due, Elector, Erasing, TopicRecord
 from stream.elector.judged_pages import Decided
 from stream.elector.layout import NOBODY
+from stream.fingerprint.seed import host_hasher
+from stream.judge.forgetting import NamedHosts
 from stream.messages.best import BestRecord, KeptPage
-from stream.messages.decision import Forgotten, decode_decisions, encode_decisions, forgetting_record
+from stream.messages.decision import (
+    Forgotten,
+    NamedDigests,
+    decode_decisions,
+    encode_decisions,
+    forgetting_record,
+)
 from stream.messages.verdict import PageRef
 from stream.tables.store.rocks import ELECTOR, Store
 from tests.elected import decided_of, open_elector, read_back, url_digest_of
@@ -22,8 +30,8 @@ from tests.property import best_oracle
 from tests.property.best_oracle import POLICIES, crawl
 
 
-def forgetting(before: Decided, digests: list[bytes]) -> Decided:
-    """The decision that URLs are forgotten, after another decision."""
+def forgetting(before: Decided, digests: list[bytes], named: NamedDigests | None = None) -> Decided:
+    """The decision that URLs are forgotten, after another decision. `named` is what was requested."""
     forgotten = Forgotten(
         requests=1,
         anchors=np.arange(len(digests), dtype="<i8").tobytes(),
@@ -31,6 +39,7 @@ def forgetting(before: Decided, digests: list[bytes]) -> Decided:
         urls=b"".join(sorted(digests)),
         ids=b"",
         pages=[],
+        named=named or NamedDigests(),
     )
     last = before.decisions
     record = forgetting_record(last.journal, last.options, last.end, last.last, last.time, forgotten)
@@ -49,9 +58,11 @@ def erase(elector: Elector, topic: list[Due], gone: set[bytes]) -> list[Due]:
     """What the role does: records of the topic that name URLs are replaced, then files are rewritten. Digests
     do not follow from URLs here, as those of pages with a canonical URL do not."""
     state = elector.state
-    assert state.forgotten_urls() == gone
+    erasing = elector.to_erase()
+    assert erasing.urls == gone
     records = [TopicRecord(read_back(each), each.digest, each.was, "best") for each in topic]
-    elector.tell_again([cluster for cluster, is_named in elector.naming(records, gone).items() if is_named])
+    naming = elector.naming(records, erasing)
+    elector.tell_again([cluster for cluster, is_named in naming.items() if is_named])
     told = tell(elector)
     state.compact()
     state.note_erased()
@@ -82,7 +93,13 @@ def test_the_last_record_of_a_cluster_is_searched_for_urls(tmp_path: Path) -> No
         record(1, gone), record(2, other), record(3, NOBODY), record(4, gone), record(4, other),
         record(5, other, gone),
     ]  # fmt: skip
-    assert elector.naming(records, {gone}) == {1: True, 2: False, 3: False, 4: False, 5: True}
+    nothing = NamedHosts(elector.genesis, {}, {})
+    assert elector.naming(records, Erasing({gone}, nothing)) == {
+        1: True, 2: False, 3: False, 4: False, 5: True,
+    }  # fmt: skip
+    digest = host_hasher(elector.genesis.seed)("kept.example")
+    host = NamedHosts(elector.genesis, {digest: (0,)}, {})
+    assert set(elector.naming(records, Erasing(set(), host)).values()) == {True}
     elector.state.close()
 
 

@@ -19,15 +19,19 @@ from stream.judge.judge import Judge
 from stream.judge.state import forgotten_pages
 from stream.judge.state.meta import Forgetting
 from stream.judge.state.state import State
+from stream.kafka.reader import RECORDS_AT_ONCE
+from stream.kafka.topic_plan import DECISIONS_BYTES
 from stream.messages.decision import (
     Decisions,
     Forgotten,
+    NamedDigests,
     decode_decisions,
     encode_decisions,
     forgetting_record,
 )
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.forgetting import REQUESTS_AT_ONCE
 from stream.tables.store.rocks import URLS, Store, tables_of
 from tests.judged_crawls import (
     crawl,
@@ -273,6 +277,10 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
         assert sum(len(numbers) for each in parts for numbers in each.numbers) == total
         assert [each.requests for each in parts] == [0] * (len(parts) - 1) + [6]
         assert [each.pages for each in parts] == [[]] * (len(parts) - 1) + [[(4, total)]]
+        digest = host_hasher(genesis.seed)("host")
+        assert [each.named for each in parts] == [NamedDigests()] * (len(parts) - 1) + [
+            NamedDigests.of(hosts=[digest])
+        ]
         assert not any(each.ids for each in parts), "who names a host knows its pages by their URLs"
         assert (len(parts) == 1) == (limit == 1000)
         assert not np.any(state.tables.is_alive(np.arange(state.next.anchors)))
@@ -281,13 +289,30 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
         state.close()
 
 
+def test_the_largest_record_fits_the_topic() -> None:
+    """With numbers of requests and pages up to four billion."""
+    pages, requests, large = forgetting.MOST_FORGOTTEN, REQUESTS_AT_ONCE + RECORDS_AT_ONCE, (1 << 32) - 1
+    forgotten = Forgotten(
+        requests=large,
+        anchors=bytes(8 * pages),
+        duplicates=b"",
+        urls=bytes(16 * pages),
+        ids=bytes(8 * pages),
+        pages=[(large, large)] * requests,
+        named=NamedDigests(urls=bytes(16 * requests)),
+    )
+    record = forgetting_record("ab" * 16, "cd" * 8, 1 << 40, bytes(16), 1 << 41, forgotten)
+    assert len(encode_decisions(record)) < DECISIONS_BYTES
+
+
 def test_requests_that_name_no_page_are_decided(tmp_path: Path) -> None:
     state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
     try:
         judge = Judge(state, genesis)
         (record,) = forget(judge, Search(state, genesis, [(3, request(judge, "url", "http://x/"))], 4), 7)
+        named = NamedDigests.of(urls=[digest_of_url("http://x/")])
         assert record.forgotten == Forgotten(
-            requests=4, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[]
+            requests=4, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[], named=named
         )
         assert state.meta.forgetting == Forgetting(requests=4)
         assert state.meta.decided == 8
@@ -330,6 +355,8 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         ({"urls": b""}, "URLs that are not those of its pages"),
         ({"ids": b"1234"}, "the length of ids is not a multiple of 8 bytes"),
         ({"ids": np.array([9, 8], "<i8").tobytes()}, "numbers that are not in order"),
+        ({"named": NamedDigests(urls=b"1234")}, "the length of named urls is not a multiple of 16 bytes"),
+        ({"named": NamedDigests(domains=b"b" * 16 + b"a" * 16)}, "that names domains out of order"),
         ({"pages": [(5, 1)]}, "found pages of requests which are not decided"),
     ],
 )
@@ -341,6 +368,7 @@ def test_misshapen_records_are_refused(changed: dict[str, object], why: str) -> 
         urls=bytes(16),
         ids=bytes(8),
         pages=[(4, 1)],
+        named=NamedDigests.of(hosts=[b"a" * 16, b"b" * 16]),
     )
     record = forgetting_record("ab" * 16, "cd" * 8, 9, bytes(16), 1000, forgotten)
     assert decode_decisions(encode_decisions(record), 0) == record

@@ -33,6 +33,7 @@ from stream.messages.decision import (
     Decisions,
     Forgotten,
     LedgerPart,
+    NamedDigests,
     SourceProgress,
     Turn,
     decode_decisions,
@@ -641,7 +642,13 @@ def test_a_turn_is_laid_out_as_documented() -> None:
 
 def test_a_forgetting_is_laid_out_as_documented() -> None:
     forgotten = Forgotten(
-        requests=5, anchors=bytes(8), duplicates=b"", urls=bytes(16), ids=bytes(8), pages=[(4, 1)]
+        requests=5,
+        anchors=bytes(8),
+        duplicates=b"",
+        urls=bytes(16),
+        ids=bytes(8),
+        pages=[(4, 1)],
+        named=NamedDigests.of(urls=[b"u" * 16], domains=[b"d" * 16]),
     )
     record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, forgotten))
     assert list(record) == list(documented("decisions.md", "decisions"))

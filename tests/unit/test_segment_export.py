@@ -26,7 +26,7 @@ from stream.judge.segments.answer import Segment
 from stream.judge.segments.dead_file import decode_dead
 from stream.judge.segments.file import Origin, SegmentFile
 from stream.judge.state.page_log import URL_DIGEST
-from stream.messages.decision import Forgotten
+from stream.messages.decision import Forgotten, NamedDigests
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -172,6 +172,7 @@ def test_forgotten_pages_are_not_exported(exporter: Exporter) -> None:
         urls=b"".join(digests),
         ids=b"",
         pages=[],
+        named=NamedDigests(),
     )
     state.forget(forgotten, 8)
     state.maintain(wait=True)

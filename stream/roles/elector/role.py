@@ -189,11 +189,11 @@ class ElectorRole:
         state = elector.state
         if state.meta.erased == state.meta.forgotten or elector.is_catching_up:
             return
-        urls, named = await in_thread(state.forgotten_urls), dict[int, set[int]]()
+        forgotten, named = await in_thread(elector.to_erase), dict[int, set[int]]()
         with self.watch.stage("erase"), self.watch.health.excuse("erasing what was forgotten"):
             async for records, positions in topic.records_from({}):
                 (partition,) = positions
-                for cluster, names in (await in_thread(elector.naming, records, urls)).items():
+                for cluster, names in (await in_thread(elector.naming, records, forgotten)).items():
                     last = named.get(cluster, set()) - {partition}
                     named[cluster] = last | {partition} if names else last
                 if self._stop.is_set():
@@ -207,7 +207,7 @@ class ElectorRole:
             reach("forget.compacted")
             await in_thread(state.note_erased)
             await in_thread(state.store.flush)
-        log.info("erased", decided=state.meta.erased, urls=len(urls))
+        log.info("erased", decided=state.meta.erased, urls=len(forgotten.urls))
 
     async def _flush_if_due(self, state: State) -> None:
         if time.monotonic() < self._next_flush or state.writes == self._flushed:

@@ -27,7 +27,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.kafka.rewritten import counted_partitions, rewritten_in
-from stream.messages.decision import decode_decisions
+from stream.messages.decision import NamedDigests, decode_decisions
 from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
 from stream.settings import Settings
@@ -85,6 +85,8 @@ class _Decided(msgspec.Struct):
     pages: dict[int, int] = {}
     offset: int = -1
     """Of the last decision that forgot pages of states."""
+    elected: int = -1
+    """Of the last decision that electors attend to: with a lifetime, also one that forgot no page."""
     journal: int = 0
     """The journal offset before which the last decision stands. Topics have pages that states never had."""
     time: int = 0
@@ -96,6 +98,7 @@ class _Decided(msgspec.Struct):
     def add(self, noted: Forgetting) -> None:
         """Add what a state says, which may have applied decisions that are trimmed."""
         self.offset = max(self.offset, noted.decided - 1)
+        self.elected = max(self.elected, self.offset)
         if noted.requests > self.requests:
             self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
 
@@ -118,7 +121,7 @@ async def status(settings: Settings) -> Status:
             offsets += [record.offset for record in await reader.poll()]
     decided = _Decided(pages={}, known_from=sys.maxsize)
     if first is not None:
-        decided = await _read_decisions(settings, first.offset)
+        decided = await _read_decisions(settings, genesis, first.offset)
     for each in await in_thread(_noted, settings, genesis):
         decided.add(each)
     done = [each for each in offsets if each < decided.requests]
@@ -156,7 +159,7 @@ async def status(settings: Settings) -> Status:
     )
 
 
-async def _read_decisions(settings: Settings, start: int) -> _Decided:
+async def _read_decisions(settings: Settings, genesis: Genesis, start: int) -> _Decided:
     """Read what decisions from an offset on say of requests."""
     decided, topic = _Decided(pages={}), TopicNames(settings.namespace).decisions
     async with TopicReader(settings, topic, start) as reader:
@@ -174,7 +177,9 @@ async def _read_decisions(settings: Settings, start: int) -> _Decided:
                 decided.journal = record.start
                 decided.pages |= dict(forgotten.pages)
                 if forgotten.urls:
-                    decided.offset = each.offset
+                    decided.offset = decided.elected = each.offset
+                elif genesis.options.lifetime is not None and forgotten.named != NamedDigests():
+                    decided.elected = each.offset
         if is_trimmed:
             decided.known_from = sys.maxsize
     return decided
@@ -274,9 +279,10 @@ def _left(path: Path, decided: _Decided) -> str | None:
         summary = summary_of(path, kind)
     except StateError as error:
         return f"cannot be read: {error}"
-    if summary is None or summary.decided <= decided.offset:
+    last = decided.offset if kind == JUDGE else decided.elected
+    if summary is None or summary.decided <= last:
         return "has not come so far, as of its last flush"
-    if summary.erased <= decided.offset:
+    if summary.erased <= last:
         return "has not erased everything yet, as of its last flush"
     return None
 

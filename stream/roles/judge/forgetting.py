@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import structlog
@@ -22,6 +22,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.messages.requests import ForgetRequest, decode_request
+from stream.roles.judge.ended_clusters import EndedClusters
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
@@ -33,6 +34,8 @@ READ_SECONDS: Final = 0.05
 """Time for which requests are read before the judge goes on. Very many take several turns of its loop."""
 REQUESTS_AT_ONCE: Final = 65_536
 """Requests decided at once, at most."""
+TOMBSTONES_AT_ONCE: Final = 4096
+"""Tombstones of one transaction, at most."""
 SHARE: Final = 0.5
 """Fraction of time for which a search works. It competes with the judge for processors and the disk."""
 
@@ -47,9 +50,15 @@ class ForgetRequests:
     """The requests to forget pages: reads them, has their pages searched for, and decides them."""
 
     def __init__(
-        self, requests: TopicReader, judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
+        self,
+        settings: Settings,
+        requests: TopicReader,
+        judge: Judge,
+        publisher: VerdictPublisher,
+        watch: JudgeWatch,
     ) -> None:
-        self._requests, self._judge, self._publisher, self._watch = requests, judge, publisher, watch
+        self._settings, self._requests = settings, requests
+        self._judge, self._publisher, self._watch = judge, publisher, watch
         self._next_poll = 0.0
         self._waiting, self._end = list[tuple[int, ForgetRequest]](), requests.position
         """Requests that were read and are not searched for, with their offsets; and the offset after those
@@ -57,6 +66,9 @@ class ForgetRequests:
         self._oldest = 0
         """When the first of them was appended, in milliseconds since the epoch."""
         self._search: Search | None = None
+        self._ended: EndedClusters | None = None
+        """What is searched for records of superseded anchors that have expired, with a lifetime."""
+        self._opened = AsyncExitStack()
         self._searching: asyncio.Task[None] | None = None
         self._stop = threading.Event()
 
@@ -93,7 +105,16 @@ class ForgetRequests:
             self._waiting.append((record.offset, request))
 
     def _begin(self, search: Search) -> None:
-        self._searching = retrieved(asyncio.create_task(asyncio.to_thread(self._run, search)))
+        self._searching = retrieved(asyncio.create_task(self._look(search)))
+
+    async def _look(self, search: Search) -> None:
+        await asyncio.to_thread(self._run, search)
+        if self._ended is None and self._judge.genesis.options.lifetime is not None:
+            ended = EndedClusters(self._settings, search.wanted)
+            self._ended = await self._opened.enter_async_context(ended)
+        if self._ended is not None:
+            with self._watch.stage("search"):
+                await self._ended.search(self._stop.is_set)
 
     def _run(self, search: Search) -> None:
         throttle = Throttle(SHARE, self._stop.wait)
@@ -112,14 +133,20 @@ class ForgetRequests:
         return self._searching is not None and self._searching.done()
 
     async def decide(self) -> None:
-        """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own. No transaction
-        may be in flight. Any error must end the judge."""
+        """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own, after what
+        clusters that are no longer known have on the topic. No transaction may be in flight. Any error must
+        end the judge."""
         search, judge = self._search, self._judge
         assert search is not None and self._searching is not None  # noqa: S101, PT018 (`is_due`)
         self._searching.result()
         if search.remaining() > MOST_FORGOTTEN:  # more than can be read while the judge waits
             self._begin(search)
             return
+        if self._ended is not None:
+            await self._ended.search()  # what was superseded meanwhile may have expired since
+            if ended := self._ended.take(TOMBSTONES_AT_ONCE):
+                await self._publisher.publish_tombstones(ended)
+                return
         with self._watch.stage("forget"):
             record = await in_thread(search.record)
             forgotten = record.forgotten
@@ -135,7 +162,8 @@ class ForgetRequests:
         log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
         self._watch.note_forgotten(pages)
         if search.note_forgotten(forgotten):
-            self._search = self._searching = None
+            self._search = self._searching = self._ended = None
+            await self._opened.aclose()
             self._watch.note_requests(0, 0)
 
     async def close(self) -> None:
@@ -143,6 +171,7 @@ class ForgetRequests:
         self._stop.set()
         if self._searching is not None:
             await asyncio.wait([self._searching])
+        await self._opened.aclose()
 
 
 @asynccontextmanager
@@ -156,7 +185,7 @@ async def forget_requests(
         if not start <= position <= end:
             log.error("requests_lost", topic=topic, needed=position, start=start, end=end)
             reader.seek(start)
-        requests = ForgetRequests(reader, judge, publisher, watch)
+        requests = ForgetRequests(settings, reader, judge, publisher, watch)
         try:
             yield requests
         finally:

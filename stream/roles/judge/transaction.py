@@ -112,6 +112,13 @@ class VerdictPublisher(ClientOwner):
         written, *_ = await self._commit(partial(self._send_forgetting, record, clusters), "forget.sent")
         return int(written.offset), int(written.timestamp)
 
+    async def publish_tombstones(self, clusters: Sequence[str]) -> None:
+        """Remove what the topic `clusters` says of clusters.
+
+        On an error the caller must end, as for `publish`.
+        """
+        await self._commit(partial(self._send_tombstones, clusters), "forget.sent")
+
     async def _commit(
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
     ) -> list[Any]:
@@ -140,11 +147,15 @@ class VerdictPublisher(ClientOwner):
         return [retrieved(await producer.send(topic, value, partition=0)) for value in values]
 
     async def _send_forgetting(self, record: Decisions, clusters: Sequence[str]) -> list[asyncio.Future[Any]]:
-        names, producer = self._names, self._producer
-        sends: list[tuple[str, bytes | None, bytes | None]]
-        sends = [(names.decisions, encode_decisions(record), None)]
-        sends += [(names.clusters, None, cluster.encode()) for cluster in clusters]
-        return [retrieved(await producer.send(topic, value, key, 0)) for topic, value, key in sends]
+        topic, value = self._names.decisions, encode_decisions(record)
+        sent = retrieved(await self._producer.send(topic, value, partition=0))
+        return [sent, *await self._send_tombstones(clusters)]
+
+    async def _send_tombstones(self, clusters: Sequence[str]) -> list[asyncio.Future[Any]]:
+        topic, producer = self._names.clusters, self._producer
+        return [
+            retrieved(await producer.send(topic, None, cluster.encode(), partition=0)) for cluster in clusters
+        ]
 
     async def _send(
         self, decided: JudgedBatch, decisions: Decisions, verdicts: Sequence[PartitionBatch]

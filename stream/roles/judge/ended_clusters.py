@@ -1,0 +1,73 @@
+"""Finds records of the topic `clusters` that name what is to be forgotten.
+
+With a lifetime, a superseded anchor may have expired: the topic still has a record of its cluster, with its
+URL, but the state has nothing that leads there. So the topic is read, beside the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+import structlog
+
+from stream.judge.forgetting import Wanted
+from stream.kafka.client_owner import ClientOwner
+from stream.kafka.names import TopicNames, record_name
+from stream.kafka.outage import retry_until_answered
+from stream.kafka.reader import TopicReader
+from stream.messages.verdict import ClusterRecord
+from stream.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class EndedClusters(ClientOwner):
+    """Reads the topic from its beginning, while entered."""
+
+    def __init__(self, settings: Settings, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._reader = TopicReader(settings, TopicNames(settings.namespace).clusters, 0)
+        self._is_placed = False
+        self._found = dict[bytes, None]()
+        """Keys of records that name it, in order."""
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._reader)
+
+    async def search(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Read on to the end that the topic has now, or until it is to stop."""
+        reader = self._reader
+        first, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+        if not self._is_placed:
+            reader.seek(first)
+            self._is_placed = True
+        while reader.position < end and not is_stopped():
+            records, began = await reader.poll(), time.monotonic()
+            for each in records:
+                if each.value is None:
+                    self._found.pop(each.key, None)
+                elif self._names(each):
+                    self._found[each.key] = None
+            await asyncio.sleep(time.monotonic() - began)  # the judge's batches come first
+
+    def _names(self, record: Any) -> bool:
+        try:
+            return self._wanted.names(_DECODER.decode(record.value).url)
+        except msgspec.DecodeError as error:
+            log.error("cluster_refused", message=f"{record_name(record)}: {error}")
+            return False
+
+    def take(self, most: int) -> list[str]:
+        """Return the clusters of at most so many records that were found, and forget these."""
+        some = list(self._found)[:most]
+        for key in some:
+            del self._found[key]
+        return [key.decode() for key in some]
+
+
+_DECODER = msgspec.json.Decoder(ClusterRecord)
