@@ -20,21 +20,33 @@ from aiokafka import AIOKafkaProducer
 from stream.errors import EXIT_REFUSED, AnswerError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.ids import INDEX_BITS
-from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run
+from stream.judge.ids import INDEX_BITS, parse
+from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.judge.segments.answer_records import decode_answer, encode_answer
+from stream.judge.segments.dead_file import decode_dead
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
+from stream.messages.decision import Decisions
+from stream.messages.segments import decode_segment
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.recompute import recompute
+from stream.roles.forgetter.request import names_of, request
 from stream.roles.judge.role import JudgeRole
 from stream.roles.prober import schedule
 from stream.roles.prober.role import ProberRole
 from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.judged_crawls import crowd, entries_of
-from tests.kafka.judge_helpers import append, decided, decisions, error_of, places, verdicts
+from tests.kafka.judge_helpers import (
+    append,
+    decided,
+    decision_records,
+    decisions,
+    error_of,
+    places,
+    verdicts,
+)
 from tests.kafka.worker_helpers import read_all, running, scrape
 from tests.waiting import until
 
@@ -189,6 +201,65 @@ async def ends_with_an_alarm(deployed: Deployment) -> None:
     assert re.search(r"holder-. of group . counts anchors in buckets \[\(0, \d\)\], holder-", str(error))
 
 
+async def forgets_what_probers_hold(deployed: Deployment) -> None:
+    """Pages are forgotten whose tables the judge has dropped. From the decision on no verdict names them, and
+    once probers have applied it, no answer does; lists of the dead beside the files of segments have them."""
+    settings, names = deployed.settings, TopicNames(deployed.settings.namespace)
+    genesis = await topics.wait_for_genesis(settings)
+    urls = [f"http://host/{at}" for at in range(0, 300, 6)]
+    await request(settings, genesis, names_of(urls, (), (), genesis.scheme.url_rules))
+
+    async def forgettings() -> dict[int, Decisions]:
+        return {at: each for at, each in (await decision_records(settings)).items() if each.forgotten}
+
+    await until(forgettings)
+    ((offset, decision),) = (await forgettings()).items()
+    assert decision.forgotten is not None
+    gone, pages = decision.forgotten.numbers[0], set(decision.forgotten.page_ids.tolist())
+    assert np.sum(gone < 2 * SIZE) > 3, "the judge has dropped their tables"
+
+    async def answered() -> list[Answer]:
+        sent = await read_all(settings, names.candidates)
+        found = [decode_answer(each.value, "an answer").answer for each in sent]
+        return [each for each in found if each.decided > offset and len(each.pairs.anchor)]
+
+    async def have_answered() -> bool:
+        await deployed.judge(1)
+        return len(await answered()) > 3
+
+    await until(have_answered)
+    assert not any(np.isin(each.pairs.anchor, gone).any() for each in await answered())
+    named = list[int]()
+    for each in await verdicts(settings):
+        if page_of(each["id"]) >> INDEX_BITS >= decision.start:
+            named += [page_of(page["id"]) for page in (each["duplicate_of"], each.get("nearest")) if page]
+    assert named
+    assert not pages & set(named)
+
+    objects = Path(settings.checkpoints or "")
+
+    async def are_listed() -> bool:
+        last = {each.key: each.value for each in await read_all(settings, names.segments)}
+        segments = [decode_segment(key, value, "a segment") for key, value in last.items()]
+        for each in segments:
+            assert not isinstance(each, int), "nothing expires"
+            if each.decided <= offset:
+                return False
+            content, segment = (objects / each.dead_object).read_bytes(), Segment(each.first, each.end)
+            dead = decode_dead(content, "its list", each.journal, segment)
+            assert np.isin(gone[(gone >= each.first) & (gone < each.end)], dead).all()
+        return True
+
+    await until(are_listed)
+
+
+def page_of(shown: str) -> int:
+    """The packed form of a published id."""
+    name = parse(shown)
+    assert name is not None
+    return name.page
+
+
 async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_killed(
     deployed: Deployment,
 ) -> None:
@@ -230,6 +301,7 @@ async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_
         running(deployed.prober("two")),
     ):
         await decided(settings, deployed.last)
+        await forgets_what_probers_hold(deployed)
     await held_after_restoring(settings)
     await deployed.killed_at("judge.took_back", "--take-back", "all")
     async with running(JudgeRole(settings.model_copy(update={"prober_replicas": 0}), take_back=0)):
