@@ -109,6 +109,14 @@ class AnswerError(RefusedError):
     the message names ranges and records."""
 
 
+class RefutedAnswerError(AnswerError):
+    """An answer says what cannot be, given what is known of its anchors. A judge goes on without it."""
+
+    def __init__(self, message: str, answer: object) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
 class AwaitedAnswerError(NeardupError):
     """An answer that a judge needs is missing or too old. The journal records before `offset` need it not."""
 

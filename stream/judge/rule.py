@@ -23,7 +23,7 @@ from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similar
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Block, Design
 from stream.tables.search.probing import SearchOptions
-from stream.tables.triples.keys import PAIRS
+from stream.tables.triples.keys import BUCKETS, PAIRS
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
@@ -67,6 +67,13 @@ class Rule:
     def triples(self) -> bool:
         """Whether anchors enter triples of minima in place of full pairs (rule 16)."""
         return self.options.by_minima and self.options.choose == 2
+
+    @property
+    def buckets(self) -> int:
+        """Number of buckets of a page whose anchors are counted (rule 16)."""
+        if self.options.strict:
+            return 0
+        return BUCKETS if self.triples else self.design().tables
 
     @property
     def no_bucket(self) -> int:

@@ -17,13 +17,18 @@ from stream.messages.versions import refuse_other_json_version
 VERSION: Final = 1
 PARTITIONS: Final = 64
 """Partitions of the topics `segments` and `candidates`."""
+NUMBER_BITS: Final = 62
+"""The number of an anchor is below 2 to this power."""
+SEGMENT_BITS: Final = 48
+"""A segment has at most 2 to this power anchors."""
 _TURN: Final = 39
 """Odd, and near the golden section of the partitions."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Hex16 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Second = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Size of that file."""
     decided: Count
     """The next offset of the decisions topic to apply to `dead`."""
-    exported_at: str
+    exported_at: Second
     """When its file was stored: UTC, to the second."""
 
     @property
@@ -124,7 +129,8 @@ def decode_segment(key: bytes | None, value: bytes | None, where: str) -> Segmen
         refuse(error)
     if record.v != VERSION:
         refuse_other_json_version(value, VERSION, where)
-    if not first == record.first <= record.oldest < record.end < 1 << 62:
+    limit = min(1 << NUMBER_BITS, first + (1 << SEGMENT_BITS))
+    if not first == record.first <= record.oldest < record.end <= limit:
         refuse(
             f"has the key {first}, and is of anchors [{record.first}, {record.end}), the oldest of which is"
             f" {record.oldest}"

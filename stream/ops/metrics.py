@@ -185,7 +185,7 @@ class JudgeMetrics(CheckpointMetrics):
         self.answers = self._counter(
             "neardup_judge_answers_total",
             "Answers of probers, by outcome: taken, unknown (no such segment is announced) or refused "
-            "(malformed, or of another journal, scheme or file).",
+            "(malformed, of another journal, scheme or file, or with a number that is out of its range).",
             "outcome",
         )
         for outcome in ("taken", "unknown", "refused"):

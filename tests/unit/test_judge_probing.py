@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream.errors import RecordError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
@@ -52,6 +53,9 @@ class Segments:
     def add(self, sent: SentAnswer, name: str) -> bool:
         self.until = sent.answer.run.end
         return True
+
+    def meet(self, entries: list[Entry]) -> list[RecordError]:
+        return []
 
     def answered_until(self, offset: int) -> int:
         return max(offset, self.until)

@@ -140,6 +140,11 @@ def shown(page: int | np.int64) -> str:
     return f"{offset}.{index}"
 
 
+def between(pages: NDArray[np.int64], first: int, until: int) -> slice:
+    """Where the pages [first, until), by packed id, are among some that ascend."""
+    return slice(*np.searchsorted(pages, (first, until)).tolist())
+
+
 def _ascend(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
     """Whether pairs are distinct and in order."""
     step = np.diff(first)

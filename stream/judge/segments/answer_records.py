@@ -17,7 +17,7 @@ from stream.fingerprint.parity import ONE
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, OFFSET_BITS
 from stream.judge.rule import NO_SIMILARITY
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
-from stream.messages.segments import Hex16, Hex32
+from stream.messages.segments import NUMBER_BITS, SEGMENT_BITS, Hex16, Hex32
 from stream.messages.varints import decode_varints, encode_varints
 from stream.messages.versions import refuse_other_version
 from stream.settings import NAME
@@ -25,10 +25,6 @@ from stream.settings import NAME
 VERSION: Final = 1
 DIGEST_BYTES: Final = 16
 """Bytes of the digest of a segment's file that name it in an answer: the first half."""
-NUMBER_BITS: Final = 62
-"""The number of an anchor is below 2 to this power."""
-SEGMENT_BITS: Final = 48
-"""A segment has at most 2 to this power anchors."""
 BUCKETS: Final = 1 << 16
 """The bucket of a page is below this number, whatever its tables are."""
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import AnswerError, AwaitedAnswerError
+from stream.errors import AnswerError, AwaitedAnswerError, RefutedAnswerError
 from stream.judge.decision.candidates_compared import CandidateSearch, Compared, FingerprintedPages
 from stream.judge.decision.decide_rows_compiled import ALIVE
 from stream.judge.decision.nearest import nearest_alive
@@ -21,7 +21,7 @@ from stream.judge.segments.deaths import Deaths
 from stream.judge.state.state import State
 from stream.tables.search.probing import Nearest
 from stream.tables.search.result import ProbedTriples
-from stream.tables.triples.keys import BUCKETS, TRIPLES, keys_of_some
+from stream.tables.triples.keys import TRIPLES, keys_of_some
 
 _NUMBER_BITS: Final = 48
 """Bits of an anchor's number, counted from the first segment on, in an order of ranks and numbers."""
@@ -175,16 +175,14 @@ class MergedSearch:
         """`tail` searches the anchors from the end of the last segment on. `state` has the records of all
         anchors, and knows which are dead; `deaths` are those up to now."""
         self._tail, self._state, self._rule, self._answers, self._deaths = tail, state, rule, answers, deaths
-        self.buckets: Final = BUCKETS if rule.triples else rule.design().tables
-        """Number of buckets of a page that are counted."""
 
     def search(
         self, ids: NDArray[np.int64], pages: FingerprintedPages, wanted: Callable[[], Nearest]
     ) -> Iterator[tuple[int, Compared]]:
         """See `CandidateSearch`.
 
-        Raises AwaitedAnswerError if answers are missing or too old, and AnswerError for one that contradicts
-        what is known.
+        Raises AwaitedAnswerError if answers are missing or too old, and RefutedAnswerError for one that
+        counts what cannot be.
         """
         if not self._answers.segments:
             yield from self._tail.search(ids, pages, wanted)
@@ -211,15 +209,19 @@ class MergedSearch:
             answer, counts = each.answer, each.answer.counts
             index, row = each.of(counts.page, ids)
             bucket, size = counts.bucket[index], counts.size[index]
-            if len(bucket) and (candidates.bucket_sizes is None or bucket.max() >= self.buckets):
-                raise AnswerError(f"{answer} counts anchors in bucket {bucket.max()}, which no page has")
+            if len(bucket) and bucket.max() >= self._rule.buckets:
+                raise RefutedAnswerError(
+                    f"{answer} counts anchors in bucket {bucket.max()}, which no page has", answer
+                )
             of_triples, key = bucket >= tables, np.empty(len(bucket), np.uint64)
             key[~of_triples] = keys[row[~of_triples], bucket[~of_triples]]
             key[of_triples] = keys_of_some(words, row[of_triples], bucket[of_triples] - tables)
             left = self._deaths.since(answer.decided, answer.segment)
             size = size - (np.searchsorted(left, key, "right") - np.searchsorted(left, key))
             if (size < 0).any():
-                raise AnswerError(f"{answer} counts fewer anchors in a bucket than have left it since")
+                raise RefutedAnswerError(
+                    f"{answer} counts fewer anchors in a bucket than have left it since", answer
+                )
             counted.append((row, bucket, size))
         if candidates.bucket_sizes is None or not counted:
             return part

@@ -9,19 +9,30 @@ No verdict depends on it (rule 25): it says when there are answers, never what i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.errors import AnswerError, RecordError, StateError
+from stream.errors import AnswerError, RecordError, RefutedAnswerError, StateError
+from stream.judge.batch import Entry
 from stream.judge.decision.candidates_compared import TablesSearch
 from stream.judge.ids import INDEX_BITS
 from stream.judge.rule import Rule
-from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment, shown
+from stream.judge.segments.answer import (
+    Answer,
+    BucketCounts,
+    ListedPairs,
+    Run,
+    Segment,
+    between,
+    shown,
+)
 from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
+from stream.judge.segments.possible import JournalPages, PossibleAnswers
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord, refuse_other_origin
@@ -55,12 +66,39 @@ class _Announced(NamedTuple):
     partition: int
 
 
+@dataclass(slots=True, eq=False)
+class _Received:
+    """An answer that came."""
+
+    sent: SentAnswer
+    name: str
+    """The name of its record."""
+    checked: int
+    compared: int
+    """The pages, by packed id, before which it was checked against journal records, and compared with other
+    answers."""
+
+    @property
+    def answer(self) -> Answer:
+        """What it says."""
+        return self.sent.answer
+
+    def is_due(self, done: int, until: int) -> bool:
+        """Whether it is about pages before `until`, by packed id, that are not `done` yet."""
+        return done < min(until, self.answer.run.until)
+
+    def refusal(self, error: AnswerError) -> RecordError:
+        """Why it does not count."""
+        return RecordError(f"{self.name}: {error}; {_holder(self.sent)} sent it")
+
+
 class ProbedSegments:
     """The segments that are announced, the answers about them, and which of them a judge needs answers of."""
 
     def __init__(self, state: State, rule: Rule, genesis: Genesis, replicas: int) -> None:
         """A judge drops its tables of a segment when so many groups of probers answer for it."""
         self._state, self._genesis, self._replicas = state, genesis, replicas
+        self._rule, self._possible = rule, PossibleAnswers(rule)
         self._deaths = state.deaths = Deaths(rule, state.meta.decided)
         self._answers = Answers()
         self.search: Final = MergedSearch(
@@ -68,8 +106,9 @@ class ProbedSegments:
         )
         """Where the judge finds candidates."""
         self._announced = dict[int, _Announced]()
-        self._sent = dict[Segment, list[SentAnswer]]()
-        self._uncompared = list[SentAnswer]()
+        self._sent = dict[Segment, list[_Received]]()
+        self._uncompared = list[_Received]()
+        """Those of which some pages were not compared yet."""
         self._reached = dict[tuple[Segment, str], int]()
         """Segment of which the judge has tables, group -> the page before which its last answer ends. Such a
         judge mostly decides before answers come."""
@@ -150,7 +189,8 @@ class ProbedSegments:
     def add(self, sent: SentAnswer, name: str) -> bool:
         """Add an answer, in any order. `name` names its record. Returns whether its segment is announced.
 
-        Raises RecordError for one of another journal, scheme or file than announced.
+        Raises RecordError for one of another journal, scheme or file than announced, and for one with a
+        number that is out of its range.
         """
         answer = sent.answer
         if other := self._genesis.other_origin(sent.journal, sent.scheme):
@@ -162,9 +202,13 @@ class ProbedSegments:
             raise RecordError(
                 f"{name}: {answer} is by {sent.holder}, of a file {sent.digest.hex()} that was not announced"
             )
-        if (last := int(answer.counts.bucket.max(initial=-1))) >= self.search.buckets:
-            raise RecordError(f"{name}: {answer} counts anchors in bucket {last}, which no page has")
         applied = self._state.meta.applied
+        first = max(answer.run.first, applied << INDEX_BITS)
+        received = _Received(sent, name, first, first)
+        try:
+            self._possible.refuse_others(answer)
+        except AnswerError as error:
+            raise received.refusal(error) from None
         if answer.segment.end > self._state.tables.held and answer.decided >= self._deaths.first:
             self._reached[answer.segment, sent.group] = answer.run.until
             self._is_new = True
@@ -173,8 +217,8 @@ class ProbedSegments:
         self._holders[answer.segment] = sent.holder
         self._is_new = True
         self._added += max(LEAST_ADDED, len(answer.pairs.page) + len(answer.counts.page))
-        self._sent.setdefault(answer.segment, []).append(sent)
-        self._uncompared.append(sent)
+        self._sent.setdefault(answer.segment, []).append(received)
+        self._uncompared.append(received)
         if answer.segment in self._answers:
             self._answers.add(answer)
         return True
@@ -191,17 +235,47 @@ class ProbedSegments:
         """Return the journal record before which there are answers about all records from `offset` on."""
         return self._answers.answered_until(offset, self._deaths)[0]
 
-    def attend(self) -> None:
-        """Compare answers, and let go of what is decided. Raises AnswerError if two about the same pages
-        differ."""
-        if self._uncompared:
-            self._compare()
+    def meet(self, entries: Sequence[Entry]) -> list[RecordError]:
+        """Check answers against these journal records, the next ones to decide, and compare those about the
+        same pages. Returns why some do not count, which name what the records do not have. Raises AnswerError
+        if two differ."""
+        first, until = entries[0].offset << INDEX_BITS, entries[-1].offset + 1 << INDEX_BITS
+        unchecked = [each for each in self._uncompared if each.is_due(each.checked, until)]
+        pages, refusals = JournalPages(entries if unchecked else [], self._rule), list[RecordError]()
+        for each in unchecked:
+            try:
+                pages.refuse_others(each.answer, max(each.checked, first), until)
+                each.checked = until
+            except AnswerError as error:
+                refusals.append(each.refusal(error))
+                self._drop_answer(each)
+        self._compare(first, until)
+        return refusals
+
+    def refuse(self, refuted: RefutedAnswerError) -> RecordError:
+        """Let an answer not count, as it says what cannot be. Returns the reason, with the name of its
+        record."""
+        [each] = [each for sent in self._sent.values() for each in sent if each.answer is refuted.answer]
+        self._drop_answer(each)
+        return each.refusal(refuted)
+
+    def _drop_answer(self, dropped: _Received) -> None:
+        segment = dropped.answer.segment
+        self._uncompared = [each for each in self._uncompared if each is not dropped]
+        self._sent[segment] = [each for each in self._sent.get(segment, []) if each is not dropped]
+        if segment in self._answers:
+            self._answers.replace(segment, [each.answer for each in self._sent[segment]])
+
+    def attend(self) -> list[RecordError]:
+        """Let go of what is decided. Returns which answers never counted, as they are as of decisions that
+        follow those about their pages."""
         applied, before = self._state.meta.applied, self._pruned
         now = applied, self._state.tables.first  # a turn decides no record
-        if now != before or self._added > MOST_ADDED:
-            self._is_new |= now != before
-            self._pruned, self._added = now, 0
-            self._prune(applied)
+        if now == before and self._added <= MOST_ADDED:
+            return []
+        self._is_new |= now != before
+        self._pruned, self._added = now, 0
+        return self._prune(applied)
 
     def due(self) -> Segment | None:
         """Return the next segment if enough groups have answered for it about the next record, or about the
@@ -214,10 +288,10 @@ class ProbedSegments:
             if segment.end <= tables.held:
                 continue
             groups = {
-                sent.group
-                for sent in self._sent.get(segment, [])
-                if sent.answer.run.first <= page < sent.answer.run.until
-                and self._deaths.knows(sent.answer.decided)
+                each.sent.group
+                for each in self._sent.get(segment, [])
+                if each.answer.run.first <= page < each.answer.run.until
+                and self._deaths.knows(each.answer.decided)
             }
             groups.update(of for (each, of), end in self._reached.items() if each == segment and end == page)
             return segment if len(groups) >= self._replicas else None
@@ -231,24 +305,28 @@ class ProbedSegments:
         self._need(chain)
         self._is_new = True
 
-    def _prune(self, applied: int) -> None:
+    def _prune(self, applied: int) -> list[RecordError]:
         """Let go of answers about decided records, of those in whose place others came, and of segments that
-        have expired."""
+        have expired. Returns as `attend` does."""
+        refusals, position = list[RecordError](), self._deaths.position
         first, needed = self._state.tables.first, self._answers.segments
         if needed and needed[0].end <= first:
             self._answers.need([each for each in needed if each.end > first])
         announced = {each.segment for each in self._announced.values()}
         for segment, sent in list(self._sent.items()):
-            best, kept = dict[tuple[str, Run], SentAnswer](), list[SentAnswer]()
+            best, kept = dict[tuple[str, Run], _Received](), list[_Received]()
             for each in sent:
                 answer = each.answer
                 if answer.run.is_before(applied):
+                    if answer.decided > position >= 0:
+                        later = f"{answer} is as of decision {answer.decided}, which is not before its pages"
+                        refusals.append(each.refusal(AnswerError(later)))
                     continue
                 if not self._deaths.knows(answer.decided):
                     if answer.decided > self._deaths.position:
                         kept.append(each)
                     continue
-                key = each.group, answer.run
+                key = each.sent.group, answer.run
                 if key not in best or _rank(answer) >= _rank(best[key].answer):
                     best[key] = each
             kept += best.values()
@@ -258,28 +336,36 @@ class ProbedSegments:
                 del self._sent[segment]
             if len(kept) < len(sent) and segment in self._answers:
                 self._answers.replace(segment, [each.answer for each in kept])
+        some = {id(each) for sent in self._sent.values() for each in sent}
+        self._uncompared = [each for each in self._uncompared if id(each) in some]
+        return refusals
 
-    def _compare(self) -> None:
-        """Compare answers about the same pages, of whichever holders. Raises AnswerError if they differ."""
-        later, applied = list[SentAnswer](), self._state.meta.applied
-        for sent in self._uncompared:
-            if sent.answer.run.is_before(applied):
+    def _compare(self, first: int, until: int) -> None:
+        """Compare answers about the same ones of the pages [first, until), of whichever holders.
+        Raises AnswerError if they differ."""
+        later, applied, position = list[_Received](), self._state.meta.applied, self._deaths.position
+        for one in self._uncompared:
+            if one.answer.run.is_before(applied):
                 continue
-            if sent.answer.decided > self._deaths.position:
-                later.append(sent)
-                continue
-            for other in self._sent.get(sent.answer.segment, []):
-                is_known = other is not sent and other.answer.decided <= self._deaths.position
-                if is_known and _overlap(sent.answer.run, other.answer.run):
-                    self._refuse_difference(sent, other)
+            if one.answer.decided <= position and one.is_due(one.compared, until):
+                for other in self._sent.get(one.answer.segment, []):
+                    if other is not one and other.answer.decided <= position:
+                        self._refuse_difference(one.sent, other.sent, max(one.compared, first), until)
+                one.compared = until
+            if one.compared < one.answer.run.until:
+                later.append(one)
         self._uncompared = later
 
-    def _refuse_difference(self, one: SentAnswer, other: SentAnswer) -> None:
+    def _refuse_difference(self, one: SentAnswer, other: SentAnswer, first: int, until: int) -> None:
         both = one.answer, other.answer
+        first = max(first, *(each.run.first for each in both))
+        until = min(until, *(each.run.until for each in both))
+        if first >= until:
+            return
         refuse = partial(_refuse_unequal, one, other)
-        refuse("has anchors", *(self._compared(each, both) for each in both))
+        refuse("has anchors", *(self._compared(each, both, first, until) for each in both))
         if self._count_equally(*both):
-            refuse("counts anchors in buckets", *(_counted(each, both) for each in both))
+            refuse("counts anchors in buckets", *(_counted(each, first, until) for each in both))
 
     def _count_equally(self, one: Answer, other: Answer) -> bool:
         """Whether two answers have to count the same, as no anchor has left a bucket of the segment between
@@ -289,28 +375,29 @@ class ProbedSegments:
         left = [self._deaths.since(each.decided, each.segment) for each in (one, other)]
         return len(left[0]) == len(left[1])  # one is the end of the other
 
-    def _compared(self, answer: Answer, both: Sequence[Answer]) -> ListedPairs:
-        """The live pairs of an answer about pages of which neither answer is cut, and of which both are."""
-        pairs = answer.pairs
-        some = self._state.tables.is_alive(pairs.anchor)
+    def _compared(self, answer: Answer, both: Sequence[Answer], first: int, until: int) -> ListedPairs:
+        """The live pairs of an answer about the pages [first, until), by packed id, of which neither answer
+        is cut."""
+        some = between(answer.pairs.page, first, until)
+        pairs = ListedPairs._make(column[some] for column in answer.pairs)
+        alive = self._state.tables.is_alive(pairs.anchor)
         for each in both:
-            some &= each.run.has(pairs.page) & ~np.isin(pairs.page, each.cut)
-        return ListedPairs._make(column[some] for column in pairs)
-
-
-def _overlap(one: Run, other: Run) -> bool:
-    return one.first < other.until and other.first < one.until
+            alive &= ~np.isin(pairs.page, each.cut)
+        return ListedPairs._make(column[alive] for column in pairs)
 
 
 def _rank(answer: Answer) -> tuple[int, int]:
     return answer.decided, answer.most
 
 
-def _counted(answer: Answer, both: Sequence[Answer]) -> BucketCounts:
-    """The counts of an answer about pages that are in the runs of both."""
-    counts = answer.counts
-    some = both[0].run.has(counts.page) & both[1].run.has(counts.page)
-    return BucketCounts._make(column[some] for column in counts)
+def _counted(answer: Answer, first: int, until: int) -> BucketCounts:
+    """The counts of an answer about the pages [first, until), by packed id."""
+    some = between(answer.counts.page, first, until)
+    return BucketCounts._make(column[some] for column in answer.counts)
+
+
+def _holder(sent: SentAnswer) -> str:
+    return f"{sent.holder} of group {sent.group or 'without a name'}"
 
 
 def _refuse_unequal(one: SentAnswer, other: SentAnswer, what: str, mine: _Columns, others: _Columns) -> None:
@@ -325,7 +412,7 @@ def _refuse_unequal(one: SentAnswer, other: SentAnswer, what: str, mine: _Column
     shares = [[each[0] for each in some] for some in of_page]
     if shares[0] == shares[1]:  # then they differ in what they say of these
         shares = of_page
-    holders = [f"{each.holder} of group {each.group or 'without a name'}" for each in (one, other)]
+    holders = [_holder(each) for each in (one, other)]
     raise AnswerError(
         f"{one.answer} and that about {other.answer.run} differ about page {shown(page)}: {holders[0]} {what}"
         f" {shares[0]}, {holders[1]} {shares[1]}; one of them holds a damaged segment: stop it, and start it"

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from stream.errors import AwaitedAnswerError
+from stream.errors import AwaitedAnswerError, RefutedAnswerError
 from stream.futures import retrieved
 from stream.judge.batch import BATCH_BYTES, Entry
 from stream.judge.decision.decide import MOST, Effort
@@ -102,7 +102,7 @@ class BatchInFlight:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, AwaitedAnswerError):  # nothing was decided
+        if isinstance(error, AwaitedAnswerError | RefutedAnswerError):  # nothing was decided
             self._watched.close()
         if kind is not None and self._encoding is not None:
             self._encoding.cancel()

@@ -10,11 +10,11 @@ from typing import Final
 
 import structlog
 
-from stream.errors import RecordError, StateError
+from stream.errors import RecordError, RefutedAnswerError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
 from stream.judge.segments.answer import Answer, Segment
-from stream.judge.segments.answer_records import decode_answer
+from stream.judge.segments.answer_records import SentAnswer, decode_answer
 from stream.judge.segments.probed import ProbedSegments
 from stream.kafka.follower import Follower
 from stream.kafka.in_flight import in_thread
@@ -31,6 +31,8 @@ WAIT_SECONDS: Final = 0.2
 FIRST_WARNING: Final = 2.0
 LAST_WARNING: Final = 60.0
 """Seconds between warnings that an answer is awaited, at first and at most."""
+MOST_UNKNOWN: Final = 1024
+"""Segments of which it is said once that they are not announced."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +42,8 @@ class Probing:
 
     def __init__(self, probed: ProbedSegments, journal: JournalReader, watch: JudgeWatch) -> None:
         self._probed, self._journal, self._watch = probed, journal, watch
+        self._unknown = set[Segment]()
+        """Segments of answers that are not announced."""
         self._journal_end = 0
         """The end of the journal, when it was last looked at."""
         self._all_announced, self._answered = asyncio.Event(), asyncio.Event()
@@ -83,11 +87,23 @@ class Probing:
                 await self._refuse_beyond(answer.answer, name)
                 is_known = self._probed.add(answer, name)
             except RecordError as error:
-                self._watch.metrics.answers.labels("refused").inc()
-                log.error("answer_refused", message=str(error))
+                self._note_refused(error)
                 continue
             self._watch.metrics.answers.labels("taken" if is_known else "unknown").inc()
+            if not is_known:
+                self._note_unknown(answer, name)
             self._answered.set()
+
+    def _note_unknown(self, sent: SentAnswer, name: str) -> None:
+        """Name an answer of a segment that is not announced, perhaps not any more; the first one of each."""
+        segment = sent.answer.segment
+        if segment not in self._unknown and len(self._unknown) < MOST_UNKNOWN:
+            self._unknown.add(segment)
+            log.info("answer_unknown", record=name, segment=str(segment), holder=sent.holder)
+
+    def _note_refused(self, error: RecordError) -> None:
+        self._watch.metrics.answers.labels("refused").inc()
+        log.error("answer_refused", message=str(error))
 
     async def _refuse_beyond(self, answer: Answer, name: str) -> None:
         """Raise RecordError for an answer about records that are not in the journal yet: it knows nothing of
@@ -111,10 +127,10 @@ class Probing:
         self._probed.need_dropped()
 
     def attend(self) -> None:
-        """Compare answers, and let go of what is decided. Raises what reading raised, and AnswerError if
-        groups of probers differ."""
+        """Let go of what is decided. Raises what reading raised."""
         self._refuse_errors()
-        self._probed.attend()
+        for error in self._probed.attend():
+            self._note_refused(error)
 
     def due(self) -> Segment | None:
         """Return the segment of which tables can be dropped, if there is one."""
@@ -129,11 +145,18 @@ class Probing:
 
     def split(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Return which of these journal records can be decided by the answers that are there, and which
-        follow. `wait` then waits for answers that come later."""
+        follow. `wait` then waits for answers that come later. Raises AnswerError if groups of probers
+        differ."""
         self._answered.clear()
+        for error in self._probed.meet(entries):
+            self._note_refused(error)
         until = self._probed.answered_until(entries[0].offset)
         answered = [entry for entry in entries if entry.offset < until]
         return answered, list(entries[len(answered) :])
+
+    def refuse(self, refuted: RefutedAnswerError) -> None:
+        """Go on without an answer that says what cannot be."""
+        self._note_refused(self._probed.refuse(refuted))
 
     def note_decided(self) -> None:
         """Note that nothing is awaited any more."""

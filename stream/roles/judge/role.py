@@ -16,7 +16,13 @@ import structlog
 
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.periodic import Checkpoints
-from stream.errors import AnswerError, AwaitedAnswerError, StaleError, StateError
+from stream.errors import (
+    AnswerError,
+    AwaitedAnswerError,
+    RefutedAnswerError,
+    StaleError,
+    StateError,
+)
 from stream.failpoints import reach
 from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
@@ -136,6 +142,9 @@ class JudgeRole:
                     except AwaitedAnswerError as awaited:
                         journal.give_back(entries)
                         await self._await(awaited.offset, transaction)
+                    except RefutedAnswerError as refuted:
+                        journal.give_back(entries)
+                        self._refuse(refuted)
                 request = self._checkpoints.request()
                 if ledger.is_due(request):
                     await transaction.finish()
@@ -169,6 +178,11 @@ class JudgeRole:
             await transaction.finish()  # after which answers can be taken that are as of its decision
         elif self._probing is not None:
             await self._probing.wait(offset)
+
+    def _refuse(self, refuted: RefutedAnswerError) -> None:
+        if self._probing is None:
+            raise refuted
+        self._probing.refuse(refuted)
 
     async def _attend_probing(self, transaction: TransactionInFlight) -> None:
         if self._probing is not None:
