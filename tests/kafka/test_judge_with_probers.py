@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import EXIT_REFUSED, AnswerError, StateError
+from stream.errors import EXIT_REFUSED, AnswerError, SettingsError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.ids import INDEX_BITS, parse
@@ -36,6 +36,8 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.prober import schedule
 from stream.roles.prober.role import ProberRole
 from stream.settings import Settings
+from stream.tables.store.anchors import HELD as HELD_FROM
+from stream.tables.store.rocks import DEFAULT, read_value
 from tests.commands import neardup_process
 from tests.judged_crawls import crowd, entries_of
 from tests.kafka.judge_helpers import (
@@ -179,6 +181,16 @@ async def held_after_restoring(settings: Settings) -> None:
         assert follower.state.tables.held == 0
 
 
+async def refuses_what_is_no_segment(settings: Settings) -> None:
+    """A judge that is to take back a part of a segment ends before it has built any of it."""
+    directory = settings.state_dir / settings.namespace / "judge"
+    held = read_value(directory, DEFAULT, HELD_FROM)
+    error = await error_of(JudgeRole(settings, take_back=SIZE + 1))
+    assert isinstance(error, SettingsError), repr(error)
+    assert f"the next ones begin with {SIZE} and {2 * SIZE}; `all` takes" in str(error)
+    assert read_value(directory, DEFAULT, HELD_FROM) == held
+
+
 async def ends_with_an_alarm(deployed: Deployment) -> None:
     """A judge that waits for answers gets two that differ: it serves a metric that says so before it ends."""
     judge = JudgeRole(deployed.settings)
@@ -303,6 +315,7 @@ async def test_rule_25_verdicts_are_those_of_a_judge_with_all_tables_whoever_is_
         await decided(settings, deployed.last)
         await forgets_what_probers_hold(deployed)
     await held_after_restoring(settings)
+    await refuses_what_is_no_segment(settings)
     await deployed.killed_at("judge.took_back", "--take-back", "all")
     async with running(JudgeRole(settings.model_copy(update={"prober_replicas": 0}), take_back=0)):
         await deployed.judge(2)

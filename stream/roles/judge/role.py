@@ -47,6 +47,7 @@ from stream.roles.judge.ledger_records import LedgerRecords
 from stream.roles.judge.probing import Probing, open_probing
 from stream.roles.judge.segment_announcements import segment_export
 from stream.roles.judge.stats import JudgeStats
+from stream.roles.judge.taking_back import check_take_back
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.turns import Turns
 from stream.roles.judge.watch import JudgeWatch
@@ -213,6 +214,8 @@ class JudgeRole:
             genesis = await run_unless_stopped(self._stop, self._checked_genesis())
         if genesis is None:
             return
+        with watch.health.excuse("asking which segments there are"):
+            await run_unless_stopped(self._stop, check_take_back(settings, genesis, self._take_back))
         directory = self._directory
         with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
