@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from stream.fingerprint.row import FINGERPRINTED
 from stream.judge.batch import Batch, Entry
 from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.forgetting import Search
+from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.judge.segments.answer_records import SentAnswer, decode_answer, encode_answer
@@ -35,11 +36,14 @@ from tests.judged_crawls import (
     SCHEME,
     crawl,
     entries_of,
+    expected_in_turns,
     open_state,
+    oracle_of,
     turn_if_due,
     verdicts_of,
 )
-from tests.property.test_rule_24_forgotten_pages import forget, request
+from tests.oracle import OraclePage
+from tests.property.test_rule_24_forgotten_pages import forget, ids_of, request
 from tests.split_search import AllAnchors, RangeTables
 
 SIZE = 64
@@ -63,6 +67,8 @@ class Probers:
         """Positions, and which anchors died up to them, since the one before."""
         self._known = np.zeros(0, np.int64)
         self.segments: list[Segment] = []
+        self.withdrawn = set[Segment]()
+        """Segments that have expired, and of which their holders know that."""
         self._tables: dict[tuple[str, Segment], RangeTables] = {}
         self._applied: dict[tuple[str, Segment], int] = {}
         self._sent: list[bytes] = []
@@ -98,6 +104,8 @@ class Probers:
         for group, count in self._members.items():
             down = set() if all_of_them else {each for each in range(count) if self._rng.random() < 0.4}
             for segment in self.segments:
+                if segment in self.withdrawn:
+                    continue
                 member = self._rng.randrange(count)  # assigned anew
                 if member not in down:
                     self._send(group, segment, f"prober-{group}-{member}", entries, most, now=all_of_them)
@@ -155,7 +163,8 @@ class Probers:
                 self.seen["lost"] += 1
                 continue
             for _ in range(1 + (rng.random() < 0.2)):
-                assert probed.add(decode_answer(value, "an answer"), "an answer")
+                sent = decode_answer(value, "an answer")
+                assert probed.add(sent, "an answer") or sent.answer.segment in self.withdrawn
         self._sent = late
 
     def close(self) -> None:
@@ -164,7 +173,7 @@ class Probers:
 
 
 class ProbedJudge:
-    """A judge that waits for answers, and a plain one, which decides and applies the same."""
+    """A judge that waits for answers, a plain one, which decides and applies the same, and the oracle."""
 
     def __init__(self, directory: Path, options: VerdictOptions, members: dict[str, int], seed: int) -> None:
         self._directory, self._options, self._rng = directory, options, random.Random(seed)
@@ -173,9 +182,10 @@ class ProbedJudge:
         self._replicas = max(1, len(members))
         plain, genesis = self._open("plain")
         self._genesis, self._plain = genesis, Judge(plain, genesis)
+        self._oracle = oracle_of(options, SCHEME.width)
         self._announced: list[SegmentRecord] = []
         self._probers = Probers(directory / "ranges", genesis, members, seed)
-        self._position, self.found = 0, list[tuple[object, ...]]()
+        self._position = 0
         self.seen = self._probers.seen
         self._start()
 
@@ -192,16 +202,21 @@ class ProbedJudge:
 
     def restart(self, *, taken_back: bool) -> None:
         state = self.judge.state
-        before = state.tables.held
-        to = before // 2 // SIZE * SIZE
+        before, first = state.tables.held, state.tables.first
         state.close()
+        to = before
         if taken_back:
+            to = self._rng.choice([0, before // 2 // SIZE * SIZE])
             take_back(self._directory / "judge", self._genesis, to)
             self.seen["taken back"] += 1
         self._start()
-        assert self.judge.state.tables.held == (max(state.tables.first, to) if taken_back else before)
+        assert self.judge.state.tables.held == min(before, max(first, to))
 
-    def run(self, entries: list[Entry], forgets: Sequence[str] = ()) -> None:
+    def run(self, pages: list[OraclePage], entries: list[Entry], *, forgets: bool = False) -> None:
+        """Judge journal records, of which the oracle has the `pages`. With `forgets`, some URLs are forgotten
+        on the way."""
+        self._pages = {page.id: page for page in pages}
+        urls = [page.url for page in pages if page.url] if forgets else []
         at = awaited = 0
         while at < len(entries):
             probed, probers = self._probed, self._probers
@@ -209,7 +224,7 @@ class ProbedJudge:
             most = min(self.judge.rule.selected * (1 + awaited // 4), ALL.most)
             probers.answer(entries[at : at + 20], most, all_of_them=awaited > 3)
             probers.deliver(probed)
-            probed.attend()
+            assert probed.attend() == []
             if (segment := probed.due()) is not None:
                 probed.drop(segment)
                 self.seen["dropped"] += 1
@@ -219,9 +234,9 @@ class ProbedJudge:
             assert awaited < 60, probed.awaited(entries[at].offset)
             at += count
             if count and self._rng.random() < 0.05:
-                self.restart(taken_back=self._rng.random() < 0.3)
-            if count and forgets and self._rng.random() < 0.1:
-                self._forget(self._rng.choice(forgets))
+                self.restart(taken_back=self._rng.random() < 0.5)
+            if count and urls and self._rng.random() < 0.1:
+                self._forget(self._rng.choice(urls))
 
     def _turn(self, entry: Entry) -> None:
         turned = turn_if_due(self._plain, entry, None, self._position)
@@ -243,11 +258,19 @@ class ProbedJudge:
             return 0
         plain = self._plain.decide(decided.entries)
         assert decided.json() == plain.json()
-        self.found += verdicts_of(decided)
+        assert verdicts_of(decided) == self._expected(decided)
         for judge in (self.judge, self._plain):
             judge.apply(decided.entries, decided.record(), self._position + 1)
         self._advance()
         return len(decided.entries)
+
+    def _expected(self, decided: JudgedBatch) -> list[tuple[object, ...]]:
+        """The verdicts of the oracle on these records, before which no turn is due any more."""
+        found, own = list[tuple[object, ...]](), decided.batch.page
+        for entry in decided.entries:
+            mine = own[own >> INDEX_BITS == entry.offset].tolist()
+            found += expected_in_turns(self._oracle, [self._pages[page] for page in mine], [entry])
+        return found
 
     def _forget(self, url: str) -> None:
         requests = [(0, request(self._plain, "url", url))]
@@ -256,14 +279,33 @@ class ProbedJudge:
         for record in forget(self._plain, search, self._position):
             assert record.forgotten is not None
             self.judge.apply_forgetting(record, record.forgotten, self._position)
+            self._oracle.forget(ids_of(self._plain.state, record.forgotten))  # type: ignore[no-untyped-call]
             self.seen["forgotten"] += sum(map(len, record.forgotten.numbers))
             self._advance()
 
     def _advance(self) -> None:
+        """Follow a decision record, of whatever kind; a ledger record may follow it."""
         self._position += 1
         for each in self._probers.follow(self.judge.state):
             self._announced.append(each)
             self._probed.announce(each, "an announcement")
+        self._withdraw()
+        if self._rng.random() < 0.1:
+            for judge in (self.judge, self._plain):
+                judge.state.note_ledger(self._position, self._position + 1)
+            self._position += 1
+            self.seen["ledger records"] += 1
+            assert self._probers.follow(self.judge.state) == []
+
+    def _withdraw(self) -> None:
+        """Withdraw segments that have expired, some of them later."""
+        for segment in self._probers.segments:
+            gone = segment.end <= self.judge.state.tables.first and segment not in self._probers.withdrawn
+            if gone and self._rng.random() < 0.5:
+                self._probers.withdrawn.add(segment)
+                self._announced = [each for each in self._announced if each.first != segment.first]
+                self._probed.announce(segment.first, "a tombstone")
+                self.seen["withdrawn"] += 1
 
     def close(self) -> None:
         assert self.judge.state.digest() == self._plain.state.digest()
