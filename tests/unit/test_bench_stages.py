@@ -105,6 +105,7 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "judge_hostile": lambda _: {"rows": 512},
     "records": records,
     "probers": lambda _: {"anchors": 4096, "rows": 4096},
+    "probers_loading": lambda _: {"sizes": (4096,), "executor": lambda: ThreadPoolExecutor(1)},
     "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
