@@ -31,7 +31,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober import following
 from stream.roles.prober.sending import halves
 from stream.tables.arrays import is_among
-from stream.tables.search.probing import ALL
+from stream.tables.search.nearest import ALL
 from tests.judged_crawls import (
     SCHEME,
     crawl,

@@ -30,7 +30,7 @@ from stream.judge.state.page_log import LoggedPages
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.tables.arrays import distinct
-from stream.tables.search.probing import Nearest
+from stream.tables.search.nearest import Nearest
 from stream.tables.store.rocks import Store
 from stream.tables.tables import IndexKind, Tables
 from tests.first_numbers import begin_at

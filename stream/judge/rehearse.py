@@ -19,8 +19,8 @@ from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import Heads
+from stream.tables.search.nearest import ALL
 from stream.tables.search.pair_collector import in_order
-from stream.tables.search.probing import ALL
 from stream.tables.triples.keys import PAIRS, keys_of_triples
 from stream.tables.warm.packed import Packed
 

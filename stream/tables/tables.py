@@ -23,8 +23,9 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.cold import freeze
 from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
+from stream.tables.search.nearest import ALL, KEPT_AT_ONCE, Kept, Nearest, kept_pairs
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
-from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
+from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
 from stream.tables.store.anchors import FIRST_ENTRY, HELD, HeldAnchors, StoredAnchors, held_from
@@ -243,6 +244,8 @@ class Tables:
             wanted, nearest = nearest(), None
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
+            if wanted.limits:
+                rows = min(rows, max(1, KEPT_AT_ONCE // wanted.most))
             some = slice(start, start + rows)
             result = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
             many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
@@ -262,17 +265,20 @@ class Tables:
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        if wanted.most != ALL.most:
-            wanted = wanted.begun(len(words), self._dead.base)
-        collector = PairCollector(most, self._dead.base)
-        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, wanted)
+        collector, kept = (
+            PairCollector(most, self._dead.base),
+            Kept.begin(wanted, len(words), self._dead.base),
+        )
+        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
-        if self._triples is not None and not probing.collector.is_full:
+        if self._triples is not None and not collector.is_full:
             triples = self._triples.search(probing)
-        if probing.collector.is_full:
+        if collector.is_full:
             return None
-        row, anchor, distance = probing.collector.pairs()
+        if kept.limits:
+            collector.add_ordered(kept_pairs(kept))
+        row, anchor, distance = collector.pairs()
         if self._dead.count or self.held > self._dead.base:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]

@@ -39,7 +39,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.schedule import RUN_ROWS
 from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
-from stream.tables.search.probing import ALL
+from stream.tables.search.nearest import ALL
 from stream.tables.store.anchors import CHUNK
 from stream.tables.store.rocks import Store
 from stream.tables.tables import IndexKind, Tables

@@ -24,8 +24,9 @@ from stream.tables.design import Block, Design
 from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
+from stream.tables.search.nearest import Nearest
 from stream.tables.search.pair_collector import MANY, PairCollector
-from stream.tables.search.probing import Nearest, Probing, SearchOptions
+from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.store.anchors import CHUNK, FIRST
 from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import IndexKind, Tables

@@ -19,7 +19,8 @@ from stream.tables import tables as all_tables
 from stream.tables.arrays import U64
 from stream.tables.cold import freeze
 from stream.tables.memory_shares import PACKED_SHARE
-from stream.tables.search.probing import Nearest, SearchOptions
+from stream.tables.search.nearest import Nearest
+from stream.tables.search.probing import SearchOptions
 from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import TRIPLES_SHARE, IndexKind, Tables

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.minima import equal_minima
 from stream.tables.arrays import U64
-from stream.tables.search.rank import abridged_minima, add_ranks_of_minima, least_rank, ranks_of
+from stream.tables.search.rank import abridged_minima, least_rank, ranks_of
 
 
 def lowest_bits(words: U64) -> NDArray[np.int64]:
@@ -36,10 +36,6 @@ def test_each_minimum_that_differs_counts_as_two_bits_of_distance(flips: int) ->
     first, all_pages = np.zeros(len(words), np.int64), np.arange(len(words))
     ranks = ranks_of(distance.astype(np.uint8), own[None], first, words, all_pages)
     assert ranks.tolist() == expected
-    added = np.append(distance, [-1])
-    lanes = np.ascontiguousarray(np.concatenate([words[-7:], words]).T)
-    add_ranks_of_minima(added, own[None], 0, lanes, 7, len(words) + 7)
-    assert added.tolist() == [*expected, -1]
     (short,), others = abridged_minima(own[None]), abridged_minima(words)
     least = [least_rank(*each) for each in zip(distance, np.full(500, short), others, strict=True)]
     unequal = np.array([lowest_bits(own) != lowest_bits(other) for other in words])
@@ -51,6 +47,4 @@ def test_without_minima_the_rank_is_the_distance() -> None:
     words, distance = np.array([[1], [2]], np.uint64), np.array([5, 9])
     own, first = np.array([[7]], np.uint64), np.zeros(2, np.int64)
     assert ranks_of(distance.astype(np.uint8), own, first, words, np.arange(2)).tolist() == [5, 9]
-    add_ranks_of_minima(distance, own, 0, np.ascontiguousarray(words.T), 0, 2)
-    assert distance.tolist() == [5, 9]
     assert abridged_minima(words).tolist() == [0, 0]

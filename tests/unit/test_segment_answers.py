@@ -20,7 +20,7 @@ from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run,
 from stream.judge.segments.deaths import Deaths
 from stream.judge.segments.merged_search import Answers, MergedSearch
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.search.probing import ALL
+from stream.tables.search.nearest import ALL
 from tests.judged_crawls import SCHEME, crowd, entries_of, open_state
 
 RULE = Rule(VerdictOptions(compared=1), SCHEME)

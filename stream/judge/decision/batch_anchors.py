@@ -18,9 +18,10 @@ from stream.compiled import compiled, inlined, popcount
 from stream.judge.decision.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
 from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
+from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.probing import Probing
-from stream.tables.search.rank import RANKS, abridged_minima, least_rank, rank_of
+from stream.tables.search.rank import RANKS, abridged_minima, rank_of
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS, TRIPLES, keys_of_some
 
@@ -33,8 +34,6 @@ OVERFULL_TRIPLE: Final = 2
 """That multiple where full pairs open triples: a larger one finds no more copies, and costs hostile journals
 up to a third of their speed."""
 
-LOOKED_AT_ONCE: Final = 64
-"""Number of members that are looked at together: the bits of a mask."""
 FURTHER: Final = 2
 """How much further up in rank members are looked for if there are too few as near as expected; four times as
 much each time that there still are too few."""
@@ -371,12 +370,12 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
             for start in range(first, first + size, LOOKED_AT_ONCE):
                 # Of equal rank, none counts after `most` older ones. Members are in order of age.
                 bound = reach - (inside >= most and members[start] > youngest)
-                near = _perhaps_near(prints, minima, start, own, own_minima, within, bound)
+                near = perhaps_near(prints, minima, start, own, own_minima, within, bound)
                 left = first + size - start
                 if left < LOOKED_AT_ONCE:
                     near &= (one << np.uint64(left)) - one
                 while near:
-                    at = start + popcount(~near & (near - one))  # of the lowest bit that is set
+                    at = start + lowest_place(near)
                     near &= near - one
                     member = members[at]
                     if seen_by[member] == row:
@@ -409,27 +408,3 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
         nearby[kept], apart[kept], ranks[kept] = nearby[i], apart[i], ranks[i]
         kept += ranks[i] <= reach
     return kept, looked
-
-
-@inlined
-def _perhaps_near(
-    prints: U64,
-    minima: U64,
-    start: int,
-    own: np.uint64,
-    own_minima: np.uint64,
-    within: np.int64,
-    bound: Integer,
-) -> np.uint64:
-    """Return the bit mask of those of the LOOKED_AT_ONCE members from `start` on that may be at most `within`
-    bits away and have at most the rank `bound`, by what `Buckets` has of each in order.
-
-    There are no branches, and indexes are unsigned, so that the compiler makes vector instructions of it.
-    """
-    mask = np.uint64(0)
-    for i in range(LOOKED_AT_ONCE):
-        at = np.uint64(start) + np.uint64(i)
-        bits = popcount(prints[at] ^ own)
-        near = (bits <= within) & (least_rank(bits, minima[at], own_minima) <= bound)
-        mask |= np.uint64(near) << np.uint64(i)
-    return mask

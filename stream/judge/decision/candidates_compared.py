@@ -17,7 +17,7 @@ from stream.judge.decision.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state.baselines import Anchors
 from stream.judge.state.state import State
-from stream.tables.search.probing import ALL, Nearest
+from stream.tables.search.nearest import ALL, Nearest
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
 from stream.tables.tables import Tables

@@ -43,7 +43,7 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import CLUSTERED, Verdict
 from stream.tables.arrays import is_among
-from stream.tables.search.probing import Nearest
+from stream.tables.search.nearest import Nearest
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import keys_of_triples
 

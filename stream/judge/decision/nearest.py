@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.tables.search.probing import Nearest
+from stream.tables.search.nearest import Nearest
 from stream.tables.search.rank import RANKS
 
 

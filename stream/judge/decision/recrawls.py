@@ -21,7 +21,7 @@ from stream.judge.rule import Rule
 from stream.judge.state.baselines import Baseline
 from stream.judge.state.state import State
 from stream.tables.arrays import distinct
-from stream.tables.search.probing import Nearest
+from stream.tables.search.nearest import Nearest
 
 
 class UrlBaselines(NamedTuple):

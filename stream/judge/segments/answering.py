@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stream.judge.decision.candidates_compared import AnchorReader, Compared, FingerprintedPages, TablesSearch
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
-from stream.tables.search.probing import ALL
+from stream.tables.search.nearest import ALL
 from stream.tables.tables import Tables
 
 

@@ -19,7 +19,7 @@ from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Segment
 from stream.judge.segments.deaths import Deaths
 from stream.judge.state.state import State
-from stream.tables.search.probing import Nearest
+from stream.tables.search.nearest import Nearest
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import TRIPLES, keys_of_some
 

@@ -7,50 +7,67 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled, inlined, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.hot.chains import Chains, Ring, ring_row
-from stream.tables.search.packed_pairs import is_dead, place_among
+from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
+from stream.tables.search.nearest import SEEN, Kept, anchor_of, keep
+from stream.tables.search.packed_pairs import is_dead, pack_pair, place_among
 from stream.tables.search.prefixes_compiled import prefix_of
-from stream.tables.search.probing import Nearest
-from stream.tables.search.rank import RANKS, add_ranks_of_minima
+from stream.tables.search.rank import abridged_minima_of, rank_of
 
 COPIES: Final = 4096
-"""Chains of which the place of the copy is known."""
+"""Buckets of which the place of the copy is known."""
 COPIED: Final = 1 << 18
-"""Anchors copied, 12 MiB, before all copies are discarded."""
+"""Anchors copied, 14 MiB, before all copies are discarded."""
 FIRST_COPIED: Final = 1 << 12
 MORTAL: Final = np.uint64(40)
-"""Lowest bit of the field in a copied anchor's number that holds its index in `Nearest.mortal` plus 1; 0 if
+"""Lowest bit of the field in a copied anchor's number that holds its index in `Kept.mortal` plus 1; 0 if
 it is not mortal."""
-LOOKED_AT_ONCE: Final = 256
-"""Anchors of a copy that are ranked together."""
 NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
+_MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class Copies(NamedTuple):
-    """Live anchors of copied chains, newest first."""
+    """Live anchors of buckets that were copied from chains, each bucket's oldest first.
 
-    chains: I64
+    Arrays by anchor have room for LOOKED_AT_ONCE more, as that many are read at any place.
+    """
+
+    places: I64
     """(COPIES, 4), a direct-mapped cache: number + 1 of a chain's first anchor (as in `Chains`), its table,
-    and the first and end of its copy."""
-    anchors: U64
-    """(3, m): prefix in the chain's table, fingerprint, and number, as in pairs, with the `MORTAL` field."""
-    lanes: U64
-    """(W, m): keys."""
+    and the first and end of the copy."""
+    prefixes: U64
+    """(COPIES,): the prefix of the bucket."""
+    numbers: U64
+    """(m,): numbers, as in pairs, with the `MORTAL` field."""
+    prints: U64
+    """(m,): fingerprints."""
+    minima: U64
+    """(m,): abridged minima."""
+    words: U64
+    """(m, W): keys."""
     filled: int
     """Number of anchors copied."""
     near: I64
-    """(m,): room for indexes within a copy."""
-    scratch: I64
-    """(3, RANKS): room for `oldest_near`."""
+    """Room for indexes within any copy."""
+
+
+class Bucket(NamedTuple):
+    """The anchors with one prefix in a chain, or what is left of it."""
+
+    start: np.int64
+    """Number + 1 of the chain's first anchor, as in `Chains`."""
+    table: np.int64
+    prefix: np.uint64
 
 
 class Wanted(NamedTuple):
-    """What is compared with a copy: a probed prefix, and the query."""
+    """The query that is compared with a copy."""
 
-    prefix: np.uint64
     fingerprint: np.uint64
+    minima: np.uint64
+    """Abridged."""
     words: U64
     """The keys of all queries (n, W)."""
     row: np.int64
@@ -60,117 +77,113 @@ class Wanted(NamedTuple):
 @compiled
 def no_copies(words: int) -> Copies:
     """An empty cache, for keys of so many words."""
+    none = np.empty(0, np.uint64)
     return Copies(
         np.zeros((COPIES, 4), np.int64),
-        np.empty((3, 0), np.uint64),
-        np.empty((words, 0), np.uint64),
+        np.zeros(COPIES, np.uint64),
+        none,
+        none,
+        none,
+        np.empty((0, words), np.uint64),
         0,
         np.empty(0, np.int64),
-        np.empty((3, RANKS), np.int64),
     )
 
 
-@compiled
-def copy_of(copies: Copies, chains: Chains, start: np.int64, table: np.int64) -> I64:
-    """The place in `Copies.chains` for a table's chain from the anchor before number `start` on. It may have
-    another chain's copy."""
-    copy: I64 = copies.chains[(start * chains.links.shape[1] + table) % COPIES]
-    return copy
+@inlined
+def place_of(bucket: Bucket, chains: Chains) -> np.int64:
+    """The place in `Copies.places` for a bucket. It may have another bucket's copy."""
+    mixed = (np.uint64(bucket.start * chains.links.shape[1] + bucket.table) ^ bucket.prefix) * _MIX
+    return np.int64(mixed >> np.uint64(32)) % COPIES
 
 
 @compiled
-def copy_chain(
-    chains: Chains, ring: Ring, dead: U8, mortal: I64, start: np.int64, table: np.int64, copies: Copies
-) -> Copies:
-    """The copies, and one of this chain."""
-    places, anchors, lanes, filled, near, scratch = copies
-    if filled > COPIED:
-        places[:, 0], filled = 0, 0
-    copy = copy_of(copies, chains, start, table)
-    copy[0], copy[1], copy[2] = start, table, filled
-    after = start
+def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept, copies: Copies) -> Copies:
+    """The copies, and one of this bucket."""
+    start, table, prefix = bucket
+    places, prefixes, numbers, prints, minima, words, first, near = copies
+    rows, links, mortal, place, after = ring.rows, chains.links, kept.mortal, place_of(bucket, chains), start
+    count = 0
     while after > ring.floor:
-        number, at = after + ring.shift, ring_row(ring, after)
-        if filled == anchors.shape[1]:
-            grown = np.empty((3, 2 * filled + FIRST_COPIED), np.uint64)
-            grown[:, :filled] = anchors
-            more = np.empty((lanes.shape[0], grown.shape[1]), np.uint64)
-            more[:, :filled] = lanes
-            anchors, lanes, near = grown, more, np.empty(grown.shape[1], np.int64)
-        if not is_dead(number, dead):
-            which = np.uint64(place_among(number, mortal) + 1)
-            anchors[0, filled] = prefix_of(ring.rows, at, chains.pieces, table)
-            anchors[1, filled] = ring.rows[at, -1]
-            anchors[2, filled] = np.uint64(number) | which << MORTAL
-            for word in range(lanes.shape[0]):
-                lanes[word, filled] = ring.rows[at, word]
-            filled += 1
-        after = np.int64(chains.links[at, table])
-    copy[3] = filled
-    return Copies(places, anchors, lanes, filled, near, scratch)
+        at = ring_row(ring, after)
+        if not is_dead(after + ring.shift, dead) and prefix_of(rows, at, chains.pieces, table) == prefix:
+            if count == len(near):
+                near = _with_room(near, 2 * count + FIRST_COPIED)
+            near[count] = after
+            count += 1
+        after = np.int64(links[at, table])
+    if first > COPIED:
+        places[:, 0], first = 0, 0
+    end = first + count
+    if end + LOOKED_AT_ONCE > len(numbers):
+        room = 2 * end + FIRST_COPIED
+        numbers, prints = _grown(numbers, first, room), _grown(prints, first, room)
+        minima, more = _grown(minima, first, room), np.empty((room, words.shape[1]), np.uint64)
+        more[:first] = words[:first]
+        words = more
+    for to in range(first, end):
+        after = near[end - 1 - to]
+        number, at = anchor_of(after + ring.shift, kept.numbers), ring_row(ring, after)
+        numbers[to] = np.uint64(number) | np.uint64(place_among(number, mortal) + 1) << MORTAL
+        prints[to], minima[to] = rows[at, -1], abridged_minima_of(rows, at)
+        for word in range(words.shape[1]):
+            words[to, word] = rows[at, word]
+    places[place, 0], places[place, 1], places[place, 2], places[place, 3] = start, table, first, end
+    prefixes[place] = prefix
+    return Copies(places, prefixes, numbers, prints, minima, words, end, near)
 
 
 @compiled
-def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -> tuple[int, int]:
-    """The number of anchors [first, end) in the wanted bucket, and how many of these have fingerprints within
-    `reach`. Writes the indexes of the latter, relative to `first`, to `copies.near`."""
-    prefixes, fingerprints, near = copies.anchors[0, first:end], copies.anchors[1, first:end], copies.near
-    there = close = 0
-    for at in range(len(prefixes)):  # branch-free, so that it is vectorised
-        same = prefixes[at] == wanted.prefix
+def _with_room(near: I64, room: int) -> I64:
+    """Room for so many, with what is there."""
+    grown = np.empty(room, np.int64)
+    grown[: len(near)] = near
+    return grown
+
+
+@compiled
+def _grown(column: U64, filled: int, room: int) -> U64:
+    grown = np.empty(room, np.uint64)
+    grown[:filled] = column[:filled]
+    return grown
+
+
+@compiled
+def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -> int:
+    """How many of the anchors [first, end) have fingerprints within `reach`. Writes their indexes, relative
+    to `first`, to `copies.near`."""
+    prints, near, own = copies.prints[first:end], copies.near, wanted.fingerprint
+    close = np.int64(0)
+    for at in range(len(prints)):  # branch-free, so that it is vectorised
         near[close] = at
-        there += same
-        close += same & (popcount(fingerprints[at] ^ wanted.fingerprint) <= reach)
-    return there, close
+        close += popcount(prints[at] ^ own) <= reach
+    return int(close)
 
 
-@compiled
-def oldest_near(copies: Copies, first: int, end: int, wanted: Wanted, nearest: Nearest) -> tuple[int, int]:
-    """Like `all_near`, but limited to anchors that may be among the `nearest.most` of the least rank, of
-    those of equal rank the oldest. Lowers the bounds of the query's page."""
-    anchors, near, dies, bounds = copies.anchors, copies.near, nearest.dies, nearest.bounds
-    # Indexed, a row is contiguous; unpacked, the compiler does not know it and makes no vector instructions.
-    scratch, lanes, keys = copies.scratch, copies.lanes, wanted.words
-    ranks, near_at, at_rank = scratch[0], scratch[1], scratch[2]
-    row, page, most, farthest = wanted.row, nearest.page[wanted.row], nearest.most, nearest.within[wanted.row]
-    greatest, youngest = bounds[page, 0], bounds[page, 1]
-    bound = greatest
-    at_rank[:] = 0
-    there = close = nearer = 0
-    for stop in range(end, first, -LOOKED_AT_ONCE):
-        start = max(first, stop - LOOKED_AT_ONCE)
-        all_younger = np.int64(anchors[2, stop - 1] & NUMBER) > youngest
-        limit = bound - (all_younger and bound == greatest)
-        within, close_here = min(farthest, limit), 0
-        # No branch and no slice, so that it is vectorised and no reference is counted.
-        for i in range(stop - start):
-            at = np.uint64(start + i)
-            same, apart = anchors[0, at] == wanted.prefix, popcount(anchors[1, at] ^ wanted.fingerprint)
-            near_here = same & (apart <= within)
-            ranks[i] = apart + RANKS * (1 - near_here)
-            there += same
-            close_here += near_here
-        if not close_here:
-            continue
-        add_ranks_of_minima(ranks, keys, row, lanes, start, stop)
-        close_here = 0
-        for i in range(stop - start):  # without a branch, too
-            near_at[close_here] = i
-            close_here += ranks[i] <= limit
-        for place in range(close_here - 1, -1, -1):
-            rank, at = ranks[near_at[place]], np.uint64(start + near_at[place])
-            number, which = np.int64(anchors[2, at] & NUMBER), anchors[2, at] >> MORTAL
-            if rank > bound or (rank == greatest and number > youngest):
+@inlined
+def keep_near(copies: Copies, first: int, end: int, wanted: Wanted, kept: Kept) -> None:
+    """Keep those of the anchors [first, end) that may be among the nearest ones of the query's page."""
+    numbers, prints, minima, words = copies.numbers, copies.prints, copies.minima, copies.words
+    pairs, sizes, last_of, seen, dies = kept.pairs, kept.size, kept.last, kept.seen, kept.dies
+    row, own, own_minima, own_words = wanted.row, wanted.fingerprint, wanted.minima, wanted.words
+    page = kept.page[row]
+    within, one = kept.within[page], np.uint64(1)
+    for start in range(first, end, LOOKED_AT_ONCE):
+        last = last_of[page]
+        # Of equal rank, none counts that is younger than the last one that is kept. The oldest come first.
+        younger = numbers[start] & NUMBER > last >> np.uint64(8) & np.uint64(0xFFFF_FFFF)
+        bound = np.int64(last >> np.uint64(40)) - younger
+        near = perhaps_near(prints, minima, start, own, own_minima, within, bound)
+        if end - start < LOOKED_AT_ONCE:
+            near &= (one << np.uint64(end - start)) - one
+        while near:
+            at = start + lowest_place(near)
+            near &= near - one
+            number, which = numbers[at] & NUMBER, numbers[at] >> MORTAL
+            looked_at = np.uint64(page + 1) << MORTAL | number
+            if seen[number % np.uint64(SEEN)] == looked_at or (which and dies[which - one] <= page):
                 continue
-            if which and dies[which - np.uint64(1)] <= row:
-                continue
-            near[close] = np.int64(at) - np.int64(first)
-            close += 1
-            at_rank[rank] += 1
-            nearer += 1
-            while nearer >= most and bound >= 0:
-                bounds[page, 1] = min(number, youngest) if bound == greatest else number
-                bounds[page, 0] = bound
-                nearer -= at_rank[bound]
-                bound -= 1
-    return there, close
+            seen[number % np.uint64(SEEN)] = looked_at
+            apart = popcount(prints[at] ^ own)
+            rank = rank_of(apart, own_words, row, words, at)
+            keep(pairs, sizes, last_of, page, pack_pair(rank, number, apart))

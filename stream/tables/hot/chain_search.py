@@ -17,36 +17,36 @@ from stream.tables.arrays import I64, U32, U64
 from stream.tables.design import TABLE_BITS
 from stream.tables.hot.chain_copies import (
     NUMBER,
+    Bucket,
     Copies,
     Wanted,
     all_near,
-    copy_chain,
-    copy_of,
+    copy_bucket,
+    keep_near,
     no_copies,
-    oldest_near,
+    place_of,
 )
 from stream.tables.hot.chains import Chains, Ring, ring_row
 from stream.tables.hot.slots import slot_of
+from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
 from stream.tables.search.packed_pairs import (
     PackedPairs,
     add_pair,
     count_live,
+    is_dead,
     no_pairs,
     pack_pair,
     with_room,
 )
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
-from stream.tables.search.probing import Nearest
 from stream.tables.search.queries import Criteria, Queries
+from stream.tables.search.rank import abridged_minima_of, rank_of
 
 LONG: Final = 64
-"""Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
-same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
+"""Steps along a chain after which the rest of the bucket is copied to contiguous memory. Many rows of spam
+follow the same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
 FEW: Final = 1
-"""Steps after which the rest of a chain is copied if only the nearest anchors are wanted, which are selected
-from a copy."""
-MANY: Final = 1 << 32
-"""More than the number of anchors: no limit."""
+"""Steps after which it is copied if only the nearest anchors are wanted."""
 
 
 class Walk(NamedTuple):
@@ -81,21 +81,18 @@ class Search(NamedTuple):
     ring: Ring
     queries: Queries
     criteria: Criteria
-    nearest: Nearest
+    kept: Kept
 
 
 @compiled
-def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nearest: Nearest) -> U64:
+def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
-    repetitions. Counts the live anchors in exact buckets.
-
-    Of a chain with more than `nearest.most` near anchors, one may be left out if as many live ones are of
-    less rank, or of the same and older.
+    repetitions. If there is a limit, these are in `kept` instead. Counts the live anchors in exact buckets.
     """
     rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
     at_once = max(1, PROBES_AT_ONCE // probes_a_row)
     walk, copies, pairs = _room(at_once * probes_a_row), no_copies(queries.words.shape[1]), no_pairs()
-    long = LONG if nearest.most >= MANY else FEW
+    long = FEW if kept.most <= KEPT_AT_ONCE else LONG
     for first in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
             break
@@ -103,10 +100,10 @@ def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nea
         left = _begin(chains, ring.floor, queries, first, probes, walk)
         steps = 0
         while left and steps < long:
-            left, pairs = _step(chains, ring, queries, criteria, walk, left, pairs)
+            left, pairs = _step(Search(chains, ring, queries, criteria, kept), walk, left, pairs)
             steps += 1
         if left:
-            search = Search(chains, ring, queries, criteria, nearest)
+            search = Search(chains, ring, queries, criteria, kept)
             copies, pairs = _finish(search, walk, left, copies, pairs)
     return pairs.packed[: pairs.size]
 
@@ -175,22 +172,17 @@ def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int,
 
 
 @inlined
-def _step(
-    chains: Chains,
-    ring: Ring,
-    queries: Queries,
-    criteria: Criteria,
-    walk: Walk,
-    left: int,
-    pairs: PackedPairs,
-) -> tuple[int, PackedPairs]:
+def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[int, PackedPairs]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and the pairs."""
+    chains, ring, queries, criteria, kept = search
     _load(ring, chains, walk, left)
     rows, floor, shift, tables = ring.rows, ring.floor, ring.shift, chains.links.shape[1]
-    fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
+    fingerprints, words, sizes, (distance, dead, _) = (
+        queries.fingerprints, queries.words, queries.sizes, criteria,
+    )  # fmt: skip
     _, _, currents, row_of, table_of, exacts, wanteds, at, prefixes, followings = walk
-    still = np.int64(0)
+    still, limits = np.int64(0), kept.most <= KEPT_AT_ONCE
     for i in range(left):
         row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
         if prefixes[i] == wanted:
@@ -199,7 +191,11 @@ def _step(
                 count_live(sizes, row * tables + table, number, dead)
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])
             if apart <= distance:
-                pairs = add_pair(pairs, row, number, apart)
+                if not limits:
+                    pairs = add_pair(pairs, row, number, apart)
+                elif not is_dead(number, dead):
+                    rank = rank_of(apart, words, row, rows, at[i])
+                    keep_alive(kept, row, rank, number, apart)
         currents[still], row_of[still], table_of[still] = followings[i], row, table
         exacts[still], wanteds[still] = exact, wanted
         still += followings[i] > floor
@@ -225,32 +221,34 @@ def _load(ring: Ring, chains: Chains, walk: Walk, left: int) -> None:
 def _finish(
     search: Search, walk: Walk, left: int, copies: Copies, pairs: PackedPairs
 ) -> tuple[Copies, PackedPairs]:
-    """Compare the rest of long chains, in copies of them."""
-    chains, ring, queries, criteria, nearest = search
+    """Compare the rest of long chains, in copies of the buckets."""
+    chains, ring, queries, criteria, kept = search
     distance, words, tables = criteria.distance, queries.words, queries.keys.shape[1]
-    fingerprints, sizes, pages, bounds = queries.fingerprints, queries.sizes, nearest.page, nearest.bounds
+    fingerprints, sizes, limits = queries.fingerprints, queries.sizes, kept.most <= KEPT_AT_ONCE
     row_of, table_of, currents, exact, wanted_of = walk.row, walk.table, walk.current, walk.exact, walk.wanted
-    anchors, near_at = copies.anchors, copies.near
+    places, prefixes, numbers, prints, near_at = (
+        copies.places, copies.prefixes, copies.numbers, copies.prints, copies.near,
+    )  # fmt: skip
     for i in range(left):
-        row, table, start = row_of[i], table_of[i], np.int64(currents[i])
-        copy = copy_of(copies, chains, start, table)
-        if copy[0] != start or copy[1] != table:
-            copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
-            anchors, near_at = copies.anchors, copies.near
-        wanted = Wanted(wanted_of[i], fingerprints[row], words, row)
-        first, end = copy[2], copy[3]
-        if end - first > nearest.most:
-            same, near = oldest_near(copies, first, end, wanted, nearest)
-        else:  # no rank is less than the distance
-            within = min(distance, bounds[pages[row], 0]) if pages.size else distance
-            same, near = all_near(copies, first, end, wanted, within)
+        row, bucket = row_of[i], Bucket(np.int64(currents[i]), table_of[i], wanted_of[i])
+        start, table, prefix = bucket
+        place = place_of(bucket, chains)
+        if places[place, 0] != start or places[place, 1] != table or prefixes[place] != prefix:
+            copies = copy_bucket(bucket, chains, ring, criteria.dead, kept, copies)
+            numbers, prints, near_at = copies.numbers, copies.prints, copies.near
+        first, end = places[place, 2], places[place, 3]
         if exact[i] and sizes.size:
-            sizes[row * tables + table] += same
+            sizes[row * tables + table] += end - first
+        wanted = Wanted(fingerprints[row], abridged_minima_of(words, row), words, row)
+        if limits:
+            keep_near(copies, first, end, wanted, kept)
+            continue
+        near = all_near(copies, first, end, wanted, distance)
         packed, size = with_room(pairs, near)
-        for place in range(near):
-            at = first + near_at[place]
-            apart = popcount(anchors[1, at] ^ wanted.fingerprint)
-            packed[size] = pack_pair(row, anchors[2, at] & NUMBER, apart)
+        for near_place in range(near):
+            at = first + near_at[near_place]
+            apart = popcount(prints[at] ^ wanted.fingerprint)
+            packed[size] = pack_pair(row, numbers[at] & NUMBER, apart)
             size += 1
         pairs = PackedPairs(packed, size)
     return copies, pairs

@@ -250,6 +250,6 @@ class HotTier:
             return
         criteria = probing.criteria(self._distance, self._dead.bits)
         probing.collector.add_packed(
-            follow(self._heads.chains, self._ring, probing.queries, criteria, probing.nearest)
+            follow(self._heads.chains, self._ring, probing.queries, criteria, probing.kept)
         )
         self.probes += probing.queries.keys.size * len(probing.queries.tree.parents)

@@ -11,6 +11,7 @@ from stream.tables.arrays import I64, U8, U64, distinct
 
 MANY: Final = 1 << 14
 """Number of pairs from which a bitmap replaces sorting, if anchor numbers are as dense as those of spam."""
+_NONE: Final = np.zeros(0, np.uint64)
 _ROW: Final = np.uint64(40)
 _ANCHOR: Final = np.uint64(8)
 _NUMBER: Final = np.uint64(0xFFFFFFFF)
@@ -28,6 +29,7 @@ class PairCollector:
 
     def __init__(self, most: int, first: int = 0) -> None:
         self._packed: list[U64] = []
+        self._are_ordered = False
         self.first: Final = first
         self.room = most
         """Number of further pairs allowed. A loop may stop once it has found as many."""
@@ -39,23 +41,31 @@ class PairCollector:
 
     def add_packed(self, pairs: U64) -> None:
         """Add pairs, packed as row << 40 | (anchor - first) << 8 | distance, with row < 2**24."""
+        if len(pairs):
+            self._packed.append(pairs)
+            self._are_ordered = False
+            self.room -= len(pairs)
+
+    def add_ordered(self, pairs: U64) -> None:
+        """Add pairs that are distinct and ascending, beyond the limit."""
+        self._are_ordered = not self._packed
         self._packed.append(pairs)
-        self.room -= len(pairs)
 
     def packed(self) -> U64:
         """Remove and return all pairs, packed, with repetitions."""
-        packed = np.concatenate(self._packed) if self._packed else np.zeros(0, np.uint64)
-        self._packed = []
+        packed = self._packed[0] if len(self._packed) == 1 else np.concatenate([*self._packed, _NONE])
+        self._packed, self._are_ordered = [], False
         return packed
 
     def pairs(self) -> tuple[I64, I64, U8]:
         """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
-        packed = self.packed()
-        if len(packed) > MANY:
+        are_ordered, packed = self._are_ordered, self.packed()
+        if len(packed) > MANY and not are_ordered:
             ordered = in_order(packed, self.first)
             if ordered is not None:
                 return ordered
-        packed = distinct(packed)
+        if not are_ordered:
+            packed = distinct(packed)
         return (
             (packed >> _ROW).astype(np.int64),
             (packed >> _ANCHOR & _NUMBER).astype(np.int64) + self.first,

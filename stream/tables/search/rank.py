@@ -30,8 +30,6 @@ _SHORT_BITS: Final = 64 // MINIMA
 """Bits of a minimum in abridged minima."""
 _SHORT_HIGHEST: Final = np.uint64(sum(1 << _SHORT_BITS * place + _SHORT_BITS - 1 for place in range(MINIMA)))
 _SHORT_LOWER: Final = np.uint64((1 << MINIMA * _SHORT_BITS) - 1) ^ _SHORT_HIGHEST
-_ONE: Final = np.uint64(1)
-_TWO: Final = np.uint64(2)
 
 
 @inlined
@@ -51,16 +49,23 @@ def rank_of(distance: Integer, words: U64, row: Integer, others: U64, other: Int
 @compiled
 def abridged_minima(words: U64) -> U64:
     """The lowest bits of all minima of keys (n, W), in a word each (n,); 0 where keys have no minima."""
-    short = np.zeros(len(words), np.uint64)
-    if words.shape[1] < MINIMA_WORDS:
-        return short
-    mask, bits = np.uint64((1 << _SHORT_BITS) - 1), np.uint64(_SHORT_BITS)
+    short = np.empty(len(words), np.uint64)
     for row in range(len(words)):
-        short[row] = words[row, 0] >> _LAST_PLACE & mask
-        for word in range(MINIMA_WORDS):
-            for place in range(A_WORD):
-                minimum = words[row, word] >> np.uint64(MINIMUM_BITS * place)
-                short[row] = short[row] << bits | minimum & mask
+        short[row] = abridged_minima_of(words, row)
+    return short
+
+
+@inlined
+def abridged_minima_of(words: U64, row: Integer) -> np.uint64:
+    """The same of one of the keys, which may have further columns."""
+    if words.shape[1] < MINIMA_WORDS:
+        return np.uint64(0)
+    mask, bits = np.uint64((1 << _SHORT_BITS) - 1), np.uint64(_SHORT_BITS)
+    short: np.uint64 = words[row, 0] >> _LAST_PLACE & mask
+    for word in range(MINIMA_WORDS):
+        for place in range(A_WORD):
+            minimum = words[row, word] >> np.uint64(MINIMUM_BITS * place)
+            short = short << bits | minimum & mask
     return short
 
 
@@ -80,23 +85,6 @@ def ranks_of(distance: U8, words: U64, row: I64, others: U64, other: I64) -> NDA
     for pair in range(len(row)):
         ranks[pair] = rank_of(np.int64(distance[pair]), words, row[pair], others, other[pair])
     return ranks
-
-
-@compiled
-def add_ranks_of_minima(ranks: I64, words: U64, row: Integer, lanes: U64, start: int, end: int) -> None:
-    """Make ranks of distances: those between a row of `words` (n, W) and the pages [start, end), whose keys
-    are in `lanes` (W, m).
-
-    There are no branches, and indexes are unsigned, so that the compiler makes vector instructions of it.
-    """
-    if lanes.shape[0] < MINIMA_WORDS:
-        return
-    one, two, three = words[row, 0], words[row, 1], words[row, 2]
-    for i in range(end - start):
-        at = np.uint64(start + i)
-        a, b, c = lanes[0, at] ^ one, lanes[1, at] ^ two, lanes[2, at] ^ three
-        unequal = _unequal(a) | _unequal(b) >> _ONE | _unequal(c) >> _TWO
-        ranks[np.uint64(i)] += _rank_of_minima(unequal, a | b | c)
 
 
 @compiled

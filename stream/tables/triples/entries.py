@@ -111,11 +111,6 @@ class Holders:
         place = int(np.searchsorted(ends, entry, "right"))
         return int(anchors[place]) if place < len(anchors) else None
 
-    def last_entry_of(self, anchors: I64) -> I64:
-        """The last entry (n,) of an anchor up to each of these (n,); that before the first one for none."""
-        holders, _, ends = self._held
-        return np.append(self.first - 1, ends - 1)[np.searchsorted(holders, anchors, "right")]
-
     def entries_of(self, anchors: I64) -> tuple[I64, I64]:
         """The entries (m,) of distinct anchors (k,), and the index of each one's anchor (m,)."""
         holders, triples, ends = self._held

@@ -6,19 +6,20 @@ template, a page looks into the three triples below each of its pairs that was f
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from stream.compiled import compiled
 from stream.fingerprint.scheme import MINIMA_WORDS
-from stream.tables.arrays import I64, U32, U64, distinct
+from stream.tables.arrays import I64, U64, distinct
 from stream.tables.design import Design
 from stream.tables.hot.tier import HeadGrowth
+from stream.tables.search.nearest import EntryNumbers, anchor_of
 from stream.tables.search.packed_pairs import pack_pair, unpacked
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.prefixes_compiled import keys_of
-from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
+from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.result import ProbedTriples
 from stream.tables.store.anchors import HeldAnchors
 from stream.tables.store.rocks import Store
@@ -110,6 +111,7 @@ class TripleIndex:
             return ProbedTriples.none()
         row = np.repeat(cells // PAIRS, A_PAIR)
         triple = (A_PAIR * (cells % PAIRS)[:, None] + np.arange(A_PAIR)).ravel()
+        numbers = self._numbers(probing)
         words = _words_of_triples(probing.queries.words, row, triple)
         inner = Probing(
             DESIGN,
@@ -118,37 +120,20 @@ class TripleIndex:
             np.zeros((len(row), 0), np.uint8),
             self._options,
             PairCollector(probing.collector.room, self._entries.dead.base),
-            self._limit(probing, row),
+            probing.kept._replace(page=row, numbers=numbers),
         )
         self.tiers.search(inner)
-        pairs = _of_anchors(inner.collector.packed(), row, self._numbers(probing))
+        pairs = _of_anchors(inner.collector.packed(), row, numbers)
         probing.collector.add_packed(pairs)
         return ProbedTriples(row, triple, inner.queries.sizes)
 
-    def _numbers(self, probing: Probing) -> _Numbers:
+    def _numbers(self, probing: Probing) -> EntryNumbers:
         entries, holders = self._entries, self._entries.holders
-        return _Numbers(
+        return EntryNumbers(
             holders.of_entries,
             entries.log.first - entries.dead.base,
             entries.dead.base - holders.first,
             holders.first_anchor - probing.first,
-        )
-
-    def _limit(self, probing: Probing, row: I64) -> Nearest:
-        """What is left of the limit on the candidates of each row, for those of its triples."""
-        nearest, first = probing.nearest, probing.first
-        if nearest.most == ALL.most:
-            return ALL
-        holders = self._entries.holders
-        entries, index = holders.entries_of(nearest.mortal + first)
-        youngest = holders.last_entry_of(nearest.bounds[:, 1] + first)
-        return Nearest(
-            nearest.most,
-            nearest.within[row],
-            entries - self._entries.dead.base,
-            np.searchsorted(row, nearest.dies[index]),
-            row,
-            np.column_stack([nearest.bounds[:, 0], youngest - self._entries.dead.base]),
         )
 
     def maintain(self, *, wait: bool) -> None:
@@ -177,28 +162,14 @@ def _words_of_triples(words: U64, row: I64, triple: I64) -> U64:
     return made
 
 
-class _Numbers(NamedTuple):
-    """How the numbers of entries in pairs become those of anchors in pairs."""
-
-    anchors: U32
-    """`Holders.of_entries`."""
-    first: int
-    """Entries below it are gone."""
-    entry: int
-    """What makes the number of an entry its index in `anchors`."""
-    anchor: int
-    """What makes a value of `anchors` the number of an anchor."""
-
-
 @compiled
-def _of_anchors(pairs: U64, row: I64, numbers: _Numbers) -> U64:
+def _of_anchors(pairs: U64, row: I64, numbers: EntryNumbers) -> U64:
     """The pairs of rows and anchors, packed, by those of probed triples and entries. `row` (m,) are the rows
     of the probed triples."""
-    anchors, first, to_index, to_anchor = numbers
     made, count = np.empty(len(pairs), np.uint64), 0
     for i in range(len(pairs)):
         probed, entry, apart = unpacked(pairs[i])
-        if entry >= first:
-            made[count] = pack_pair(row[probed], np.int64(anchors[entry + to_index]) + to_anchor, apart)
+        if entry >= numbers.first:
+            made[count] = pack_pair(row[probed], anchor_of(entry, numbers), apart)
             count += 1
     return made[:count]

@@ -13,12 +13,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import compiled, inlined, popcount, prefetch
+from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, PrefixPieces
-from stream.tables.search.packed_pairs import PackedPairs, add_pair, count_live, no_pairs
+from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
+from stream.tables.search.packed_pairs import PackedPairs, add_pair, count_live, is_dead, no_pairs
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.search.probing import Probing
 from stream.tables.search.queries import Criteria, Queries
+from stream.tables.search.rank import rank_of
 
 GROUP: Final = 8
 """Largest average number of entries of a group; it is 4 to 8 if prefixes are uniformly distributed. The start
@@ -168,7 +171,9 @@ class Packed:
             self.end - probing.first,
             self.oldest - self.oldest % self.places - probing.first,
         )
-        probing.collector.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
+        probing.collector.add_packed(
+            _search(tables, probing.queries, probing.criteria(distance, dead), probing.kept)
+        )
 
 
 class Packing:
@@ -363,8 +368,16 @@ class Hits(NamedTuple):
     probe: I64
 
 
+class Search(NamedTuple):
+    """Queries, and what is found."""
+
+    queries: Queries
+    criteria: Criteria
+    kept: Kept
+
+
 @compiled
-def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
+def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the
     live anchors in exact buckets.
 
@@ -392,7 +405,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
             if entries > len(hits.entry):
                 hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
             matched = _match(packed, probes, groups, first, end, hits)
-            pairs = _compare(packed, queries, criteria, probes, hits, matched, pairs)
+            pairs = _compare(packed, Search(queries, criteria, kept), probes, hits, matched, pairs)
             first = end
     return pairs.packed[: pairs.size]
 
@@ -444,21 +457,19 @@ def _match(
 
 @inlined
 def _compare(
-    packed: PackedTables,
-    queries: Queries,
-    criteria: Criteria,
-    probes: Probes,
-    hits: Hits,
-    count: int,
-    pairs: PackedPairs,
+    packed: PackedTables, search: Search, probes: Probes, hits: Hits, count: int, pairs: PackedPairs
 ) -> PackedPairs:
-    """The pairs, and those of the first `count` hits whose anchors are searched and near."""
+    """The pairs, and those of the first `count` hits whose anchors are searched and near. If there is a
+    limit, those that can be ranked are kept instead."""
+    queries, criteria, kept = search
     tables, places = queries.keys.shape[1], len(packed.fingerprints)
     oldest, searched, end, lap = packed.oldest, packed.first, packed.end, packed.lap
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
+    own_words = queries.words
+    is_kept = kept.most <= KEPT_AT_ONCE and (words.size > 0 or words.shape[1] < MINIMA_WORDS)
     for hit in range(count):
         prefetch(stored, np.uint64(entry[hit] & in_place))
     for hit in range(count):
@@ -475,6 +486,10 @@ def _compare(
         if exact[probe]:
             count_live(sizes, row * tables + np.int64(table), number, dead)
         apart = popcount(stored[place] ^ fingerprints[row])
-        if apart <= distance:
+        if apart > distance:
+            continue
+        if not is_kept:
             pairs = add_pair(pairs, row, number, apart)
+        elif not is_dead(number, dead):
+            keep_alive(kept, row, rank_of(apart, own_words, row, words, place), number, apart)
     return pairs
