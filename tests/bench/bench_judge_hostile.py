@@ -2,9 +2,10 @@
 
     python -m tests.bench.bench_judge_hostile [rows [case ...]]
 
-No Kafka here: records are decided, written out and applied batch after batch, as large as a transaction under
-load. A machine's speed wanders: the ordinary journal is judged before and after each hostile one, and what is
-compared are speeds of the same moment.
+No Kafka here: records are decided, written out and applied batch after batch. Each case is measured twice: in
+one batch of so many rows, whose pages meet each other, and in the `LATER` batches of as many rows that follow
+one, whose pages meet stored anchors in full buckets. A machine's speed wanders: the ordinary journal is
+judged before and after each hostile one, and what is compared are speeds of the same moment.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,16 +30,19 @@ from tests.bench.hostile import CASES, ordinary
 from tests.bench.journal import ROWS
 from tests.genesis import genesis_of
 
-TRANSACTION: Final = 32_768
+LATER: Final = 2
+"""Batches that are measured after the first one."""
 PATIENCE: Final = 60.0
 """Seconds after which a case is measured by the batches it got through."""
 
 
 class Speed:
-    """Of one journal: rows, the seconds they took, and the longest that one batch did."""
+    """Of one journal, from the record `measured` on: rows, the seconds they took, and the longest that one
+    batch did. A batch has so many rows."""
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[Entry], batch: int, measured: int = 0) -> None:
         self.rows, self.seconds, self.longest = 0, 0.0, 0.0
+        self._records, self._measured = max(1, batch // ROWS), measured
         with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
             scheme, options = Scheme(), VerdictOptions()
             genesis = genesis_of(scheme, options)
@@ -52,13 +57,15 @@ class Speed:
     def _judge(self, judge: Judge, entries: list[Entry]) -> None:
         first = 0
         while first < len(entries) and self.seconds < PATIENCE:
-            batch = entries[first : first + TRANSACTION // ROWS]
+            batch = entries[first : first + self._records]
             began = time.perf_counter()
             decided = judge.decide(batch, Effort(MOST))
             decided.json()
             judge.apply(decided.entries, decided.record())
             seconds = time.perf_counter() - began
             first += len(decided.entries)
+            if first <= self._measured:
+                continue
             self.rows += len(decided.batch)
             self.seconds += seconds
             self.longest = max(self.longest, seconds)
@@ -69,29 +76,54 @@ class Speed:
         return self.rows / self.seconds
 
 
+class _Beside:
+    """Measures journals beside the ordinary one, in a batch of so many rows or in those that follow it."""
+
+    def __init__(self, rows: int, *, later: bool) -> None:
+        self._rows, self._total = rows, rows * (1 + LATER) if later else rows
+        self._measured = rows // ROWS if later else 0
+        self._usual = ordinary(self._total)
+        self._speed(self._usual)  # compiles
+        self._before = self._speed(self._usual).rows_per_second
+
+    def _speed(self, entries: list[Entry]) -> Speed:
+        return Speed(entries, self._rows, self._measured)
+
+    def measure(self, made: Callable[[int], list[Entry]]) -> dict[str, Any]:
+        """Measure a case."""
+        hostile, before = self._speed(made(self._total)), self._before
+        self._before = self._speed(self._usual).rows_per_second
+        usual = (before + self._before) / 2
+        return {
+            "rows_per_second": round(hostile.rows_per_second),
+            "ordinary_per_second": round(usual),
+            "ratio": round(hostile.rows_per_second / usual, 3),
+            "longest_batch_seconds": round(hostile.longest, 2),
+        }
+
+
 def run(rows: int = 8192, cases: tuple[str, ...] = tuple(CASES)) -> dict[str, Any]:
-    """`worst_ratio` is the slowest case's speed to that of ordinary pages, both of one process."""
+    """`worst_ratio` is the slowest case's speed to that of ordinary pages, both of one process, in one batch;
+    `worst_later_ratio` is that in later batches."""
     found: dict[str, Any] = {}
     with batch_process_tuning():
-        usual = ordinary(rows)
-        Speed(usual)  # compiles
-        before = Speed(usual).rows_per_second
+        one, later = _Beside(rows, later=False), _Beside(rows, later=True)
         for name in cases:
-            hostile = Speed(CASES[name](rows))
-            after = Speed(usual).rows_per_second
+            in_later = later.measure(CASES[name])
             found[name] = {
-                "rows_per_second": round(hostile.rows_per_second),
-                "ordinary_per_second": round((before + after) / 2),
-                "ratio": round(2 * hostile.rows_per_second / (before + after), 3),
-                "longest_batch_seconds": round(hostile.longest, 2),
+                **one.measure(CASES[name]),
+                **{f"later_{of}": value for of, value in in_later.items()},
             }
-            before = after
             sys.stderr.write(f"{name}: {found[name]}\n")
-    worst = min(found, key=lambda name: float(found[name]["ratio"]))
+    worst, worst_later = (
+        min(found, key=lambda name: float(found[name][of])) for of in ("ratio", "later_ratio")
+    )
     return {
         "rows": rows,
         "worst_case": worst.replace("_", " "),
         "worst_ratio": found[worst]["ratio"],
+        "worst_later_case": worst_later.replace("_", " "),
+        "worst_later_ratio": found[worst_later]["later_ratio"],
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         **found,
     }

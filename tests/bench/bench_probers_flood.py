@@ -18,22 +18,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
 from stream.judge.batch import Entry
 from tests.bench.bench_probers_stream import dropped
-from tests.bench.hostile import HostileJournal, near_zero, ordinary, sketches_of_one_set
+from tests.bench.hostile import TEMPLATES, ordinary, templates
 from tests.bench.journal import NEAR, ROWS
 from tests.bench.probed import deployed
 
 PROBERS: Final = 2
 ANCHORS: Final = 16_384
 """Anchors of all segments."""
-TEMPLATES: Final = 32
-"""Of the case of many: pages of one record let few anchors of a list die, and those of some records most."""
 WARM: Final = 6
 MEASURED: Final = 24
 """Records that are judged to measure the speed, after so many that are not measured."""
@@ -43,16 +38,9 @@ def _ordinary() -> list[Entry]:
     return ordinary(round(ANCHORS / (1 - NEAR) * 1.05 / ROWS + 1 + WARM + MEASURED) * ROWS)
 
 
-def _templates(templates: int, urls: int) -> list[Entry]:
+def _templates(number: int, urls: int) -> list[Entry]:
     """Records of pages of so many templates in turn, of so many URLs in turn."""
-    rng, scheme, rows = np.random.default_rng(14), Scheme(), np.arange(ANCHORS + (WARM + MEASURED) * ROWS)
-    prints, minima = (
-        rng.integers(0, 1 << 64, (templates, size), np.uint64)[rows % templates] for size in (1, MINIMA_WORDS)
-    )
-    sketches = sketches_of_one_set(rng, len(rows), scheme)
-    sketches[:, -MINIMA_WORDS:] = minima
-    names = [f"https://host-{each % 997}.example/{each}.html" for each in (rows % urls).tolist()]
-    return HostileJournal(scheme).entries(prints[:, 0] ^ near_zero(rng, len(rows)), sketches, names)
+    return templates(ANCHORS + (WARM + MEASURED) * ROWS, number, urls)
 
 
 CASES: Final[dict[str, Callable[[], list[Entry]]]] = {

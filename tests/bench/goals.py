@@ -109,6 +109,12 @@ GOALS = (
         "order matters are judged one by one",
     ),
     Goal(
+        "judge_hostile", "the same in later batches, whose pages meet full buckets", ("worst_later_ratio",),
+        ">=", 0.2,
+        "in the case *{worst_later_case}*, a page is compared by fingerprint with thousands of anchors in 40 "
+        "buckets, and by sketch with the 65 of the least rank",
+    ),
+    Goal(
         "probers_stream", "processor of a prober, us a row", ("most_prober_us_a_row",), "<=", 5,
     ),
     Goal(

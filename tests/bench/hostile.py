@@ -24,6 +24,8 @@ APART: Final = 7
 """Bits by which crafted fingerprints differ from one, hence no more than 14 from each other."""
 DISTINCT: Final = 64
 """Texts that some cases repeat: as many URLs come back, or as many topics share a template."""
+TEMPLATES: Final = 32
+"""Pages of one record of a journal are of as many, so that few of a template are superseded at once."""
 WORDS: Final = 900
 """Of a text of 6 KB."""
 
@@ -89,6 +91,24 @@ def near_zero(rng: np.random.Generator, rows: int) -> U64:
     bits = np.argsort(rng.random((rows, 64)), axis=1)[:, :APART].astype(np.uint64)
     prints: U64 = np.bitwise_or.reduce(np.left_shift(np.uint64(1), bits), axis=1)
     return prints
+
+
+def templates(rows: int, templates: int, urls: int) -> list[Entry]:
+    """Pages of so many templates in turn, of so many URLs in turn."""
+    rng, scheme, numbers = np.random.default_rng(14), Scheme(), np.arange(rows)
+    prints, minima = (
+        rng.integers(0, 1 << 64, (templates, size), np.uint64)[numbers % templates]
+        for size in (1, MINIMA_WORDS)
+    )
+    sketches = sketches_of_one_set(rng, rows, scheme)
+    sketches[:, -MINIMA_WORDS:] = minima
+    names = [f"https://host-{each % 997}.example/{each}.html" for each in (numbers % urls).tolist()]
+    return HostileJournal(scheme).entries(prints[:, 0] ^ near_zero(rng, rows), sketches, names)
+
+
+def templates_in_turns(rows: int) -> list[Entry]:
+    """Pages of some templates, of which those of the first third come again, changed."""
+    return templates(rows, TEMPLATES, -(-rows // 3))
 
 
 def same_buckets_near(rows: int) -> list[Entry]:
@@ -222,6 +242,7 @@ CASES: Final[dict[str, Callable[[int], list[Entry]]]] = {
     for each in (
         same_buckets_near,
         same_buckets_in_turns,
+        templates_in_turns,
         same_buckets_far,
         same_buckets_almost_alike,
         hub,
