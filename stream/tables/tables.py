@@ -25,6 +25,7 @@ from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.search.nearest import ALL, KEPT_AT_ONCE, Kept, Nearest, kept_pairs
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
+from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
@@ -269,6 +270,8 @@ class Tables:
             PairCollector(most, self._dead.base),
             Kept.begin(wanted, len(words), self._dead.base),
         )
+        if kept.limits:
+            kept = kept.by_bucket(keys_of(words.reshape(len(words), -1), self._design.pieces)[:, 0])
         probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()

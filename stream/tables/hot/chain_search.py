@@ -96,8 +96,8 @@ def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, kep
     for first in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
             break
-        probes = _probe(chains, queries, first, min(rows, first + at_once), walk)
-        left = _begin(chains, ring.floor, queries, first, probes, walk)
+        probes = _probe(chains, queries, kept.order, (first, min(rows, first + at_once)), walk)
+        left = _begin(Search(chains, ring, queries, criteria, kept), first, probes, walk)
         steps = 0
         while left and steps < long:
             left, pairs = _step(Search(chains, ring, queries, criteria, kept), walk, left, pairs)
@@ -121,12 +121,14 @@ def _room(probes: int) -> Walk:
 
 
 @inlined
-def _probe(chains: Chains, queries: Queries, first: int, end: int, walk: Walk) -> int:
-    """Write the slots that the queries [first, end) probe to `walk.slot`. Returns their number."""
+def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], walk: Walk) -> int:
+    """Write the slots that some queries [first, end) probe to `walk.slot`, counted in `Kept.order`. Returns
+    their number."""
     keys, bits, (parents, added), slot = queries.keys, queries.bits, queries.tree, walk.slot
     flips, present, fold = chains.flips, chains.present, chains.fold
     probes, count = len(parents), 0
-    for row in range(first, end):
+    for turn in range(some[0], some[1]):
+        row = order[turn] if len(order) else turn
         for table in range(keys.shape[1]):
             slot[count] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), fold, table)
             for probe in range(1, probes):
@@ -139,11 +141,13 @@ def _probe(chains: Chains, queries: Queries, first: int, end: int, walk: Walk) -
 
 
 @inlined
-def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int, walk: Walk) -> int:
+def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     """Begin the chains of the probed slots that have anchors. Returns the number of chains.
 
-    `count` slots are probed, by the queries from `first` on.
+    `count` slots are probed, by the queries from `first` on, counted in `Kept.order`.
     """
+    chains, ring, queries, _, kept = search
+    floor, order = ring.floor, kept.order
     newest, present, shared = chains.newest, chains.present, np.uint32(chains.sharing)
     keys, bits, (parents, added) = queries.keys, queries.bits, queries.tree
     tables, probes = keys.shape[1], len(parents)
@@ -159,7 +163,8 @@ def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int,
     left = np.int64(0)
     for i in range(occupied):
         pair = which[i] // probes
-        probe, row, table = which[i] - pair * probes, first + pair // tables, pair % tables
+        probe, turn, table = which[i] - pair * probes, first + pair // tables, pair % tables
+        row = order[turn] if len(order) else turn
         current[left], exact[left] = newest[slots[which[i]] >> shared], probe == 0
         row_of[left], table_of[left] = row, table
         key = keys[row, table]

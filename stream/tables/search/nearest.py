@@ -82,6 +82,9 @@ class Kept(NamedTuple):
     dies: I64
     page: I64
     """The page of each of the queries (m,). Triples are queries of their own."""
+    order: I64
+    """The queries in the order in which they are searched for (m,): pages that share a bucket follow each
+    other, so that it is copied once. (0,): as they are."""
     numbers: EntryNumbers
     pairs: U64
     """(n, most): those of each page, ascending, as rank << 40 | number << 8 | distance."""
@@ -104,12 +107,26 @@ class Kept(NamedTuple):
             nearest.mortal - first,
             nearest.dies,
             np.arange(rows),
+            np.zeros(0, np.int64),
             EntryNumbers(np.zeros(0, np.uint32), 0, 0, 0),
             np.empty((rows, nearest.most if rows else 0), np.uint64),
             np.zeros(rows, np.int64),
             np.zeros(SEEN if rows else 0, np.uint64),
             np.full(rows, _LAST),
         )
+
+    def by_bucket(self, keys: U64) -> Kept:
+        """The same, with queries in the order of one of their buckets, given by keys (n,)."""
+        return self._replace(order=np.argsort(keys, kind="stable"))
+
+    def of_triples(self, row: I64, numbers: EntryNumbers) -> Kept:
+        """The same for queries (m,) of these pages, ascending. Numbers are those of entries."""
+        order = self.order
+        if len(order):
+            turn = np.empty(len(order), np.uint16 if len(order) <= 1 << 16 else np.int64)
+            turn[order] = np.arange(len(order))
+            order = np.argsort(turn[row], kind="stable")  # 16 bits are sorted in linear time
+        return self._replace(page=row, order=order, numbers=numbers)
 
     @property
     def limits(self) -> bool:

@@ -120,7 +120,7 @@ class TripleIndex:
             np.zeros((len(row), 0), np.uint8),
             self._options,
             PairCollector(probing.collector.room, self._entries.dead.base),
-            probing.kept._replace(page=row, numbers=numbers),
+            probing.kept.of_triples(row, numbers),
         )
         self.tiers.search(inner)
         pairs = _of_anchors(inner.collector.packed(), row, numbers)
