@@ -219,6 +219,43 @@ def test_candidates_and_sizes_are_those_of_brute_force(
         tables.close()
 
 
+@pytest.mark.parametrize("first", [0, LATE])
+def test_long_chains_of_entries_are_followed_to_their_end(
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ends are copied: with a limit and without one, the anchors are those of brute force."""
+    rng, oracle = np.random.default_rng(10), Anchors(first)
+    with Store(tmp_path, PAIRS + 1, CACHE) as store:
+        tables = open_tables(store, PLENTY, 1 << 20, first)
+        for _ in range(2):
+            alike = [Page([7] * 10, int(rng.integers(0, 1 << 16))) for _ in range(300)]
+            add(rng, store, tables, oracle, alike, in_triples=1.0)
+        pages = [Page([7] * 10, int(rng.integers(0, 1 << 16))) for _ in range(5)]
+        found, _, of_triples = oracle.search(pages)
+        assert min(of_triples.values()) > 2 * 64
+        check(tables, oracle, pages)
+
+        monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
+        none = np.zeros(0, np.int64)
+        wanted, prints = Nearest(70, np.full(5, DISTANCE), none, none), [page.fingerprint for page in pages]
+        got = [
+            (first_row + row, anchor, apart)
+            for first_row, part in tables.searches(
+                np.array(prints, np.uint64), np.zeros((5, 32), np.uint8), words_of(pages), lambda: wanted
+            )
+            for row, anchor, apart in zip(
+                part.row.tolist(), part.anchor.tolist(), part.distance.tolist(), strict=True
+            )
+        ]
+        tables.close()
+    nearest = []
+    for row in range(5):  # all minima are equal, so the rank is the distance
+        of_row = sorted((apart, anchor) for of, anchor, apart in found if of == row)
+        assert len(of_row) > 70
+        nearest += sorted((row, anchor, apart) for apart, anchor in of_row[:70])
+    assert got == nearest
+
+
 def test_without_entries_no_triple_is_looked_into(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     with Store(tmp_path, PAIRS + 1, CACHE) as store:

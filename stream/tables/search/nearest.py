@@ -120,7 +120,10 @@ class Kept(NamedTuple):
         return self._replace(order=np.argsort(keys, kind="stable"))
 
     def of_triples(self, row: I64, numbers: EntryNumbers) -> Kept:
-        """The same for queries (m,) of these pages, ascending. Numbers are those of entries."""
+        """The same for queries (m,) of these pages, ascending. Numbers are those of entries. If there is no
+        limit, nothing is kept, and pairs go on to have the numbers of what is searched."""
+        if not self.limits:
+            return self
         order = self.order
         if len(order):
             turn = np.empty(len(order), np.uint16 if len(order) <= 1 << 16 else np.int64)
