@@ -266,12 +266,11 @@ class Tables:
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        collector, kept = (
-            PairCollector(most, self._dead.base),
-            Kept.begin(wanted, len(words), self._dead.base),
-        )
+        words = words if words.ndim == 2 else words[:, None]
+        collector = PairCollector(most, self._dead.base)
+        kept = Kept.begin(wanted, len(words), self._dead.base)
         if kept.limits:
-            kept = kept.by_bucket(keys_of(words.reshape(len(words), -1), self._design.pieces)[:, 0])
+            kept = kept.by_bucket(keys_of(words, self._design.pieces)[:, 0])
         probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()

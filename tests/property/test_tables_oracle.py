@@ -723,6 +723,32 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
         tables.close()
 
 
+@pytest.mark.parametrize("spread", [False, True])
+def test_empty_search_after_a_crowded_one_finds_nothing(
+    spread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for the nearest at once."""
+    monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 4)
+    case, rows = Case(5, 2, spread=spread), np.full(3, 7, np.uint64)
+    asked, limit = list[int](), Nearest(1, *np.zeros((3, 0), np.int64))
+
+    def nearest() -> Nearest:
+        asked.append(1)
+        return limit
+
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        batch = store.batch()
+        tables.insert(batch, rows, {}, case.keys(rows))
+        store.write(batch)
+        assert len(tables.search(rows[:1], np.zeros((1, 32), np.uint8), case.keys(rows[:1])).row) == 3
+        none = rows[:0]
+        parts = list(tables.searches(none, np.zeros((0, 32), np.uint8), case.keys(none), nearest))
+        tables.close()
+    assert asked == [1]
+    assert [(start, len(part.row)) for start, part in parts] == [(0, 0)]
+
+
 @pytest.mark.parametrize(
     ("flips", "spread", "first"), [(0, False, 0), (2, False, 0), (0, True, 0), (2, False, LATE)]
 )
