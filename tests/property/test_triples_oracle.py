@@ -256,6 +256,29 @@ def test_long_chains_of_entries_are_followed_to_their_end(
     assert got == nearest
 
 
+def test_a_search_that_is_full_of_entries_that_are_gone_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB still has them. The search ends there, before it has found the others."""
+    rng, oracle = np.random.default_rng(12), Anchors()
+    pages = [Page([7] * 10, int(rng.integers(0, 1 << 8))) for _ in range(40)]
+    with Store(tmp_path, PAIRS + 1, CACHE) as store:
+        tables, mask = open_tables(store, 0, 400), (1 << BUCKETS) - 1
+        batch = store.batch()
+        prints = np.array([page.fingerprint for page in pages], np.uint64)
+        tables.insert(batch, prints, dict.fromkeys(range(40), mask), words_of(pages))
+        store.write(batch)
+        tables.maintain(wait=True)
+        assert tables._triples.tiers.cold.end == 1200  # type: ignore[union-attr]
+        batch = store.batch()
+        tables.raise_first(batch, 8)
+        store.write(batch)
+        oracle.pages, oracle.masks, oracle.dead = pages, [mask] * 40, set(range(8))
+        monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 100)
+        check(tables, oracle, pages[:2])
+        tables.close()
+
+
 def test_without_entries_no_triple_is_looked_into(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     with Store(tmp_path, PAIRS + 1, CACHE) as store:

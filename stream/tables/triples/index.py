@@ -125,6 +125,8 @@ class TripleIndex:
         self.tiers.search(inner)
         pairs = _of_anchors(inner.collector.packed(), row, numbers)
         probing.collector.add_packed(pairs)
+        # What is gone counts, too: the search may have ended because of it.
+        probing.collector.room = inner.collector.room
         return ProbedTriples(row, triple, inner.queries.sizes)
 
     def _numbers(self, probing: Probing) -> EntryNumbers:
