@@ -19,7 +19,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import Heads
-from stream.tables.search.nearest import ALL
+from stream.tables.search.nearest import ALL, Kept, kept_pairs
 from stream.tables.search.pair_collector import in_order
 from stream.tables.triples.keys import PAIRS, keys_of_triples
 from stream.tables.warm.packed import Packed
@@ -51,6 +51,7 @@ def rehearse(genesis: Genesis) -> None:
     row = np.zeros((1, design.words + 1), np.uint64)
     heads.unlink(row[:0, :-1], Ring(row, 0, 0, -1), np.zeros(1, np.uint8))
     in_order(np.zeros(1, np.uint64), 0)
+    kept_pairs(Kept.begin(ALL, 0, 0))
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     nearest_alive(none, none, near, near, ALL)
 

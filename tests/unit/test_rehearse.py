@@ -21,6 +21,7 @@ from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
+from stream.tables.search import nearest as limited
 from stream.tables.search import pair_collector
 from stream.tables.hot import chain_search
 from stream.tables.hot import chains
@@ -31,7 +32,7 @@ from stream.tables.cold import presence
 from stream.tables.design import Design
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
-    bucket_collisions.collisions, decide_rows_compiled.settle, nearest.nearest_alive,
+    limited.kept_pairs, bucket_collisions.collisions, decide_rows_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, cold._match, presence._groups_to_read, presence._mark,
     prefixes_compiled.uncertain_bits,
