@@ -89,6 +89,24 @@ def test_verdicts_equal_the_oracles_where_templates_fill_triples(
     assert sum(each[-1] is not None for each in want) > 20, "anchors are superseded"
 
 
+@pytest.mark.parametrize("compared", [3, 64])
+def test_verdicts_equal_the_oracles_where_many_share_a_triple(compared: int, tmp_path: Path) -> None:
+    """Ends of long chains are searched in another way than their beginnings, and by batches in which lists are
+    cut in another than by those before."""
+    options, pages = VerdictOptions(bucket_cap=80, compared=compared), templates(compared, 2000)
+    entries = entries_of(pages, 3)
+    oracle = oracle_of(options)
+    want = expected(oracle, pages)
+    state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=1 << 20)
+    try:
+        found = judge_all(Judge(state, genesis), entries, 3)
+    finally:
+        state.close()
+    different = [(f, w) for f, w in zip(found, want, strict=True) if f != w]
+    assert not different, different[:3]
+    assert fill(oracle)["triple full"] > 10
+
+
 def apply_all(judge: Judge, entries: list[Entry], decisions: list[tuple[int, int, bytes]]) -> None:
     for first, end, record in decisions:
         judge.apply(entries[first:end], decode_decisions(record, first), end)
