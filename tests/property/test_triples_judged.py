@@ -91,8 +91,8 @@ def test_verdicts_equal_the_oracles_where_templates_fill_triples(
 
 @pytest.mark.parametrize("compared", [3, 64])
 def test_verdicts_equal_the_oracles_where_many_share_a_triple(compared: int, tmp_path: Path) -> None:
-    """Ends of long chains are searched in another way than their beginnings, and by batches in which lists are
-    cut in another than by those before."""
+    """The ends of long chains are searched in another way than their beginnings, and batches after lists were
+    cut in another way than those before."""
     options, pages = VerdictOptions(bucket_cap=80, compared=compared), templates(compared, 2000)
     entries = entries_of(pages, 3)
     oracle = oracle_of(options)
