@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -39,21 +38,22 @@ class EndedClusters(ClientOwner):
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._reader)
 
-    async def search(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Read on to the end that the topic has now, or until it is to stop."""
+    async def search(self, *, pauses: bool = False) -> None:
+        """Read on to the end that the topic has now; with `pauses`, as long as it works, in which a judge
+        goes on. Cancelled, as while brokers are unreachable, it may be called again."""
         reader = self._reader
         first, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
         if not self._is_placed:
             reader.seek(first)
             self._is_placed = True
-        while reader.position < end and not is_stopped():
+        while reader.position < end:
             records, began = await reader.poll(), time.monotonic()
             for each in records:
                 if each.value is None:
                     self._found.pop(each.key, None)
                 elif self._names(each):
                     self._found[each.key] = None
-            await asyncio.sleep(time.monotonic() - began)  # the judge's batches come first
+            await asyncio.sleep(time.monotonic() - began if pauses else 0)
 
     def _names(self, record: Any) -> bool:
         try:

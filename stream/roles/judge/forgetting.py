@@ -34,6 +34,8 @@ READ_SECONDS: Final = 0.05
 """Time for which requests are read before the judge goes on. Very many take several turns of its loop."""
 REQUESTS_AT_ONCE: Final = 65_536
 """Requests decided at once, at most."""
+TOPIC_SECONDS: Final = 5.0
+"""Time for which the judge waits at once until the topic `clusters` is read to its end."""
 TOMBSTONES_AT_ONCE: Final = 4096
 """Tombstones of one transaction, at most."""
 SHARE: Final = 0.5
@@ -108,13 +110,13 @@ class ForgetRequests:
         self._searching = retrieved(asyncio.create_task(self._look(search)))
 
     async def _look(self, search: Search) -> None:
-        await asyncio.to_thread(self._run, search)
+        await in_thread(self._run, search)
         if self._ended is None and self._judge.genesis.options.lifetime is not None:
             ended = EndedClusters(self._settings, search.wanted)
             self._ended = await self._opened.enter_async_context(ended)
         if self._ended is not None:
             with self._watch.stage("search"):
-                await self._ended.search(self._stop.is_set)
+                await self._ended.search(pauses=True)
 
     def _run(self, search: Search) -> None:
         throttle = Throttle(SHARE, self._stop.wait)
@@ -134,8 +136,8 @@ class ForgetRequests:
 
     async def decide(self) -> None:
         """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own, after what
-        clusters that are no longer known have on the topic. No transaction may be in flight. Any error must
-        end the judge."""
+        clusters that are no longer known have on the topic. Does nothing yet if there is more to read than
+        the judge waits for. No transaction may be in flight. Any error must end the judge."""
         search, judge = self._search, self._judge
         assert search is not None and self._searching is not None  # noqa: S101, PT018 (`is_due`)
         self._searching.result()
@@ -143,7 +145,11 @@ class ForgetRequests:
             self._begin(search)
             return
         if self._ended is not None:
-            await self._ended.search()  # what was superseded meanwhile may have expired since
+            try:
+                async with asyncio.timeout(TOPIC_SECONDS):
+                    await self._ended.search()  # what was superseded meanwhile may have expired since
+            except TimeoutError:
+                return  # the judge goes on, and reads the rest at its next turn
             if ended := self._ended.take(TOMBSTONES_AT_ONCE):
                 await self._publisher.publish_tombstones(ended)
                 return
@@ -167,9 +173,10 @@ class ForgetRequests:
             self._watch.note_requests(0, 0)
 
     async def close(self) -> None:
-        """End a running search."""
+        """End a running search, also while brokers are unreachable."""
         self._stop.set()
         if self._searching is not None:
+            self._searching.cancel()  # which waits for its thread
             await asyncio.wait([self._searching])
         await self._opened.aclose()
 
