@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.catalogue import Catalogue, Contents
 from stream.checkpoints.kinds import JUDGE, is_kind
-from stream.checkpoints.manifest import Manifest, checkpoint_of, decode, encode
+from stream.checkpoints.manifest import CheckpointName, Manifest, checkpoint_of, decode, encode
 from stream.checkpoints.pruning import ABANDONED_SECONDS
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
@@ -19,6 +20,8 @@ from stream.checkpoints.verification import verify_whole
 from stream.elector.elector import Elector
 from stream.elector.state import FORMAT, State, meta_of
 from stream.errors import DamagedCheckpointError, SettingsError, StateError
+from stream.roles.forgetter import status as statuses
+from stream.roles.forgetter.status import _checkpoints, _Decided
 from stream.tables.store.rocks import DUE
 from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
 from tests.commands import neardup
@@ -100,6 +103,19 @@ def test_a_manifest_without_a_kind_is_of_a_judge(tmp_path: Path, catalogue: Cata
 @pytest.mark.parametrize("text", ["", "judge-b", "elector-", "elector-A", "elector/", "elector--", "query"])
 def test_other_names_are_no_kinds(text: str) -> None:
     assert not is_kind(text)
+
+
+@pytest.mark.parametrize(("elected", "left"), [(2, []), (7, [ELECTOR])])
+def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
+    monkeypatch: pytest.MonkeyPatch, elected: int, left: list[str]
+) -> None:
+    """With a lifetime, electors erase by what requests name, though the judge has no such page."""
+    names = [CheckpointName(JOURNAL, kind, 5, 0, 3, OTHER_CHAIN) for kind in (JUDGE, ELECTOR)]
+    contents = Contents(dict.fromkeys(names, 1.0), {}, set(), {}, [])
+    stored = SimpleNamespace(contents=lambda journal: contents, digests=lambda name: frozenset[str]())
+    monkeypatch.setattr(statuses, "Catalogue", lambda url: stored)
+    found = _checkpoints("store", genesis_of(), _Decided(pages={}, offset=2, elected=elected))
+    assert [each.why[: len("1 checkpoints")] for each in found] == ["1 checkpoints" for _ in left]
 
 
 def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verified_ones(

@@ -102,6 +102,10 @@ class _Decided(msgspec.Struct):
         if noted.requests > self.requests:
             self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
 
+    def last(self, kind: str) -> int:
+        """The offset of the last decision after which states of this kind have something to erase."""
+        return self.offset if kind == JUDGE else self.elected
+
 
 async def status(settings: Settings) -> Status:
     """Return what has become of all requests that the topic has. Raises AccessError, BrokerError and
@@ -279,7 +283,7 @@ def _left(path: Path, decided: _Decided) -> str | None:
         summary = summary_of(path, kind)
     except StateError as error:
         return f"cannot be read: {error}"
-    last = decided.offset if kind == JUDGE else decided.elected
+    last = decided.last(kind)
     if summary is None or summary.decided <= last:
         return "has not come so far, as of its last flush"
     if summary.erased <= last:
@@ -295,12 +299,12 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
     """`sound`: since when at the latest a home has checkpoints from which everything is erased."""
     clean = set[tuple[str, str]]()
     for name in (*contents.kept, *contents.pruned):
-        if name.erased > decided.offset:
+        if name.erased > decided.last(name.kind):
             with suppress(DamagedCheckpointError):
                 clean |= {(name.home, digest) for digest in catalogue.digests(name)}
                 since = contents.kept[name] if name in contents.kept else contents.pruned[name]
                 sound[name.home] = min(since, sound.get(name.home, math.inf))
-    old = [name for name in contents.kept if name.erased <= decided.offset]
+    old = [name for name in contents.kept if name.erased <= decided.last(name.kind)]
     if old:
         gone = max(sound.get(name.home, math.inf) for name in old) + 2 * SPARED_SECONDS
         return [
