@@ -13,7 +13,7 @@ import pytest
 
 from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.segments.answer import Run, Segment
-from stream.roles.prober.role import FEW, ProberRole
+from stream.roles.prober.role import FEW, SLOW_SECONDS, ProberRole
 from stream.roles.prober.schedule import Reason, Task
 from stream.roles.prober.undecided_pages import RecordPages
 from stream.settings import load
@@ -49,12 +49,20 @@ def record(offset: int, rows: int) -> RecordPages:
 
 
 @pytest.mark.parametrize(
-    ("rows", "segments", "threads"), [([FEW], 1, 0), ([FEW, 1], 1, 1), ([1], 2, 2), ([FEW + 1], 2, 2)]
+    ("rows", "segments", "took", "threads"),
+    [
+        ([FEW], 1, 0.0, 0),
+        ([FEW, 1], 1, 0.0, 1),
+        ([1], 2, 0.0, 2),
+        ([FEW + 1], 2, 0.0, 2),
+        ([1], 1, SLOW_SECONDS, 1),
+    ],
 )
-async def test_threads_are_for_many_rows_and_several_segments(
-    tmp_path: Path, rows: list[int], segments: int, threads: int
+async def test_threads_are_for_many_rows_several_segments_and_slow_ones(
+    tmp_path: Path, rows: list[int], segments: int, took: float, threads: int
 ) -> None:
     role = ProberRole(load(checkpoints=str(tmp_path), state_dir=tmp_path))
+    role._took = took
     run, sender, noted = Run(5, 5 + len(rows)), Sender(), []
     for number, each in enumerate(rows):
         role._pages.add(record(5 + number, each))

@@ -49,8 +49,11 @@ from stream.settings import Settings
 THREADS: Final = 2
 """Segments that are searched at the same time. Compiled loops and RocksDB release the GIL."""
 FEW: Final = 128
-"""Rows of a single task up to which the event loop answers it itself, within some milliseconds. To hand it to
-a thread would take about as long again."""
+"""Rows of a single task up to which the event loop answers it itself, mostly within some milliseconds. To
+hand it to a thread would take about as long again."""
+SLOW_SECONDS: Final = 0.05
+"""Time that so many rows of the last answer took, from which on threads answer few rows, too. Of a flood, or
+from a slow disk, each row may take many milliseconds, in which the loop would attend to nothing else."""
 TURN_SECONDS: Final = 0.25
 """The loop turns at least this often."""
 log = structlog.get_logger(__name__)
@@ -75,6 +78,8 @@ class ProberRole:
         self._tasks = Tasks()
         self._held: dict[Segment, tuple[SegmentRecord, HeldSegment]] = {}
         self._pages = UndecidedPages()
+        self._took = 0.0
+        """Seconds that FEW rows of the last answer took, or all of it if it has less."""
 
     def stop(self) -> None:
         """Ask `run` to return."""
@@ -183,7 +188,8 @@ class ProberRole:
     ) -> None:
         """Answer tasks, each of another segment, and send the answers."""
         with self.watch.stage("answer"):
-            if len(tasks) == 1 and self._pages.rows(tasks[0].run) <= FEW:
+            is_quick = self._took < SLOW_SECONDS
+            if is_quick and len(tasks) == 1 and self._pages.rows(tasks[0].run) <= FEW:
                 answers = [self._answered(tasks[0], sender)]
             else:
                 answers = await self._answered_in_threads(tasks, sender, pool)
@@ -205,10 +211,12 @@ class ProberRole:
 
     def _answered(self, task: Task, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
         """Return the answer of a task, its records, and the number of rows."""
-        record, held = self._held[task.segment]
+        began, (record, held) = time.monotonic(), self._held[task.segment]
         ids, pages = self._pages.of(task.run)
         answer = held.answer(task.run, ids, pages, task.most)
-        return answer, sender.encode(record, answer), len(ids)
+        values = sender.encode(record, answer)
+        self._took = (time.monotonic() - began) * FEW / max(len(ids), FEW)
+        return answer, values, len(ids)
 
     async def _wait(self, following: Following, seconds: float | None) -> None:
         with suppress(TimeoutError):
