@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream.errors import AnswerError, RecordError, StateError
+from stream.errors import AnswerError, RecordError, RefutedAnswerError, StateError
 from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.segments import probed as probed_module
@@ -102,6 +102,20 @@ def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(given: Answerin
     given.probed.announce(given.segment.first, "record")
     given.probed.attend()
     assert given.probed.awaited(offset) is None
+
+
+def test_an_answer_can_be_refused_when_its_segment_is_not_announced_any_more(given: Answering) -> None:
+    given.probed.attend()
+    given.probed.drop(given.segment)
+    answer = given.answer()
+    given.probed.add(given.sent(answer=answer), "record")
+    given.probed.announce(given.segment.first, "record")
+    given.probed._pruned = (-1, -1)
+    given.probed.attend()
+    assert given.probed.awaited(given.run.start) is None
+    refused = given.probed.refuse(RefutedAnswerError("counts what cannot be", answer))
+    assert str(refused) == "record: counts what cannot be; prober-a of group without a name sent it"
+    assert given.probed.awaited(given.run.start) == (given.segment, given.run.start, "prober-a")
 
 
 def test_an_answer_of_a_position_that_never_comes_is_let_go(given: Answering) -> None:

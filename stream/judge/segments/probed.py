@@ -330,7 +330,7 @@ class ProbedSegments:
                 if key not in best or _rank(answer) >= _rank(best[key].answer):
                     best[key] = each
             kept += best.values()
-            if kept and segment in announced:
+            if kept and (segment in announced or segment in self._answers):
                 self._sent[segment] = kept
             else:
                 del self._sent[segment]
