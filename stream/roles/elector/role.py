@@ -146,9 +146,7 @@ class ElectorRole:
                 if batch:
                     await self._apply(elector, batch)
                     batch, rows, size = [], 0, 0
-                apply = elector.forget if decided.forgotten is not None else elector.turn
-                await in_thread(apply, Decided([], decided, record.offset + 1))
-                self.watch.health.turn()
+                await self._apply_alone(elector, Decided([], decided, record.offset + 1))
                 continue
             entries = []
             if decided.has_rows:
@@ -166,6 +164,12 @@ class ElectorRole:
         with self.watch.stage("apply"):
             self.watch.metrics.rows.inc(await in_thread(elector.apply, batch))
         self.watch.health.turn()
+
+    async def _apply_alone(self, elector: Elector, decided: Decided) -> None:
+        """Apply a turn, or a decision that forgets pages, which reads all that was told of clusters."""
+        apply = elector.forget if decided.decisions.forgotten is not None else elector.turn
+        with self.watch.health.excuse("applying a turn, or what is forgotten"):
+            await in_thread(apply, decided)
 
     async def _tell(
         self, elector: Elector, topic: BestTopic, also_in: Mapping[int, Set[int]] = NOWHERE
