@@ -20,7 +20,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from stream.dashboard.counting.forgotten_ids import ForgottenIds
+from stream.dashboard.counting.forgotten_ids import JOINED_SHARE, LEAST_JOINED, ForgottenIds
 from stream.errors import PageError, RecordError
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import INDEX_BITS, pack
@@ -28,7 +28,7 @@ from stream.kafka import broker_metadata
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import TopicReader
+from stream.kafka.reader import RecordReader, TopicReader
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, decode_request
@@ -58,21 +58,30 @@ class _Decided:
 
     def __init__(self) -> None:
         self._digests, self._starts = np.zeros(0, _DIGEST), np.zeros(0, np.int64)
+        self._added = dict[bytes, int]()
+        """Those that were added since, as in `ForgottenIds`."""
 
     def __bool__(self) -> bool:
-        return len(self._digests) > 0
+        return bool(self._added) or len(self._digests) > 0
 
     def add(self, digests: Sequence[bytes], start: int) -> None:
         """Note that these are forgotten at `start`, later than all before."""
-        if not digests:
-            return
-        digests_, starts = np.frombuffer(b"".join(digests), _DIGEST), np.full(len(digests), start)
+        self._added.update(dict.fromkeys(digests, start))
+        if len(self._added) > max(LEAST_JOINED, len(self._digests) // JOINED_SHARE):
+            self._join()
+
+    def _join(self) -> None:
+        digests = np.frombuffer(b"".join(self._added), _DIGEST)
+        starts = np.fromiter(self._added.values(), np.int64, len(self._added))
         # The first of equal ones is kept: the newest.
-        self._digests, first = np.unique(np.concatenate([digests_, self._digests]), return_index=True)
+        self._digests, first = np.unique(np.concatenate([digests, self._digests]), return_index=True)
         self._starts = np.concatenate([starts, self._starts])[first]
+        self._added.clear()
 
     def start_of(self, digest: bytes) -> int:
         """Where this was last forgotten; 0 if it never was."""
+        if (start := self._added.get(digest)) is not None:
+            return start
         wanted: NDArray[np.void] = np.frombuffer(digest, _DIGEST)
         place = int(np.searchsorted(self._digests["first"], wanted["first"][0]))
         while place < len(self._digests) and self._digests["first"][place] == wanted["first"][0]:
@@ -100,13 +109,14 @@ class ForgottenPages:
         decided: Iterable[tuple[int, int]] = (),
         ids: ForgottenIds | None = None,
     ) -> None:
-        """`decided` and `ids` are what another one knew before."""
+        """`decided` and `ids` are what another one knew before. Without `ids`, decisions are read again, and
+        `decided` says what those said that are gone."""
         self._genesis = genesis
         self.ids: Final = ForgottenIds(genesis.journal) if ids is None else ids
         """Of pages that were requested by URL."""
         self._digest_url, self._digest_host = url_hasher(genesis.seed), host_hasher(genesis.seed)
         self._urls, self._hosts, self._domains = _Decided(), _Decided(), _Decided()
-        self._known = list(decided)
+        self._known, self._has_ids = deque(decided), ids is not None
         self._waiting = deque[_Waiting]()
         self._position = 0
         """The next request to read."""
@@ -190,6 +200,11 @@ class ForgottenPages:
         self.decided.append((requests, start))
         self._start_of.cache_clear()
 
+    def _decide_known(self, until: int) -> None:
+        """Note what was known before of the requests before an offset."""
+        while self._known and self._known[0][0] <= until:
+            self.decide(*self._known.popleft())
+
     # Following the topics.
 
     async def follow(self, settings: Settings) -> None:
@@ -211,9 +226,9 @@ class ForgottenPages:
                 if not is_reading:
                     await self._seek(settings, decisions, self._waiting[0].appended)
                     is_reading = True
-                await self._read_decisions(decisions)
+                await self._read_decisions(decisions, requests)
 
-    async def _read_requests(self, reader: TopicReader) -> None:
+    async def _read_requests(self, reader: RecordReader) -> None:
         while records := await reader.poll(0.05):
             for record in records:
                 with suppress(RecordError):  # the judge reports it
@@ -221,8 +236,15 @@ class ForgottenPages:
                     if request.journal == self._genesis.journal:
                         self.add(record.offset, record.timestamp, request)
             self._position = reader.position
-        while self._known and self._known[0][0] <= self._position:
-            self.decide(*self._known.pop(0))
+        if self._has_ids:
+            self._decide_known(self._position)
+
+    async def _read_requests_before(self, until: int, reader: RecordReader) -> None:
+        """Read what came after requests were read, as far as a decision is about it."""
+        if reader.position < until:
+            _, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+            while reader.position < min(until, end):
+                await self._read_requests(reader)
 
     async def _seek(self, settings: Settings, decisions: TopicReader, appended: int) -> None:
         """Go to the first decision since a time."""
@@ -233,21 +255,25 @@ class ForgottenPages:
         self._floor, self._floor_appended = None, 0
         self._is_trimmed = decisions.position == first > 0
 
-    async def _read_decisions(self, decisions: TopicReader) -> None:
+    async def _read_decisions(self, decisions: RecordReader, requests: RecordReader) -> None:
         records = await decisions.poll()
         for record in records:
             decided = decode_decisions(record.value, record.offset)
             if self._is_trimmed:
                 self._floor, self._floor_appended, self._is_trimmed = decided, record.timestamp, False
             if decided.forgotten is not None:
+                await self._read_requests_before(decided.forgotten.requests, requests)
                 self.ids.add(decided.forgotten.page_ids)
+                self._decide_known(decided.forgotten.requests)
                 if decided.forgotten.requests > self.requests:
                     self.decide(decided.forgotten.requests, decided.start)
         if not records and self._floor is not None:
             # What no decision that is left is about was decided by one that is gone.
             older = [each.offset for each in self._waiting if each.appended < self._floor_appended]
             if older:
-                self.decide(older[-1] + 1, self._floor.start)
+                self._decide_known(older[-1] + 1)
+                if self.requests <= older[-1]:
+                    self.decide(older[-1] + 1, self._floor.start)
             self._floor = None
 
     def forget_all(self, verdicts: Iterable[bytes]) -> Iterator[bytes]:

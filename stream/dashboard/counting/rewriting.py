@@ -29,8 +29,7 @@ class Rewriting:
         self._directory = directory
         self._noted: Rewritten = rewritten_in(directory, genesis.journal)
         ids = ForgottenIds.read(directory, genesis.journal)
-        decided = [] if ids is None else self._noted.decided  # else decisions are read again
-        self.forgotten: Final = ForgottenPages(genesis, decided, ids)
+        self.forgotten: Final = ForgottenPages(genesis, self._noted.decided, ids)
         self._shown = 0
 
     def begin(self, partitions: int, stored: set[int]) -> None:

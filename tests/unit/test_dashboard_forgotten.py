@@ -1,0 +1,98 @@
+"""What the dashboard knows of forgotten pages, by what it reads of requests and decisions."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from stream.dashboard.counting import forgotten, forgotten_ids
+from stream.dashboard.counting.forgotten import ForgottenPages, _Decided
+from stream.dashboard.counting.forgotten_ids import ForgottenIds
+from stream.fingerprint.seed import url_hasher
+from stream.messages.decision import (
+    Forgotten,
+    LedgerPart,
+    NamedDigests,
+    encode_decisions,
+    forgetting_record,
+    ledger_record,
+)
+from stream.messages.requests import ForgetRequest, encode_request
+from tests.genesis import genesis_of
+from tests.topic_in_memory import TopicInMemory
+
+GENESIS = genesis_of()
+A, B = "http://a.example/", "http://b.example/"
+BEFORE, AFTER = (f"{GENESIS.journal[:8]}.{offset}.0" for offset in (5, 12))
+
+
+def request_of(url: str) -> ForgetRequest:
+    digest = url_hasher(GENESIS.seed)(url).hex()
+    return ForgetRequest(journal=GENESIS.journal, forget="url", digest=digest)
+
+
+def decision(requests: int, start: int) -> bytes:
+    """A record by which the requests before an offset are decided at a journal offset."""
+    about = Forgotten(
+        requests=requests, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[], named=NamedDigests()
+    )
+    return encode_decisions(forgetting_record(GENESIS.journal, GENESIS.options.id, start, b"", 0, about))
+
+
+async def test_a_decision_may_be_about_requests_that_came_after_they_were_read() -> None:
+    values = [encode_request(request_of(A))]
+    requests, pages = TopicInMemory("requests", values), ForgottenPages(GENESIS)
+    await pages._read_requests(requests)
+    pages._is_trimmed = False
+    values.append(encode_request(request_of(B)))
+    await pages._read_decisions(TopicInMemory("decisions", [decision(2, 8)]), requests)
+    assert pages.waiting == (0, None)
+    assert [pages.names(url, page) for url in (A, B) for page in (BEFORE, AFTER)] == [True, False] * 2
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_without_ids_a_decision_that_is_gone_is_where_it_was_known(knows: bool) -> None:
+    pages, requests = ForgottenPages(GENESIS, [(1, 8)] if knows else []), TopicInMemory("requests", [], 1)
+    pages.add(0, -1, request_of(A))
+    pages._position, pages._is_trimmed = 1, True
+    record = ledger_record(GENESIS.journal, GENESIS.options.id, 20, b"", 0, [], LedgerPart(0, 0))
+    decisions = TopicInMemory("decisions", [encode_decisions(record)])
+    for _ in range(2):
+        await pages._read_decisions(decisions, requests)
+    assert pages.decided == [(1, 8 if knows else 20)]
+    assert [pages.names(A, page) for page in (BEFORE, AFTER)] == [True, not knows]
+
+
+async def test_without_ids_decisions_that_were_known_are_read_again() -> None:
+    pages, requests = (
+        ForgottenPages(GENESIS, [(1, 8), (2, 9)]),
+        TopicInMemory("requests", [encode_request(request_of(url)) for url in (A, B)]),
+    )
+    await pages._read_requests(requests)
+    assert pages.decided == []
+    pages._is_trimmed = False
+    await pages._read_decisions(TopicInMemory("decisions", [decision(1, 8), decision(2, 9)]), requests)
+    assert pages.decided == [(1, 8), (2, 9)]
+    assert pages.waiting == (0, None)
+
+
+def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (forgotten, forgotten_ids):
+        monkeypatch.setattr(module, "LEAST_JOINED", 4)
+    rng = random.Random(1)
+    ids, seen = ForgottenIds(GENESIS.journal), set[int]()
+    decided, starts = _Decided(), dict[bytes, int]()
+    for start in range(1, 60):
+        some = [rng.randrange(200) for _ in range(rng.randrange(4))]
+        ids.add(np.array(some, np.int64))
+        seen.update(some)
+        digests = [each.to_bytes(16, "big") for each in some]
+        decided.add(digests, start)
+        starts |= dict.fromkeys(digests, start)
+        assert bool(decided) == bool(starts)
+        for each in range(200):
+            digest = each.to_bytes(16, "big")
+            assert (each in ids, decided.start_of(digest)) == (each in seen, starts.get(digest, 0))
+    assert len(ids) == len(seen)
