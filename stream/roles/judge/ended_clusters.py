@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -21,6 +21,10 @@ from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.messages.verdict import ClusterRecord
 from stream.settings import Settings
+
+PAUSE_SECONDS: Final = 0.01
+"""Pauses are this long at least: an event loop waits for a millisecond at least, in which a hundred records
+can be read."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +50,7 @@ class EndedClusters(ClientOwner):
         if not self._is_placed:
             reader.seek(first)
             self._is_placed = True
+        worked = 0.0
         while reader.position < end:
             records, began = await reader.poll(), time.monotonic()
             for each in records:
@@ -53,7 +58,10 @@ class EndedClusters(ClientOwner):
                     self._found.pop(each.key, None)
                 elif self._names(each):
                     self._found[each.key] = None
-            await asyncio.sleep(time.monotonic() - began if pauses else 0)
+            worked += time.monotonic() - began
+            is_due = pauses and worked >= PAUSE_SECONDS
+            await asyncio.sleep(worked if is_due else 0)
+            worked = 0.0 if is_due else worked
 
     def _names(self, record: Any) -> bool:
         try:
