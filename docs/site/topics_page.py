@@ -34,7 +34,7 @@ _MEANING: Final = {
         "keyed digests of URLs and hosts to forget",
     ),
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
-    "clusters": ("judge", "you, dashboard", "anchors that were superseded"),
+    "clusters": ("judge", "you, dashboard, judge", "anchors that were superseded"),
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),
     "segments": (
         "judge",
