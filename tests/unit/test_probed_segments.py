@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.segments import probed as probed_module
 from stream.judge.segments.answer import ListedPairs, Run
-from stream.judge.segments.probed import ProbedSegments
+from stream.judge.segments.probed import ProbedSegments, _ByPages, _Received
 from stream.judge.state.page_numbers import PageNumbers
 from stream.tables.store import anchors
 from tests.probed_judge import Answering
@@ -191,6 +192,26 @@ def test_holders_that_count_differently_are_named(given: Answering) -> None:
         AnswerError, match=r"late of group without .* in buckets \[\(3, 2\)\], prober-a .* \[\(3, 1\)\]"
     ):
         given.meet()
+
+
+def test_answers_are_found_by_the_pages_that_they_are_about(given: Answering) -> None:
+    rng, received = random.Random(1), list[_Received]()
+    for _ in range(60):
+        start = rng.randrange(40)
+        run = Run(start, start + rng.choice((0, 1, 1, 2, 20)), 2, rng.choice((3, 5)))
+        none = ListedPairs._make(np.zeros((6, 0), np.int64))
+        answer = replace(given.answer(), run=run, pairs=none)
+        received.append(_Received(given.sent(answer=answer), "record", 0, 0))
+    found = _ByPages(received)
+    for one in received:
+        run = one.answer.run
+        overlapping = [
+            each
+            for each in received
+            if each.answer.run.first < run.until and run.first < each.answer.run.until
+        ]
+        assert found.about(run) == overlapping
+    assert found.about(Run(100, 200)) == []
 
 
 def test_pages_are_compared_once_their_record_is_known(given: Answering) -> None:

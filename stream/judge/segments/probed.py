@@ -8,9 +8,11 @@ No verdict depends on it (rule 25): it says when there are answers, never what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -90,6 +92,26 @@ class _Received:
     def refusal(self, error: AnswerError) -> RecordError:
         """Why it does not count."""
         return RecordError(f"{self.name}: {error}; {_holder(self.sent)} sent it")
+
+
+class _ByPages:
+    """Answers of a segment, by the pages that they are about. Where records are small and a judge stood
+    still, there are thousands."""
+
+    def __init__(self, received: Iterable[_Received]) -> None:
+        self._received = sorted(enumerate(received), key=lambda each: each[1].answer.run.first)
+        runs = [each.answer.run for _, each in self._received]
+        self._first = [run.first for run in runs]
+        self._until = list(accumulate((run.until for run in runs), max))
+
+    def about(self, run: Run) -> list[_Received]:
+        """Return those about some of the pages of a run, in the order in which they came."""
+        found, first, place = list[tuple[int, _Received]](), run.first, bisect_left(self._first, run.until)
+        while place and self._until[place - 1] > first:
+            place -= 1
+            if self._received[place][1].answer.run.until > first:
+                found.append(self._received[place])
+        return [each for _, each in sorted(found)]
 
 
 class ProbedSegments:
@@ -344,12 +366,19 @@ class ProbedSegments:
         """Compare answers about the same ones of the pages [first, until), of whichever holders.
         Raises AnswerError if they differ."""
         later, applied, position = list[_Received](), self._state.meta.applied, self._deaths.position
+        others = dict[Segment, _ByPages]()
         for one in self._uncompared:
-            if one.answer.run.is_before(applied):
+            answer = one.answer
+            if answer.run.is_before(applied):
                 continue
-            if one.answer.decided <= position and one.is_due(one.compared, until):
-                for other in self._sent.get(one.answer.segment, []):
-                    if other is not one and other.answer.decided <= position:
+            if answer.decided <= position and one.is_due(one.compared, until):
+                if answer.segment not in others:
+                    sent = self._sent.get(answer.segment, [])
+                    others[answer.segment] = _ByPages(
+                        each for each in sent if each.answer.decided <= position
+                    )
+                for other in others[answer.segment].about(answer.run):
+                    if other is not one:
                         self._refuse_difference(one.sent, other.sent, max(one.compared, first), until)
                 one.compared = until
             if one.compared < one.answer.run.until:
