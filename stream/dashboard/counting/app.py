@@ -359,11 +359,11 @@ class Statistics:
         """
         generation, rewritten = self.app.consumer_generation_id, 0
         is_ours = TP(self._verdicts, partition) in self.app.consumer.assignment()
-        if not is_ours:
-            write_standbys(self.app)
         if (pending := self._pending).events:  # which were read when less was forgotten
             await pending.done.wait()
         try:
+            if not is_ours:
+                write_standbys(self.app)
             for name in ("urls", "clusters"):
                 slices = await self._rewrite_rows(self._tables[name], partition, is_ours=is_ours)
                 if slices is None:

@@ -45,6 +45,7 @@ class Rewriting:
             requests, here = self.forgotten.requests, statistics.open_partitions
             if self._shown < requests:
                 await recent.forget(self.forgotten)
+                self._note(self._noted.begun)  # also where no partition is behind: ids were read again
                 self._shown = requests
             if statistics.ready.is_set():
                 # Of what comes from another dashboard, rows are recovered from changelogs.
