@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -106,12 +107,11 @@ class _ByPages:
 
     def about(self, run: Run) -> list[_Received]:
         """Return those about some of the pages of a run, in the order in which they came."""
-        found, first, place = list[tuple[int, _Received]](), run.first, bisect_left(self._first, run.until)
-        while place and self._until[place - 1] > first:
-            place -= 1
-            if self._received[place][1].answer.run.until > first:
-                found.append(self._received[place])
-        return [each for _, each in sorted(found)]
+        end = begin = bisect_left(self._first, run.until)
+        while begin and self._until[begin - 1] > run.first:
+            begin -= 1
+        about = (each for each in self._received[begin:end] if each[1].answer.run.until > run.first)
+        return [each for _, each in sorted(about, key=itemgetter(0))]
 
 
 class ProbedSegments:
