@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaProducer
 from stream.checkpoints.digests import digest_of_file, new_hash
 from stream.dashboard.deployment import holders as holders_module
 from stream.dashboard.deployment.holders import Holders
+from stream.dashboard.lookup.reading import keep_reading
 from stream.errors import EXIT_REFUSED, DamagedCheckpointError, StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
@@ -230,7 +231,7 @@ async def looking(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> Asyn
     monkeypatch.setattr(holders_module, "LOOK_SECONDS", 0.5)
     settings = deployed.settings.model_copy(update={"segment_anchors": SIZE})
     holders = Holders(settings, deployed.genesis, DashboardMetrics().uncovered)
-    task = asyncio.create_task(holders.look_on())
+    task = asyncio.create_task(keep_reading(holders.look_on, "segments_unavailable"))  # as a dashboard does
     try:
         yield holders
     finally:
