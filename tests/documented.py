@@ -62,7 +62,14 @@ text = other_text = "a text of some words " * 9
 pages = pyarrow.RecordBatch.from_pylist([{"order": 1, "url": "https://example.com/", "text": text}])
 """
 """Names that blocks of Python use without defining them."""
-_STOP: Final = """trap 'left=$(jobs -p); [ -z "$left" ] || kill $left || true; wait' EXIT"""
+_STOP: Final = """stop() {
+    while left=$(jobs -pr) && [ -n "$left" ]; do
+        kill $left || true  # again after 20 s: of a child that has not begun its program yet, bash loses it
+        for _ in {1..200}; do [ -n "$(jobs -pr)" ] || break; sleep 0.1; done
+    done
+    wait
+}
+trap stop EXIT"""
 _STILL_RUNNING: Final = """
 for role in "${roles[@]}"; do
     kill -0 $role || { echo "a role has ended:"; cat roles.log; exit 1; }
