@@ -23,7 +23,6 @@ from stream.elector.layout import (
     expired_from,
     expired_version,
     heads_of,
-    split,
 )
 from stream.elector.newest import NO_KEY, Newest, member_keys
 from stream.elector.state import FORGOTTEN_DOMAINS, FORGOTTEN_HOSTS, FORGOTTEN_URLS, Meta, State
@@ -34,6 +33,7 @@ from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.best import Because, BestRecord
 from stream.messages.decision import NamedDigests
 from stream.messages.journal import Genesis
+from stream.messages.row_columns import digests_in
 from stream.messages.verdict import PageRef
 from stream.pages.times import rfc3339
 from stream.tables.store.failures import damage_error
@@ -537,4 +537,4 @@ def _note_due(writes: Writes, cluster: int, entry: Cluster, was_due: bool) -> in
 def _founders(pages: JudgedPages) -> dict[int, bytes]:
     """Cluster that began with one of these pages -> digest of its first URL."""
     rows = np.flatnonzero(pages.cluster == pages.page)
-    return dict(zip(pages.page[rows].tolist(), split(pages.digest[rows].tobytes(), 16), strict=True))
+    return dict(zip(pages.page[rows].tolist(), digests_in(pages.digest[rows].tobytes()), strict=True))

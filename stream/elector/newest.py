@@ -13,6 +13,7 @@ from stream.elector.judged_pages import NO_CLUSTER, JudgedPages
 from stream.elector.layout import VERSION, Version, expired_from, heads_of, split
 from stream.elector.policy import Ranked
 from stream.elector.state import State
+from stream.messages.row_columns import digests_in
 from stream.tables.store.rocks import VERSIONS
 
 NO_KEY = b""
@@ -49,7 +50,7 @@ class Newest:
         """Look up what was before."""
         order, ends, stays_from, whole = _by_url(pages)
         rows, first_rows = order[ends], order[stays_from]
-        digest = split(pages.digest[rows].tobytes(), 16)
+        digest = digests_in(pages.digest[rows].tobytes())
         stored = state.store.get(VERSIONS, digest)
         gone = [expired_from(value) is not None for value in stored]
         before = [None if is_gone else value for value, is_gone in zip(stored, gone, strict=True)]

@@ -20,13 +20,12 @@ from stream.elector.layout import (
     MemberKeys,
     Version,
     expired_from,
-    split,
 )
 from stream.elector.policy import Policy
 from stream.errors import NeardupError, StateError
 from stream.judge.forgetting import NamedHosts
 from stream.messages.journal import Genesis
-from stream.messages.row_columns import URL_DIGEST_BYTES
+from stream.messages.row_columns import digests_in
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META, stored_below, stored_in
@@ -243,7 +242,7 @@ class State:
     def forgotten(self, prefix: bytes) -> set[bytes]:
         """Digests of what is forgotten, but not erased yet, by the prefix of their records."""
         values = [value for _, value in with_prefix(self.store, prefix)]
-        return {each for value in values for each in split(value, URL_DIGEST_BYTES)}
+        return {each for value in values for each in digests_in(value)}
 
     def note_erased(self) -> None:
         """Note that nothing is left of what was forgotten, and drop its digests."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
-from stream.messages.row_columns import URL_DIGEST_BYTES
+from stream.messages.row_columns import URL_DIGEST_BYTES, digests_in
 from stream.messages.verdict import Verdict
 from stream.messages.versions import refuse_other_version
 
@@ -86,7 +86,7 @@ class NamedDigests(msgspec.Struct, frozen=True, array_like=True):
     @property
     def columns(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
         """The digests of URLs, hosts and domains."""
-        urls, hosts, domains = (_digests_in(each) for each in (self.urls, self.hosts, self.domains))
+        urls, hosts, domains = (digests_in(each) for each in (self.urls, self.hosts, self.domains))
         return urls, hosts, domains
 
 
@@ -124,11 +124,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url_digests(self) -> list[bytes]:
         """The digests of the URLs."""
-        return _digests_in(self.urls)
-
-
-def _digests_in(column: bytes) -> list[bytes]:
-    return [column[at : at + URL_DIGEST_BYTES] for at in range(0, len(column), URL_DIGEST_BYTES)]
+        return digests_in(self.urls)
 
 
 class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
@@ -356,7 +352,7 @@ def _misshapen_forgetting(forgotten: Forgotten, sources: int) -> str | None:
         column = getattr(forgotten.named, name)
         if len(column) % URL_DIGEST_BYTES:
             return f"the length of named {name} is not a multiple of {URL_DIGEST_BYTES} bytes"
-        if _digests_in(column) != sorted(set(_digests_in(column))):
+        if digests_in(column) != sorted(set(digests_in(column))):
             return f"a forgetting that names {name} out of order"
     digests, offsets = forgotten.url_digests, [offset for offset, _ in forgotten.pages]
     if digests != sorted(set(digests)) or bool(digests) != bool(forgotten.anchors or forgotten.duplicates):

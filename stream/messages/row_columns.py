@@ -158,3 +158,8 @@ def refuse_unbounded(column: Column, most: float, numbers: NDArray[Any]) -> None
         beyond &= numbers != column.none
     if beyond.any():
         raise ValueError(f"{column.name} {numbers[beyond][0]}, not in {column.least or 0} to {most}")
+
+
+def digests_in(data: bytes) -> list[bytes]:
+    """Cut a column of digests of URLs, or of hosts, into these."""
+    return [data[at : at + URL_DIGEST_BYTES] for at in range(0, len(data), URL_DIGEST_BYTES)]

@@ -13,21 +13,10 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober import following as following_module
 from stream.roles.prober.following import Following
 from tests.genesis import genesis_of
-from tests.topic_in_memory import TopicInMemory
+from tests.topic_in_memory import CountingTopic, TopicInMemory
 
 GENESIS = genesis_of(Scheme(), VerdictOptions())
 RECORDS = 20
-
-
-class Counted(TopicInMemory):
-    """A topic that counts the polls that found records."""
-
-    found = 0
-
-    async def poll(self, seconds: float = 0.2) -> list[object]:
-        records = await super().poll(seconds)
-        self.found += bool(records)
-        return records
 
 
 async def test_decisions_that_are_not_awaited_are_not_asked_for_one_by_one(
@@ -36,7 +25,7 @@ async def test_decisions_that_are_not_awaited_are_not_asked_for_one_by_one(
     monkeypatch.setattr(following_module, "PAUSE_SECONDS", 3600.0)
     record = ledger_record(GENESIS.journal, GENESIS.options.id, 1, b"", 0, [], LedgerPart(0, 0))
     values = [encode_decisions(record)] * RECORDS
-    decisions = Counted("decisions", values, at_once=1)
+    decisions = CountingTopic("decisions", values, at_once=1)
     following = Following(JournalReader(TopicInMemory("journal", []), GENESIS), decisions, GENESIS, 1)
     awaited = False
     reading = asyncio.create_task(following.follow_decisions(lambda: awaited))
@@ -47,12 +36,12 @@ async def test_decisions_that_are_not_awaited_are_not_asked_for_one_by_one(
             await asyncio.sleep(0)
 
     await go_on()
-    assert decisions.found == 1
+    assert decisions.read == 1
     await go_on()
-    assert decisions.found == 1
+    assert decisions.read == 1
     awaited = True
     await go_on()
-    assert decisions.found == RECORDS
+    assert decisions.read == RECORDS
     assert len(following.take_decided()) == RECORDS
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
