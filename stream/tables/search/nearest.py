@@ -78,8 +78,11 @@ class Kept(NamedTuple):
     most: int
     """`Nearest.most`; greater than KEPT_AT_ONCE if nothing is kept, as there is no limit."""
     within: I64
+    """`Nearest.within`: the largest distance at which an anchor counts, for each page (n,)."""
     mortal: I64
+    """Anchors that die within this batch (k,), ascending."""
     dies: I64
+    """The page from which on each of them is dead (k,)."""
     page: I64
     """The page of each of the queries (m,). Triples are queries of their own."""
     order: I64
