@@ -44,7 +44,7 @@ from tests.judged_crawls import (
 )
 from tests.oracle import OraclePage
 from tests.property.test_rule_24_forgotten_pages import forget, ids_of, request
-from tests.split_search import AllAnchors, RangeTables
+from tests.split_search import AllAnchors, RangeTables, answers_about
 
 SIZE = 64
 """Anchors of a segment."""
@@ -138,11 +138,12 @@ class Probers:
         )
         run, position = Run(entries[0].offset, entries[-1].offset + 1), self.died[until - 1][0]
         answerer = Answerer(segment, tables.tables, self._anchors, self._rule, most)
-        answer = answerer.answer(run, batch.page[ready], pages, position)
+        answers = answers_about(run, batch.page[ready], pages, lambda *part: answerer.answer(*part, position))
         genesis, digest = self._genesis, bytes.fromhex(digest_of(segment.first))[:16]
-        for part in self._divided(answer):
+        for part in (part for each in answers for part in self._divided(each)):
             sent = SentAnswer(part, genesis.journal, genesis.scheme_id, group, holder, digest)
             self._sent.append(encode_answer(sent))
+        self.seen["ended early"] += len(answers) - 1
         self.seen["stale"] += until < len(self.died)
 
     def _divided(self, answer: Answer) -> list[Answer]:

@@ -36,6 +36,20 @@ from stream.tables.tables import IndexKind, Tables
 from tests.first_numbers import begin_at
 
 
+def answers_about(
+    run: Run,
+    ids: NDArray[np.int64],
+    pages: FingerprintedPages,
+    answer: Callable[[Run, NDArray[np.int64], FingerprintedPages], Answer],
+) -> list[Answer]:
+    """The answers about all pages of a run, each of which may end before the end of the run."""
+    answers = [answer(run, ids, pages)]
+    while (first := answers[-1].run.until) < run.until:
+        rest = slice(int(np.searchsorted(ids, first)), None)
+        answers.append(answer(Run.between(first, run.until), ids[rest], pages.take(rest)))
+    return answers
+
+
 @dataclass
 class AllAnchors:
     """The records of all anchors that ever were, from the number `first` on."""
@@ -244,9 +258,11 @@ class SplitSearch:
             run = Run(start, end)
             some = np.flatnonzero(run.has(ids))
             asked = pages.take(slice(some[0], some[-1] + 1) if len(some) else slice(0, 0))
-            answers.append(held.answer(run, ids[some], asked, most))
+            parts = answers_about(run, ids[some], asked, lambda *part: held.answer(*part, most))
+            answers += parts
             self.seen["stale"] += position < len(self._dead)
-            self.seen["cut"] += len(answers[-1].cut)
+            self.seen["cut"] += sum(len(each.cut) for each in parts)
+            self.seen["ended early"] += len(parts) - 1
         return answers
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from stream.errors import EXIT_REFUSED, AnswerError, SettingsError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.ids import INDEX_BITS, parse
+from stream.judge.segments import answering
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.judge.segments.answer_records import decode_answer, encode_answer
 from stream.judge.segments.dead_file import decode_dead
@@ -36,6 +37,7 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.prober import schedule
 from stream.roles.prober.role import ProberRole
 from stream.settings import Settings
+from stream.tables import tables
 from stream.tables.store.anchors import HELD as HELD_FROM
 from stream.tables.store.rocks import DEFAULT, read_value
 from tests.commands import neardup_process
@@ -143,6 +145,9 @@ class Deployment:
 @pytest.fixture
 async def deployed(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr(schedule, "STILL_SECONDS", 1.0)
+    # Some answers end within their runs.
+    monkeypatch.setattr(answering, "MOST_ENTRIES", 200)
+    monkeypatch.setattr(tables, "MOST_SEARCHED_ROWS", 16)
     settings = settings.model_copy(
         update={
             "checkpoints": str(tmp_path / "objects"),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stream.judge.segments import deaths
+from stream.judge.segments import answering, deaths
 from stream.judge.segments import probed as probed_module
 from stream.messages.verdict_options import VerdictOptions
+from stream.tables import tables
 from stream.tables.arrays import I64, U64
 from stream.tables.store import anchors
 from tests.judged_crawls import (
@@ -66,6 +67,18 @@ def test_rule_25_verdicts_do_not_depend_on_probers(
     seen = check(tmp_path / "run", crawl(17, 450, dense=True, skew=0.4), options, members)
     if probers:
         assert all(seen[each] for each in ("dropped", "stale", "lost", "awaited", "divided")), seen
+
+
+@pytest.mark.parametrize("options", [VerdictOptions(compared=0, bucket_cap=4), VerdictOptions.paper()])
+def test_nor_where_answers_end_early(
+    tmp_path: Path, options: VerdictOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(tables, "MOST_SEARCHED_ROWS", 2)
+    pages = crawl(17, 450, dense=True, skew=0.4)
+    seen = check(tmp_path / "run", pages, options, {"": 2, "b": 1})
+    assert all(seen[each] for each in ("dropped", "stale", "lost")), seen
+    assert seen["ended early"] > 20, seen
 
 
 def test_nor_where_lists_are_cut(tmp_path: Path) -> None:

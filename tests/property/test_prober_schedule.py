@@ -19,6 +19,8 @@ from stream.roles.prober.schedule import Reason, Schedule
 
 SELECTED = 4
 """Candidates that the judge of this test takes for a page: the oldest that are alive."""
+MOST_ENTRIES = 10
+"""Pairs after which an answer of this test ends."""
 
 
 @dataclass
@@ -42,8 +44,9 @@ class Crawl:
 
     def pages(self, run: Run) -> Iterator[int]:
         for offset in sorted(self.rows):
-            if run.start <= offset < run.end:
-                yield from (pack(offset, index) for index in range(self.rows[offset]))
+            for page in (pack(offset, index) for index in range(self.rows[offset])):
+                if run.first <= page < run.until:
+                    yield page
 
 
 class Prober:
@@ -55,6 +58,8 @@ class Prober:
         self.applied = len(deaths)
         self.read = 0
         self.reasons = Counter[Reason]()
+        self.ended_early = Counter[tuple[Reason, bool]]()
+        """Answers that ended before their task, by its reason and whether within a record."""
 
     def follow(self, ends: list[int], now: float, most: int) -> None:
         """Apply at most so many further decisions."""
@@ -73,9 +78,13 @@ class Prober:
         gone = set[int]().union(*self.deaths[: self.applied])
         for task in self.schedule.take(now, 2):
             self.reasons[task.reason] += 1
-            listed, cut = list[tuple[int, int]](), list[int]()
-            for page in self.crawl.pages(task.run):
+            run, listed, cut = task.run, list[tuple[int, int]](), list[int]()
+            for page in self.crawl.pages(run):
                 alive = [each for each in self.crawl.candidates[page, task.segment] if each not in gone]
+                if len(listed) >= MOST_ENTRIES:
+                    run = Run.between(run.first, page)
+                    self.ended_early[task.reason, run.end_row > 0] += 1
+                    break
                 listed += [(page, each) for each in alive[: task.most]]
                 cut += [page] * (len(alive) > task.most)
             pages, anchors = np.array(listed, np.int64).reshape(-1, 2).T
@@ -83,7 +92,7 @@ class Prober:
             pairs = ListedPairs(pages, anchors, zeros, zeros, zeros.astype(np.int64), zeros.astype(np.bool_))
             answer = Answer(
                 task.segment,
-                task.run,
+                run,
                 self.applied,
                 task.most,
                 pairs,
@@ -140,7 +149,7 @@ class Judge:
         gone.update(self.crawl.rng.sample(every, self.crawl.rng.choice([0, 0, 1, 3])))
         self.deaths.append(gone - before)
         self.ends.append(offset + 1)
-        self.received = [each for each in self.received if each.run.end > self.judged]
+        self.received = [each for each in self.received if not each.run.is_before(self.judged)]
         return True
 
 
@@ -153,7 +162,7 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
     cuts = sorted(rng.sample(range(1, 120), rng.randint(0, 3)))
     segments = [Segment(*each) for each in zip([0, *cuts], [*cuts, 120], strict=True)]
     segments = [each for each in segments if each.end - each.first >= 20] or [Segment(0, 120)]
-    crawl, reasons = Crawl(rng, segments), Counter[Reason]()
+    crawl, reasons, ended = Crawl(rng, segments), Counter[Reason](), Counter[tuple[Reason, bool]]()
     judge = Judge(crawl)
 
     def probers() -> list[Prober]:
@@ -163,6 +172,11 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
             rng.choice(some).schedule.hold(segment)
         return some
 
+    def count(members: list[Prober]) -> None:
+        for each in members:
+            reasons.update(each.reasons)
+            ended.update(each.ended_early)
+
     members, now, late = probers(), 0.0, list[Answer]()
     for _ in range(60):
         crawl.append()
@@ -170,7 +184,7 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
         now += rng.choice([0.01, 0.5, 4.0])
         assert now < 10_000, (judge.judged, reasons)
         if rng.random() < 0.02:  # who takes over has the segments of all
-            reasons.update(reason for each in members for reason in each.reasons.elements())
+            count(members)
             members = probers()
         if rng.random() < 0.02:  # another judge leads, which knows no answer, and no earlier death
             judge.received, judge.known = [], len(judge.deaths)
@@ -184,8 +198,9 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
         arrived, late = late[: len(late) // 2 + 1], late[len(late) // 2 + 1 :]
         judge.received += arrived + rng.sample(arrived, len(arrived) // 3)
         judge.decide()
-    reasons.update(reason for each in members for reason in each.reasons.elements())
+    count(members)
     assert reasons[Reason.REPEATED], reasons
+    assert all(ended[Reason.REPEATED, within] for within in (False, True)), ended
 
 
 def records_of(schedule: Schedule, count: int, rows: int = 1) -> None:
@@ -271,6 +286,43 @@ def test_what_is_answered_ahead_is_bounded_by_its_size_as_well(monkeypatch: pyte
     assert {reason for *_, reason in again} == {Reason.REPEATED}
     schedule.note_decided(1, 7.0)
     assert answered(7.0) == [(ONE, 2, Reason.NEW)]
+
+
+def test_what_an_answer_leaves_of_its_task_is_answered_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the end of the first record even if much is answered, or that would never be decided."""
+    monkeypatch.setattr(module, "AHEAD_ENTRIES", 2)
+    schedule = Schedule(0, 1)
+    schedule.hold(ONE)
+    records_of(schedule, 3, rows=3)
+    whole = Run(0, 3)
+
+    def answered(until: int, reason: Reason) -> Run:
+        """Answer a task up to a page, with a cut list for the one before it, which has an anchor of its
+        own."""
+        [task] = schedule.take(0.0, 1)
+        assert task.reason == reason
+        offset, row = divmod(until - 1, 1 << INDEX_BITS)
+        cut = [(pack(offset, min(row, 2)), [3 * offset + min(row, 2)])]
+        schedule.note_answered(answer_of(ONE, Run.between(task.run.first, until), 1, cut), 0.0)
+        return task.run
+
+    first = [pack(0, 1), pack(0, 2), pack(1, 1)]
+    assert [answered(each, Reason.NEW) for each in first] == [
+        Run.between(each, whole.until) for each in (0, *first[:2])
+    ]
+    assert not schedule.take(0.0, 1), "the first record is answered, with more than enough"
+    # All cut lists of a record count, of whichever answers.
+    for at, dead in enumerate([0, 1]):
+        schedule.note_deaths(ONE, np.array([dead]))
+        assert answered(pack(0, 1 + at), Reason.DEATHS) == Run(0, 1)
+        assert answered(pack(1, 0), Reason.DEATHS) == Run.between(pack(0, 1 + at), pack(1, 0))
+    schedule.note_deaths(ONE, np.array([3]))
+    assert answered(pack(1, 1), Reason.DEATHS) == Run(1, 1, 0, 1), "not beyond what was answered"
+    schedule.note_decided(1, 0.0)
+    assert answered(pack(2, 0), Reason.NEW) == Run.between(first[-1], whole.until)
+    schedule.note_decided(2, 0.0)
+    assert answered(whole.until, Reason.NEW) == Run(2, 3)
+    assert not schedule.take(0.0, 1)
 
 
 def test_only_records_with_a_dead_anchor_in_a_cut_list_are_answered_again() -> None:

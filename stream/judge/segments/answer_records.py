@@ -25,6 +25,8 @@ from stream.settings import NAME
 VERSION: Final = 1
 DIGEST_BYTES: Final = 16
 """Bytes of the digest of a segment's file that name it in an answer: the first half."""
+PAIR_BYTES: Final = 4
+"""A pair takes at least so many bytes: anchor, distance, rank and similarity."""
 BUCKETS: Final = 1 << 16
 """The bucket of a page is below this number, whatever its tables are."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,11 @@ from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.tables.search.nearest import ALL
 from stream.tables.tables import Tables
+
+MOST_ENTRIES: Final = 1 << 19
+"""Pairs and buckets of an answer, about 14 MB, after which it ends before the rest of its run. It may have
+those of one more part of a search: two million pairs, or all of a page. With `compared=0`, thousands of pages
+of a flood have all of its anchors each."""
 
 
 class Answerer:
@@ -34,9 +41,10 @@ class Answerer:
         self._search = TablesSearch(tables, records, rule, self._searched)
 
     def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, decided: int) -> Answer:
-        """Return the answer about the n pages of a run of records that have a fingerprint. `ids` are their
-        packed ids (n,), ascending; `decided` is the position up to which the tables have deaths."""
-        rule = self._rule
+        """Return the answer about the n pages of a run of records that have a fingerprint, or about the first
+        of them if it would have more than MOST_ENTRIES. `ids` are their packed ids (n,), ascending; `decided`
+        is the position up to which the tables have deaths."""
+        rule, entries = self._rule, 0
         wanted = ALL._replace(most=self._searched, within=rule.within(pages.status))
         pairs, cut, counts = [], [np.zeros(0, np.int64)], [BucketCounts.none()]
         for first, compared in self._search.search(ids, pages, lambda: wanted):
@@ -45,6 +53,10 @@ class Answerer:
             cut.append(ids[some][more])
             pairs.append(self._pairs(compared, ids[some], listed))
             counts.append(_counts(compared, ids[some]))
+            entries += len(listed) + len(counts[-1].page)
+            if entries >= MOST_ENTRIES and some.stop < len(ids):
+                run = Run.between(run.first, int(ids[some.stop]))
+                break
         return Answer(
             self._segment,
             run,

@@ -164,8 +164,9 @@ class HeldSegment:
         self._store.write(batch)
 
     def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, most: int) -> Answer:
-        """Return the answer about the n pages of a run of records that have a fingerprint. `ids` are their
-        packed ids (n,), ascending. At most `most` pairs of a page are listed. Raises DamagedTablesError."""
+        """Return the answer about the n pages of a run of records that have a fingerprint, or about the first
+        of them (see `Answerer.answer`). `ids` are their packed ids (n,), ascending. At most `most` pairs of a
+        page are listed. Raises DamagedTablesError."""
         answerer = Answerer(self.segment, self._tables, self._records, self._rule, most, self._base)
         with self._built_anew_if_damaged():
             return answerer.answer(run, ids, pages, self.decided)

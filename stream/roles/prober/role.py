@@ -210,13 +210,14 @@ class ProberRole:
             await asyncio.wait(work)
 
     def _answered(self, task: Task, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
-        """Return the answer of a task, its records, and the number of rows."""
+        """Return the answer of a task or of its beginning, its records, and the number of rows."""
         began, (record, held) = time.monotonic(), self._held[task.segment]
         ids, pages = self._pages.of(task.run)
         answer = held.answer(task.run, ids, pages, task.most)
         values = sender.encode(record, answer)
-        self._took = (time.monotonic() - began) * FEW / max(len(ids), FEW)
-        return answer, values, len(ids)
+        rows = int(np.searchsorted(ids, answer.run.until))
+        self._took = (time.monotonic() - began) * FEW / max(rows, FEW)
+        return answer, values, rows
 
     async def _wait(self, following: Following, seconds: float | None) -> None:
         with suppress(TimeoutError):

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.ids import INDEX_BITS
+from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.segments.answer import Answer, Run, Segment
 
 RUN_ROWS: Final = 4096
@@ -31,7 +31,8 @@ AHEAD_ROWS: Final = 65_536
 """Rows beyond the last decided record that are read: two batches of a judge. About 7 MB."""
 AHEAD_ENTRIES: Final = 1 << 20
 """Pairs and buckets in the answers of a segment beyond the last decided record, after which no further ones
-are given: about 28 MB in a judge. Ordinary pages have few; of a flood, each has as many as a list may."""
+are given once the first of these records is answered to its end: about 28 MB in a judge. Ordinary pages have
+few; of a flood, each has as many as a list may."""
 STILL_SECONDS: Final = 5.0
 """How long decisions stand still before what is beyond them is answered again."""
 LONGEST_STILL_SECONDS: Final = 60.0
@@ -73,26 +74,39 @@ class _Record(NamedTuple):
         """What it counts of what is read ahead. Records without rows take memory as well."""
         return max(self.rows, 1)
 
+    @property
+    def first(self) -> int:
+        """Its first page, by packed id."""
+        return pack(self.offset, 0)
+
+    @property
+    def until(self) -> int:
+        """The page, by packed id, before which it ends."""
+        return pack(self.offset + 1, 0)
+
 
 @dataclass(slots=True)
 class _Held:
     """What was answered for a segment."""
 
     next: int
-    """Records from here on are answered next."""
+    """Pages from here on, by packed id, are answered next."""
     again: set[int] = field(default_factory=set)
-    """Offsets of records before that which are to be answered again."""
+    """Pages before that, by packed id, from which on the rest of their records is to be answered again."""
     repeated: int = 0
-    """Records before this offset were answered before."""
+    """Pages before this one, by packed id, were answered before."""
     cut: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """Offset of a record -> the anchors in those of its lists that are cut, distinct and ascending."""
     ahead: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Start of a run that is not decided -> its end, and the pairs and buckets of its answer."""
+    """First page of a run that is not decided, by packed id -> the page before which it ends, and the pairs
+    and buckets of its answer."""
+    taken: Task | None = None
+    """The last task."""
 
     @property
-    def is_full(self) -> bool:
-        """Whether so much is answered that nothing new is, until some of it is decided."""
-        return sum(entries for _, entries in self.ahead.values()) >= AHEAD_ENTRIES
+    def entries(self) -> int:
+        """The pairs and buckets of the answers about what is not decided."""
+        return sum(entries for _, entries in self.ahead.values())
 
 
 class Schedule:
@@ -131,22 +145,28 @@ class Schedule:
     def awaits_decisions(self) -> bool:
         """Whether decisions are awaited for room to read ahead or to answer, or for lists that are cut, of
         which they say whether an anchor died."""
-        is_short = any(held.cut or held.is_full for held in self._held.values())
+        is_short = any(held.cut or self._is_full(held) for held in self._held.values())
         return is_short or self.room < AHEAD_ROWS // 2
 
     @property
     def behind(self) -> int:
         """Rows that are read and not decided, and which some segment was not asked about, though it could
         answer."""
-        waiting = [held.next for held in self._held.values() if not held.is_full]
+        waiting = [held.next for held in self._held.values() if not self._is_full(held)]
         first = min(waiting, default=sys.maxsize)
-        return sum(each.rows for each in self._records if each.offset >= first)
+        return sum(each.rows for each in self._records if each.until > first)
+
+    def _is_full(self, held: _Held) -> bool:
+        """Whether so much is answered that nothing new is, until some of it is decided. For that, the first
+        record has to be answered to its end."""
+        is_enough = held.entries >= AHEAD_ENTRIES
+        return is_enough and bool(self._records) and held.next >= self._records[0].until
 
     # What happened.
 
     def hold(self, segment: Segment) -> None:
         """Answer for a segment from now on: all that is not decided."""
-        self._held[segment] = _Held(self.judged)
+        self._held[segment] = _Held(pack(self.judged, 0))
 
     def release(self, segment: Segment) -> None:
         """Answer for a segment no more."""
@@ -171,11 +191,12 @@ class Schedule:
         decided = self._records[: self._place(end)]
         del self._records[: len(decided)]
         self._rows -= sum(each.size for each in decided)
+        first = pack(end, 0)
         for held in self._held.values():
-            held.next = max(held.next, end)
-            held.again = {offset for offset in held.again if offset >= end}
+            held.next = max(held.next, first)
+            held.again = {page for page in held.again if page >= first}
             held.cut = {offset: anchors for offset, anchors in held.cut.items() if offset >= end}
-            held.ahead = {start: run for start, run in held.ahead.items() if run[0] > end}
+            held.ahead = {page: run for page, run in held.ahead.items() if run[0] > first}
         if now >= self._doubled + LONGEST_STILL_SECONDS:
             self._most = self.shortest
         self._patience = STILL_SECONDS
@@ -192,27 +213,37 @@ class Schedule:
         in a list that is cut it cannot know."""
         if held := self._held.get(segment):
             held.again.update(
-                offset
+                pack(offset, 0)
                 for offset, anchors in held.cut.items()
-                if offset < held.next and np.isin(anchors, dead).any()
+                if pack(offset, 0) < held.next and np.isin(anchors, dead).any()
             )
 
     def note_answered(self, answer: Answer, now: float) -> None:
-        """Note an answer that was sent, of a task that was taken."""
-        held = self._held.get(answer.segment)
+        """Note an answer that was sent, of a task that was taken. If it ends before the task does, which is
+        the last one of its segment then, the rest is answered next."""
+        held, run = self._held.get(answer.segment), answer.run
         if held is None:
             return
-        for offset in [offset for offset in held.cut if answer.run.start <= offset < answer.run.end]:
-            del held.cut[offset]
-        held.cut.update(_cut_of(answer))
-        held.ahead[answer.run.start] = answer.run.end, len(answer.pairs.page) + len(answer.counts.page)
+        task = held.taken
+        if task is not None and run.first == task.run.first and run.until < task.run.until:
+            self._return(held, task, run.until)
+        _note_cut(held.cut, answer)
+        held.ahead[run.first] = run.until, len(answer.pairs.page) + len(answer.counts.page)
         if self._still_since is None:
             self._watch(now)
 
+    def _return(self, held: _Held, task: Task, first: int) -> None:
+        """Let the pages of a task from `first` on be answered as if it had not been taken."""
+        if task.reason != Reason.DEATHS:
+            held.next = first
+            return
+        rest = self._records[self._place(first >> INDEX_BITS) :]
+        held.again.update(max(first, each.first) for each in rest if each.first < task.run.until)
+
     def _watch(self, now: float) -> None:
         """Watch from now on whether decisions stand still, if something is answered that is not decided."""
-        if self._records and any(held.next > self._records[0].offset for held in self._held.values()):
-            self._still_since, self._still_end = now, self._records[-1].offset + 1
+        if self._records and any(held.next > self._records[0].first for held in self._held.values()):
+            self._still_since, self._still_end = now, self._records[-1].until
 
     # What to do.
 
@@ -225,7 +256,7 @@ class Schedule:
             self._is_asked_again, self._patience = False, STILL_SECONDS
             self._begin_again(now)
         if self.wait(now) == 0 and all(
-            held.next >= self._still_end or held.is_full for held in self._held.values()
+            held.next >= self._still_end or self._is_full(held) for held in self._held.values()
         ):
             self._most, self._doubled = min(2 * self._most, self._longest(self._records)), now
             self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
@@ -252,38 +283,42 @@ class Schedule:
         self._watch(now)
         for held in self._held.values():
             held.repeated = max(held.repeated, held.next)
-            held.next, held.again, held.ahead = self.judged, set(), {}
+            held.next, held.again, held.ahead = pack(self.judged, 0), set(), {}
 
     def _next(self, most: int) -> list[Task]:
         due = [(start, segment) for segment in self._held if (start := self._first_due(segment)) is not None]
         return [self._take(segment, start) for start, segment in sorted(due)[:most]]
 
     def _first_due(self, segment: Segment) -> int | None:
-        """The offset of the first record to answer for a segment."""
+        """The first page to answer for a segment, by packed id."""
         held = self._held[segment]
         if held.again:
             return min(held.again)
-        if held.is_full:
+        if self._is_full(held):
             return None
-        place = self._place(held.next)
-        return self._records[place].offset if place < len(self._records) else None
+        place = self._place(held.next >> INDEX_BITS)
+        return max(held.next, self._records[place].first) if place < len(self._records) else None
 
-    def _take(self, segment: Segment, start: int) -> Task:
-        """Return the task about the records from `start` on, and count them as answered."""
-        held, first = self._held[segment], self._place(start)
+    def _take(self, segment: Segment, page: int) -> Task:
+        """Return the task about the pages from `page` on, by packed id, and count them as answered."""
+        held, first = self._held[segment], self._place(page >> INDEX_BITS)
         is_again, rows, end = bool(held.again), 0, first
         for each in self._records[first:]:
             rows += each.rows
-            if end > first and (rows > RUN_ROWS or (is_again and each.offset not in held.again)):
+            if end > first and (rows > RUN_ROWS or (is_again and each.first not in held.again)):
                 break
             end += 1
-        run = Run(start, self._records[end - 1].offset + 1)
+        until = self._records[end - 1].until
         most = min(self._most, self._longest(self._records[first:end]))
         if is_again:
-            held.again.difference_update(range(run.start, run.end))
-            return Task(segment, run, most, Reason.DEATHS)
-        held.next = run.end
-        return Task(segment, run, most, Reason.NEW if start >= held.repeated else Reason.REPEATED)
+            until = min(until, held.next)
+            held.again = {each for each in held.again if each >= until}
+            reason = Reason.DEATHS
+        else:
+            held.next = until
+            reason = Reason.NEW if page >= held.repeated else Reason.REPEATED
+        held.taken = Task(segment, Run.between(page, until), most, reason)
+        return held.taken
 
     def _longest(self, records: Sequence[_Record]) -> int:
         """How long lists for these records can have to be."""
@@ -293,6 +328,16 @@ class Schedule:
     def _place(self, offset: int) -> int:
         """The index of the first record from this offset on."""
         return bisect_left(self._records, offset, key=lambda each: each.offset)
+
+
+def _note_cut(cut: dict[int, NDArray[np.int64]], answer: Answer) -> None:
+    """Note the anchors in those lists of an answer that are cut, in place of those of an earlier one. Of a
+    record that the answer has a part of, those of all parts are kept."""
+    run = answer.run
+    for offset in [offset for offset in cut if run.first <= pack(offset, 0) and offset < run.end]:
+        del cut[offset]
+    for offset, anchors in _cut_of(answer).items():
+        cut[offset] = np.union1d(cut[offset], anchors) if offset in cut else anchors
 
 
 def _cut_of(answer: Answer) -> dict[int, NDArray[np.int64]]:

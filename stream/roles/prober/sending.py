@@ -14,7 +14,7 @@ from stream.failpoints import reach
 from stream.futures import retrieved
 from stream.judge.ids import INDEX_BITS
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run
-from stream.judge.segments.answer_records import DIGEST_BYTES, SentAnswer, encode_answer
+from stream.judge.segments.answer_records import DIGEST_BYTES, PAIR_BYTES, SentAnswer, encode_answer
 from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
@@ -64,9 +64,11 @@ class AnswerSender(ClientOwner):
             self._holder,
             bytes.fromhex(segment.digest)[:DIGEST_BYTES],
         )
-        value = encode_answer(sent)
-        if len(value) <= ANSWERS_BYTES:
-            return [value]
+        # It is divided without being encoded if its pairs alone take more.
+        if len(answer.pairs.page) * PAIR_BYTES <= ANSWERS_BYTES:
+            value = encode_answer(sent)
+            if len(value) <= ANSWERS_BYTES:
+                return [value]
         return [part for half in halves(answer) for part in self.encode(segment, half)]
 
     async def send(self, partition: int, values: list[bytes]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream.fingerprint.row import FINGERPRINTED
 from stream.judge.batch import Entry, pages_of
 from stream.judge.decision.candidates_compared import FingerprintedPages
-from stream.judge.segments.answer import Run
+from stream.judge.segments.answer import Run, between
 from stream.tables.arrays import is_among
 
 
@@ -25,6 +25,11 @@ class RecordPages(NamedTuple):
     pages: FingerprintedPages
     all_rows: int
     """Rows of the record, with a fingerprint or without."""
+
+    def within(self, run: Run) -> RecordPages:
+        """Those in a run that has a part of the record."""
+        some = between(self.ids, run.first, run.until)
+        return self._replace(ids=self.ids[some], pages=self.pages.take(some))
 
     @classmethod
     def of(cls, entry: Entry) -> RecordPages:
@@ -54,11 +59,11 @@ class UndecidedPages:
 
     def rows(self, run: Run) -> int:
         """Return the number of pages of a run."""
-        return sum(len(each.ids) for each in self._records[self._place(run.start) : self._place(run.end)])
+        return sum(len(each.ids) for each in self._of(run))
 
     def of(self, run: Run) -> tuple[NDArray[np.int64], FingerprintedPages]:
         """Return the packed ids (n,) and the pages of a run, of which at least one record is there."""
-        some = self._records[self._place(run.start) : self._place(run.end)]
+        some = self._of(run)
         # A record without rows has unknown widths.
         filled: Sequence[RecordPages] = [each for each in some if len(each.ids)] or some[:1]
         columns = zip(*(each.pages for each in filled), strict=True)
@@ -66,6 +71,14 @@ class UndecidedPages:
             np.concatenate([each.ids for each in filled]),
             FingerprintedPages._make(map(np.concatenate, columns)),
         )
+
+    def _of(self, run: Run) -> list[RecordPages]:
+        some = self._records[self._place(run.start) : self._place(run.end + (run.end_row > 0))]
+        if run.row:
+            some[0] = some[0].within(run)
+        if run.end_row:
+            some[-1] = some[-1].within(run)
+        return some
 
     def _place(self, offset: int) -> int:
         return bisect_left(self._records, offset, key=lambda each: each.offset)
