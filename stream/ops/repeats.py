@@ -1,4 +1,5 @@
-"""Rate limit for repeated log lines, which clients write while brokers are unreachable."""
+"""Rate limit for repeated log lines, which clients write while brokers are unreachable, and for those about
+records of others that are refused."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ FREE: Final = 5
 """Lines of one kind that are logged per period of SECONDS."""
 MOST: Final = 500
 """Kinds of lines that are tracked; the least recently seen is dropped."""
+REFUSALS: Final = frozenset({"answer_refused", "cluster_refused", "request_refused"})
+"""Events of ours of which each names another record that somebody wrote, who may write any number."""
 LEFT_OUT: Final = "left_out"
 """Log field: number of suppressed lines of the same kind before this line."""
 
@@ -31,7 +34,7 @@ class Repeats(logging.Filter):
 
     The kind of a line is its logger, level, exception type and message. For libraries, the message is taken
     before its arguments are filled in, so lines about different nodes or offsets are of one kind. For our own
-    lines, all fields count.
+    lines, all fields count, but of REFUSALS none.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +64,9 @@ class Repeats(logging.Filter):
 
 
 def _kind_of(record: logging.LogRecord) -> tuple[object, ...]:
-    if isinstance(record.msg, dict):
+    if isinstance(record.msg, dict) and record.msg.get("event") in REFUSALS:
+        content: tuple[str, ...] = (record.msg["event"],)
+    elif isinstance(record.msg, dict):
         content = tuple(
             f"{name}={value}" for name, value in sorted(record.msg.items()) if name != "timestamp"
         )
