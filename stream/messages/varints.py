@@ -18,25 +18,25 @@ _MORE: Final = 1 << _BITS
 
 def encode_varints(numbers: NDArray[np.int64]) -> bytes:
     """Encode n numbers that are not negative."""
-    sizes = np.ones(len(numbers), np.int64)
-    for size in range(1, LARGEST_BYTES):
-        if not (larger := numbers >> _BITS * size > 0).any():
-            break
-        sizes += larger
-    starts = np.cumsum(sizes) - sizes
-    data = np.zeros(int(sizes.sum()), np.uint8)
-    for place in range(int(sizes.max(initial=0))):
-        some = np.flatnonzero(sizes > place)
-        more = np.where(sizes[some] > place + 1, _MORE, 0)
-        data[starts[some] + place] = numbers[some] >> _BITS * place & _MORE - 1 | more
-    return data.tobytes()
+    largest = int(numbers.max(initial=0))
+    if largest < _MORE:  # as in most columns
+        return numbers.astype(np.uint8).tobytes()
+    left = numbers[:, None] >> np.arange(0, largest.bit_length(), _BITS)
+    follows = left[:, 1:] > 0
+    data = left.astype(np.uint8) & np.uint8(_MORE - 1)
+    data[:, :-1] |= follows * np.uint8(_MORE)
+    is_written = np.ones(data.shape, np.bool_)
+    is_written[:, 1:] = follows
+    return data[is_written].tobytes()
 
 
 def decode_varints(data: bytes) -> NDArray[np.int64]:
     """Decode all numbers (n,). Raises ValueError for bytes that `encode_varints` does not make."""
     values = np.frombuffer(data, np.uint8)
+    if values.max(initial=0) < _MORE:  # as in most columns
+        return values.astype(np.int64)
     last = np.flatnonzero(values < _MORE)
-    if len(values) and (not len(last) or last[-1] != len(values) - 1):
+    if not len(last) or last[-1] != len(values) - 1:
         raise ValueError("ends within a number")
     sizes = np.diff(last, prepend=-1)
     if sizes.max(initial=0) > LARGEST_BYTES:

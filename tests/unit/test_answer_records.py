@@ -194,7 +194,9 @@ def test_another_version_is_refused_by_name() -> None:
         decode_answer(msgspec.msgpack.encode(WHOLE | {"version": 2}), NAME)
 
 
-@pytest.mark.parametrize("numbers", [[], [0], [127, 128], [(1 << 63) - 1, 0, 1 << 56]])
+@pytest.mark.parametrize(
+    "numbers", [[], [0], [127, 1, 0], [127, 128], [1, 70_000, 0, 300], [(1 << 63) - 1, 0, 1 << 56]]
+)
 def test_varints_are_those_of_protobuf(numbers: list[int]) -> None:
     data = bytearray()
     for number in numbers:
