@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -136,19 +137,19 @@ class Rule:
     def least_similarity(self) -> int:
         """Least estimated similarity of near-duplicates, in ten-thousandths; in strict mode below all
         similarities."""
-        return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
+        return NO_SIMILARITY if self.options.strict else _in_ten_thousandths(self.options.similarity)
 
     @property
     def evidence(self) -> int:
         """Least similarity, in ten-thousandths, of the page that a unique page is said to be nearest to."""
-        return round(Fraction(self.options.evidence) * ONE)
+        return _in_ten_thousandths(self.options.evidence)
 
     @property
     def least_listed(self) -> int:
         """Least similarity of two pages that are compared by lists of their shingles (rule 19)."""
         if self.options.strict:
             return NO_SIMILARITY
-        return min(ONE, round((self.options.least_similarity + self.options.least_margin) * ONE))
+        return min(ONE, _in_ten_thousandths(self.options.similarity, self.options.margin))
 
     def describe_limit(self, similarity: int, least: int) -> str:
         """Return `least`, the similarity that suffices, as people read it: that of short pages. Estimates
@@ -182,3 +183,9 @@ class Rule:
     def published(self, similarity: int) -> float | None:
         """Convert a similarity in ten-thousandths to the value in verdicts; None in strict mode."""
         return None if similarity == NO_SIMILARITY else similarity / ONE
+
+
+@cache
+def _in_ten_thousandths(*decimals: str) -> int:
+    """Return the sum of decimals. Kept, as each search asks for the same few, and fractions are slow."""
+    return round(sum(map(Fraction, decimals)) * ONE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -98,16 +97,6 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def largest_distance(self) -> int:
         """Largest distance at which any two pages, short ones included, can be near-duplicates."""
         return max(self.distance, self.short_distance)
-
-    @property
-    def least_similarity(self) -> Fraction:
-        """`similarity` as an exact fraction."""
-        return Fraction(self.similarity)
-
-    @property
-    def least_margin(self) -> Fraction:
-        """`margin` as an exact fraction."""
-        return Fraction(self.margin)
 
     @property
     def id(self) -> str:

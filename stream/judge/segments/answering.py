@@ -97,9 +97,17 @@ def _counts(compared: Compared, ids: NDArray[np.int64]) -> BucketCounts:
     if sizes is None:
         return BucketCounts.none()
     tables = sizes.shape[1]
-    row, table = np.nonzero(sizes)
-    rows, buckets = np.concatenate([row, triples.row]), np.concatenate([table, tables + triples.triple])
-    size = np.concatenate([sizes[row, table].astype(np.int64), triples.sizes])
-    order = np.lexsort((buckets, rows))
-    order = order[size[order] > 0]
-    return BucketCounts(ids[rows[order]], buckets[order], size[order])
+    counts = sizes.ravel()
+    place = np.flatnonzero(counts != 0)  # several times as fast as `nonzero` of two dimensions
+    rows, buckets = np.divmod(place, tables)
+    size = counts[place].astype(np.int64)
+    if len(triples.row):
+        rows, buckets = (
+            np.concatenate([rows, triples.row]),
+            np.concatenate([buckets, tables + triples.triple]),
+        )
+        size = np.concatenate([size, triples.sizes])
+        order = np.lexsort((buckets, rows))
+        order = order[size[order] > 0]
+        rows, buckets, size = rows[order], buckets[order], size[order]
+    return BucketCounts(ids[rows], buckets, size)
