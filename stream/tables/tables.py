@@ -25,8 +25,8 @@ from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.search.nearest import ALL, KEPT_AT_ONCE, Kept, Nearest, kept_pairs
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
-from stream.tables.search.prefixes_compiled import keys_of
-from stream.tables.search.probing import Probing, SearchOptions
+from stream.tables.search.probing import Probing, SearchOptions, keys_by
+from stream.tables.search.queries import TableKeys
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
 from stream.tables.store.anchors import FIRST_ENTRY, HELD, HeldAnchors, StoredAnchors, held_from
@@ -231,10 +231,11 @@ class Tables:
         self,
         fingerprints: U64,
         uncertain: U8,
-        words: U64 | None = None,
+        words: U64 | TableKeys | None = None,
         nearest: Callable[[], Nearest] | None = None,
     ) -> Iterator[tuple[int, SearchResult]]:
-        """The result of `search` in parts that take little memory.
+        """The result of `search` in parts that take little memory. `words` may come with the keys of their
+        buckets.
 
         Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
         are very many candidates, or the last rows had very many, `nearest` is called for a limit on them.
@@ -248,7 +249,8 @@ class Tables:
             if wanted.limits:
                 rows = min(rows, max(1, KEPT_AT_ONCE // wanted.most))
             some = slice(start, start + rows)
-            result = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
+            keys = words.take(some) if isinstance(words, TableKeys) else keys_by(words[some], self._design)
+            result = self._search(keys, fingerprints[some], uncertain[some], wanted.from_row(start))
             many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
             self._crowded = many or (result is not None and _members(result) > PAIRS_AT_ONCE // 4)
             if many and nearest is not None:
@@ -263,15 +265,16 @@ class Tables:
             if rows == self._rows_at_once and len(result.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
-    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
+    def _search(
+        self, keys: TableKeys, fingerprints: U64, uncertain: U8, wanted: Nearest
+    ) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
-        most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        words = words if words.ndim == 2 else words[:, None]
+        most = PAIRS_AT_ONCE if len(fingerprints) > 1 else sys.maxsize
         collector = PairCollector(most, self._dead.base)
-        kept = Kept.begin(wanted, len(words), self._dead.base)
+        kept = Kept.begin(wanted, len(fingerprints), self._dead.base)
         if kept.limits:
-            kept = kept.by_bucket(keys_of(words, self._design.pieces)[:, 0])
-        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
+            kept = kept.by_bucket(keys.buckets[:, 0])
+        probing = Probing(self._design, keys, fingerprints, uncertain, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
         if self._triples is not None and not collector.is_full:

@@ -38,8 +38,9 @@ from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.schedule import RUN_ROWS
-from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
+from stream.roles.prober.undecided_pages import RecordPages, RunPages, UndecidedPages
 from stream.tables.search.nearest import ALL
+from stream.tables.search.probing import keys_by
 from stream.tables.store.anchors import CHUNK
 from stream.tables.store.rocks import Store
 from stream.tables.tables import IndexKind, Tables
@@ -67,7 +68,7 @@ def run(anchors: int = 1_000_000, rows: int = 65_536) -> dict[str, Any]:
         state = State(path / "state", genesis, "c", memory=MEMORY, generation=1 << 18, cache=64 << 20)
         try:
             first = _fill(Judge(state, genesis), made, anchors)
-            runs = list(_runs(made, first, rows))
+            runs = list(_runs(Rule(genesis.options, genesis.scheme), made, first, rows))
             whole = _whole(state, genesis, runs)
             found = {
                 f"{count}": _split(path / f"{count}", state, genesis, runs, count, MEMORY)
@@ -97,17 +98,17 @@ def _fill(judge: Judge, made: MadeRows, anchors: int) -> int:
     return number
 
 
-_Asked = tuple[Run, np.ndarray, FingerprintedPages]
+_Asked = tuple[Run, RunPages]
 
 
-def _runs(made: MadeRows, first: int, rows: int) -> Iterator[_Asked]:
+def _runs(rule: Rule, made: MadeRows, first: int, rows: int) -> Iterator[_Asked]:
     """The pages of records, in the runs that a prober answers."""
-    ahead, each = UndecidedPages(), RUN_ROWS // ROWS
+    ahead, each = UndecidedPages(rule), RUN_ROWS // ROWS
     for start in range(first, first + rows // ROWS, each):
         run = Run(start + 1, start + each + 1)
         for number in range(start, start + each):
             ahead.add(RecordPages.of(Entry(number + 1, 10**12, b"", made.record(number))))
-        yield run, *ahead.of(run)
+        yield run, ahead.of(run)
 
 
 def _whole(state: State, genesis: Genesis, runs: list[_Asked]) -> float:
@@ -115,7 +116,7 @@ def _whole(state: State, genesis: Genesis, runs: list[_Asked]) -> float:
     rule = Rule(genesis.options, genesis.scheme)
     search, took, rows = TablesSearch(state.tables, state, rule), 0.0, 0
     for warm in (True, False):
-        for _, ids, pages in runs[: 1 if warm else None]:
+        for _, (ids, pages, _) in runs[: 1 if warm else None]:
             began = time.process_time()
             for _ in search.search(ids, pages, _wanted(rule, pages)):
                 pass
@@ -157,11 +158,12 @@ def _split(
     kind = IndexKind(rule.triples)
     tail = Tables(store, design, rule.search_options(), memory=1 << 20, generation=1 << 14, kind=kind)
     spent, rows, deaths = {"prober": 0.0, "decode": 0.0, "merge": 0.0}, 0, Deaths(rule, POSITION)
-    for number, (run, ids, pages) in enumerate([runs[0], *runs]):
+    for number, (run, (ids, pages, _)) in enumerate([runs[0], *runs]):
         began, values = time.process_time(), []
+        keys = keys_by(rule.table_words(pages.fingerprint, pages.sketch), design)
         for each in held:
             each.decided = POSITION
-            answer = each.answer(run, ids, pages, rule.selected)
+            answer = each.answer(run, ids, pages, rule.selected, keys)
             values.append(encode_answer(_sent(answer, genesis)))
         after = time.process_time()
         answers = Answers([each.segment for each in held])

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream.fingerprint.scheme import Scheme
 from stream.judge.decision.candidates_compared import FingerprintedPages
+from stream.judge.rule import Rule
 from stream.judge.segments.answer import Run, Segment
+from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.role import FEW, SLOW_SECONDS, ProberRole
 from stream.roles.prober.schedule import Reason, Task
-from stream.roles.prober.undecided_pages import RecordPages
+from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
 from stream.settings import load
+
+RULE = Rule(VerdictOptions(), Scheme())
 
 
 class Sender:
@@ -44,7 +49,8 @@ class Pool(ThreadPoolExecutor):
 
 def record(offset: int, rows: int) -> RecordPages:
     numbers, bits = np.zeros((rows, 1), np.uint64), np.zeros((rows, 0), np.uint8)
-    pages = FingerprintedPages(numbers, bits, numbers, np.zeros(rows, np.uint8))
+    sketches = np.zeros((rows, RULE.scheme.sketch_bytes // 8), np.uint64)
+    pages = FingerprintedPages(numbers, bits, sketches, np.zeros(rows, np.uint8))
     return RecordPages(offset, np.arange(rows), pages, rows)
 
 
@@ -62,7 +68,7 @@ async def test_threads_are_for_many_rows_several_segments_and_slow_ones(
     tmp_path: Path, rows: list[int], segments: int, took: float, threads: int
 ) -> None:
     role = ProberRole(load(checkpoints=str(tmp_path), state_dir=tmp_path))
-    role._took = took
+    role._took, role._pages = took, UndecidedPages(RULE)
     run, sender, noted = Run(5, 5 + len(rows)), Sender(), []
     for number, each in enumerate(rows):
         role._pages.add(record(5 + number, each))

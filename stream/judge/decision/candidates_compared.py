@@ -18,6 +18,7 @@ from stream.judge.rule import Rule
 from stream.judge.state.baselines import Anchors
 from stream.judge.state.state import State
 from stream.tables.search.nearest import ALL, Nearest
+from stream.tables.search.queries import TableKeys
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
 from stream.tables.tables import Tables
@@ -127,17 +128,22 @@ class TablesSearch:
         self._most = rule.selected if most is None else most
 
     def search(
-        self, ids: NDArray[np.int64], pages: FingerprintedPages, wanted: Callable[[], Nearest]
+        self,
+        ids: NDArray[np.int64],
+        pages: FingerprintedPages,
+        wanted: Callable[[], Nearest],
+        keys: TableKeys | None = None,
     ) -> Iterator[tuple[int, Compared]]:
-        """See `CandidateSearch`."""
-        words = self._rule.table_words(pages.fingerprint, pages.sketch)
+        """See `CandidateSearch`. `keys` are those of the pages, if the caller has them."""
+        words = keys or self._rule.table_words(pages.fingerprint, pages.sketch)
         search = _Search(self._tables, self._records, self._rule, wanted, self._most)
         selected = wanted if pages.fingerprint.shape[1] == 1 else None
         for first, candidates in self._tables.searches(
             first_words(pages.fingerprint), pages.uncertain, words, selected
         ):
-            part = pages.take(slice(first, first + len(candidates.probed[0].queries.keys)))
-            yield first, search.compare(candidates, part, first)
+            queries = candidates.probed[0].queries
+            part = pages.take(slice(first, first + len(queries.words)))
+            yield first, search.compare(candidates, part, queries.words, first)
 
 
 def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
@@ -145,7 +151,7 @@ def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
     words = rule.table_words(pages.fingerprint, pages.sketch)
     candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
     wanted = ALL._replace(most=rule.compared, within=rule.within(pages.status))
-    return _Search(state.tables, state, rule, lambda: wanted, wanted.most).compare(candidates, pages)
+    return _Search(state.tables, state, rule, lambda: wanted, wanted.most).compare(candidates, pages, words)
 
 
 class _Search:
@@ -165,8 +171,15 @@ class _Search:
             self._anchors = self._records.anchors(numbers)
         return self._anchors
 
-    def compare(self, candidates: SearchResult, pages: FingerprintedPages, first: int = 0) -> Compared:
-        """Compare the candidates of pages, the first of which is row `first` of the search."""
+    def compare(
+        self,
+        candidates: SearchResult,
+        pages: FingerprintedPages,
+        words: NDArray[np.uint64],
+        first: int = 0,
+    ) -> Compared:
+        """Compare the candidates of pages, for which tables were searched by `words` (n, W). The first page
+        is row `first` of the search."""
         rule, returned, fingerprints = self._rule, len(candidates.row), pages.fingerprint
         if fingerprints.shape[1] > 1:  # tables compute distances over the first word only
             anchors = self._read(candidates.anchor)
@@ -175,7 +188,6 @@ class _Search:
             )
             candidates = replace(candidates, distance=distance)
         ends = _ends(candidates.row, len(fingerprints))
-        words = rule.table_words(fingerprints, pages.sketch)
         sizes = np.diff(ends, prepend=0)
         if self._most < returned and sizes.max() > self._most:
             wanted = self._wanted().from_row(first)

@@ -7,10 +7,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.judge.decision.candidates_compared import AnchorReader, Compared, FingerprintedPages, TablesSearch
+from stream.judge.decision.candidates_compared import (
+    AnchorReader,
+    Compared,
+    FingerprintedPages,
+    TablesSearch,
+)
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.tables.search.nearest import ALL
+from stream.tables.search.queries import TableKeys
 from stream.tables.tables import Tables
 
 MOST_ENTRIES: Final = 1 << 19
@@ -40,14 +46,22 @@ class Answerer:
         self._searched = min(self._most + 1, ALL.most)
         self._search = TablesSearch(tables, records, rule, self._searched)
 
-    def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, decided: int) -> Answer:
+    def answer(
+        self,
+        run: Run,
+        ids: NDArray[np.int64],
+        pages: FingerprintedPages,
+        decided: int,
+        keys: TableKeys | None = None,
+    ) -> Answer:
         """Return the answer about the n pages of a run of records that have a fingerprint, or about the first
         of them if it would have more than MOST_ENTRIES. `ids` are their packed ids (n,), ascending; `decided`
-        is the position up to which the tables have deaths."""
+        is the position up to which the tables have deaths. `keys` are those of the pages, if the caller has
+        them."""
         rule, entries = self._rule, 0
         wanted = ALL._replace(most=self._searched, within=rule.within(pages.status))
         pairs, cut, counts = [], [np.zeros(0, np.int64)], [BucketCounts.none()]
-        for first, compared in self._search.search(ids, pages, lambda: wanted):
+        for first, compared in self._search.search(ids, pages, lambda: wanted, keys):
             some = slice(first, first + len(compared.ends))
             listed, more = self._listed(compared, wanted.within[some])
             cut.append(ids[some][more])

@@ -22,6 +22,7 @@ from stream.judge.segments.file import SegmentFile
 from stream.judge.state.baselines import Anchors
 from stream.judge.state.page_log import LoggedPages
 from stream.tables.arrays import distinct
+from stream.tables.search.queries import TableKeys
 from stream.tables.store.failures import CURE
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tables import IndexKind, Tables
@@ -163,13 +164,20 @@ class HeldSegment:
         batch.put(DEFAULT, _DECIDED, self.decided.to_bytes(8, "little"))
         self._store.write(batch)
 
-    def answer(self, run: Run, ids: NDArray[np.int64], pages: FingerprintedPages, most: int) -> Answer:
+    def answer(
+        self,
+        run: Run,
+        ids: NDArray[np.int64],
+        pages: FingerprintedPages,
+        most: int,
+        keys: TableKeys | None = None,
+    ) -> Answer:
         """Return the answer about the n pages of a run of records that have a fingerprint, or about the first
         of them (see `Answerer.answer`). `ids` are their packed ids (n,), ascending. At most `most` pairs of a
-        page are listed. Raises DamagedTablesError."""
+        page are listed. `keys` are those of the pages, if the caller has them. Raises DamagedTablesError."""
         answerer = Answerer(self.segment, self._tables, self._records, self._rule, most, self._base)
         with self._built_anew_if_damaged():
-            return answerer.answer(run, ids, pages, self.decided)
+            return answerer.answer(run, ids, pages, self.decided, keys)
 
     @contextmanager
     def _built_anew_if_damaged(self) -> Iterator[None]:

@@ -42,7 +42,7 @@ from stream.roles.prober.membership import Membership
 from stream.roles.prober.schedule import Schedule, Task
 from stream.roles.prober.segment_files import SegmentFiles
 from stream.roles.prober.sending import AnswerSender
-from stream.roles.prober.undecided_pages import RecordPages, UndecidedPages
+from stream.roles.prober.undecided_pages import RecordPages, RunPages, UndecidedPages
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import Settings
 
@@ -77,7 +77,7 @@ class ProberRole:
         self._stop = asyncio.Event()
         self._tasks = Tasks()
         self._held: dict[Segment, tuple[SegmentRecord, HeldSegment]] = {}
-        self._pages = UndecidedPages()
+        self._pages: UndecidedPages
         self._took = 0.0
         """Seconds that FEW rows of the last answer took, or all of it if it has less."""
 
@@ -190,7 +190,7 @@ class ProberRole:
         with self.watch.stage("answer"):
             is_quick = self._took < SLOW_SECONDS
             if is_quick and len(tasks) == 1 and self._pages.rows(tasks[0].run) <= FEW:
-                answers = [self._answered(tasks[0], sender)]
+                answers = [self._answered(tasks[0], self._pages.of(tasks[0].run), sender)]
             else:
                 answers = await self._answered_in_threads(tasks, sender, pool)
         with self.watch.stage("send"):
@@ -203,19 +203,23 @@ class ProberRole:
         self, tasks: Sequence[Task], sender: AnswerSender, pool: ThreadPoolExecutor
     ) -> list[tuple[Answer, list[bytes], int]]:
         loop = asyncio.get_running_loop()
-        work = [loop.run_in_executor(pool, self._answered, task, sender) for task in tasks]
+        pages = [self._pages.of(task.run) for task in tasks]  # here, as threads share them
+        work = [
+            loop.run_in_executor(pool, self._answered, task, each, sender)
+            for task, each in zip(tasks, pages, strict=True)
+        ]
         try:
             return await asyncio.gather(*work)
         finally:
             await asyncio.wait(work)
 
-    def _answered(self, task: Task, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
-        """Return the answer of a task or of its beginning, its records, and the number of rows."""
+    def _answered(self, task: Task, run: RunPages, sender: AnswerSender) -> tuple[Answer, list[bytes], int]:
+        """Return the answer of a task about these pages or the first of them, its records, and the number of
+        rows."""
         began, (record, held) = time.monotonic(), self._held[task.segment]
-        ids, pages = self._pages.of(task.run)
-        answer = held.answer(task.run, ids, pages, task.most)
+        answer = held.answer(task.run, run.ids, run.pages, task.most, run.keys)
         values = sender.encode(record, answer)
-        rows = int(np.searchsorted(ids, answer.run.until))
+        rows = int(np.searchsorted(run.ids, answer.run.until))
         self._took = (time.monotonic() - began) * FEW / max(rows, FEW)
         return answer, values, rows
 
@@ -264,7 +268,8 @@ class ProberRole:
         sender: AnswerSender,
         membership: Membership,
     ) -> None:
-        schedule = Schedule(following.judged, Rule(genesis.options, genesis.scheme).selected)
+        rule = Rule(genesis.options, genesis.scheme)
+        schedule, self._pages = Schedule(following.judged, rule.selected), UndecidedPages(rule)
         loading = Loading(
             self.settings, genesis, files, self.watch, lambda: following.position, following.news
         )
