@@ -65,6 +65,8 @@ class HeldSegment:
         self._records = _Records(file, base)
         self.decided = int.from_bytes(store.get(DEFAULT, [_DECIDED])[0] or b"", "little")
         """The position in the decisions up to which deaths are applied."""
+        self._lacks_deaths = False
+        """Whether the store lacks deaths that the tables in RAM may have, as writing them failed."""
 
     @classmethod
     def open(cls, path: Path, file: SegmentFile, rule: Rule, room: TablesRoom) -> Self | None:
@@ -135,33 +137,45 @@ class HeldSegment:
     def kill(self, deaths: DecidedDeaths, decided: int) -> NDArray[np.int64]:
         """Apply the deaths of a decision record, or of several, up to a position in the decisions. Returns
         the anchors of this segment that were alive. Nothing happens if they were applied before. Raises
-        DamagedTablesError and DiskError."""
+        DamagedTablesError and DiskError; then they are applied again when the tables are next opened."""
         if decided <= self.decided:
             return np.zeros(0, np.int64)
         with self._built_anew_if_damaged():
             return self._kill(deaths, decided)
 
     def _kill(self, deaths: DecidedDeaths, decided: int) -> NDArray[np.int64]:
-        tables, self.decided = self._tables, decided
+        tables = self._tables
         first = min(max(deaths.oldest - self._base, tables.first), tables.count)
         expired = np.arange(tables.first, first)
         expired = expired[tables.is_alive(expired)]
         dead = distinct(deaths.numbers) - self._base
         dead = dead[(dead >= first) & (dead < tables.count)]
         dead = dead[tables.is_alive(dead)]
-        if first > tables.first or len(dead):
-            batch = self._store.batch()
-            tables.raise_first(batch, first)
-            if len(dead):
-                tables.kill(batch, dead)
-            self._note_decided(batch)
+        is_change = first > tables.first or len(dead) > 0
+        if is_change:
+            self._apply(first, dead, decided)
+        self.decided = decided
+        if is_change:
             tables.maintain()
         return np.concatenate([expired, dead]) + self._base
 
-    def _note_decided(self, batch: Writes) -> None:
+    def _apply(self, first: int, dead: NDArray[np.int64], decided: int) -> None:
+        """Let the anchors before `first` be gone, and these be dead, in RAM and in the store."""
+        batch = self._store.batch()
+        try:
+            self._tables.raise_first(batch, first)
+            if len(dead):
+                self._tables.kill(batch, dead)
+            self._write(batch, decided)
+        except BaseException:
+            self._lacks_deaths = True
+            raise
+
+    def _write(self, batch: Writes, decided: int) -> None:
         """Write a batch, and up to which position deaths are applied. Records without any, which are most,
-        write nothing: they may be applied again."""
-        batch.put(DEFAULT, _DECIDED, self.decided.to_bytes(8, "little"))
+        write nothing: they may be applied again. Once deaths are lacking, the position stays before them."""
+        if not self._lacks_deaths:
+            batch.put(DEFAULT, _DECIDED, decided.to_bytes(8, "little"))
         self._store.write(batch)
 
     def answer(
@@ -192,7 +206,7 @@ class HeldSegment:
     def close(self) -> None:
         """Release the directory."""
         try:
-            self._note_decided(self._store.batch())
+            self._write(self._store.batch(), self.decided)
         finally:
             self._tables.close()
             self._store.close()
