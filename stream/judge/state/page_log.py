@@ -77,6 +77,8 @@ class LoggedPages:
 
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
+        if self._urls is not None:
+            return self._urls.text(place)
         return self.urls(np.array([place])).text(0)
 
     def url_digests(self) -> list[bytes]:
