@@ -31,7 +31,7 @@ import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
 import platformdirs
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
@@ -99,9 +99,28 @@ class CodeCache(_Cache):
                 return any(os.path.exists(directory / name) for directory in _directories())
 
             if kept():
-                return self._compile(sig)
+                return self._compiled(sig)
             with _locks.hold(key[0] % LOCKS, kept):
-                return self._compile(sig)
+                return self._compiled(sig)
+
+    def _compiled(self, sig: Any) -> Any:
+        code = self._compile(sig)
+        if not self._function.targetoptions["_nrt"]:
+            self._refuse_arrays()
+        return code
+
+    def _refuse_arrays(self) -> None:
+        """Raise TypeError if the function returns arrays, or calls one that does: whoever counts references
+        would release one too many, and who counts none would keep them for ever."""
+        function = self._function.py_func
+        called = [function.__globals__.get(name) for name in function.__code__.co_names]
+        for each in [self._function, *called]:
+            if isinstance(each, Dispatcher) and any(
+                _has_arrays(signature.return_type) for signature in each.nopython_signatures
+            ):
+                raise TypeError(
+                    f"{function.__qualname__} borrows arrays: {each.py_func.__qualname__} must return none"
+                )
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The cached function for a signature, or None if it has to be compiled."""
@@ -174,6 +193,11 @@ def _fields(kind: Any) -> Any:
     """Field names of a named tuple, which the name of its type leaves out, and those of the tuples in it."""
     names = getattr(kind, "fields", ())
     return names, [_fields(each) for each in getattr(kind, "types", ())] if names else []
+
+
+def _has_arrays(kind: Any) -> bool:
+    """Whether values of a type are arrays, or tuples with some."""
+    return isinstance(kind, types.Array) or any(_has_arrays(each) for each in getattr(kind, "types", ()))
 
 
 def _directories(*, make: bool = False) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, inlined, popcount
+from stream.compiled import borrowing, compiled, inlined, popcount
 from stream.fingerprint.parity import ONE, SCALE, estimated_differences, limits
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
@@ -62,34 +62,37 @@ def similarities_of(
     """Return the estimated Jaccard similarity, in ten-thousandths, of the sets sketched in the m pairs
     `a[rows_a]` and `b[rows_b]`: (m,). Sketches are uint64 arrays (n, sketch_bytes / 8) that include size and
     minima."""
-    similarities = np.zeros(len(rows_a), np.int64)
-    odd, listed, last = not by.bits, np.uint64(len(by.code_bits)), by.words
-    apart, sampled = by.of_all, np.uint64(by.largest[0])
+    similarities = np.empty(len(rows_a), np.int64)
     for i in range(len(rows_a)):
-        row_a, row_b = rows_a[i], rows_b[i]
-        size_a, size_b = a[row_a, last], b[row_b, last]
-        if odd and size_a >= listed and size_b >= listed and size_a <= sampled and size_b <= sampled:
-            # Most pairs. Here nothing is called with arrays, whose references would be counted each time:
-            # that takes ten times as long as the rest.
-            unequal = _unequal_bins(a, row_a, b, row_b, last)
-            similarities[i] = _similarity_by(apart[unequal], np.int64(size_a), np.int64(size_b))
-        else:
-            similarities[i] = similarity_of(a, row_a, b, row_b, by)
+        similarities[i] = similarity_of(a, rows_a[i], b, rows_b[i], by)
     return similarities
 
 
-@compiled
+@inlined
 def similarity_of(
     a: NDArray[np.uint64],
     row_a: int | np.signedinteger[Any],
     b: NDArray[np.uint64],
     row_b: int | np.signedinteger[Any],
     by: Estimator,
-) -> int:
+) -> np.int64:
     """Return the estimated Jaccard similarity, in ten-thousandths, of one pair of sketches."""
     if by.bits:
-        return _of_minima(a[row_a], b[row_b], by)
-    one, two, last = a[row_a], b[row_b], by.words
+        return np.int64(_of_minima(a[row_a], b[row_b], by))
+    listed, last, sampled = np.uint64(len(by.code_bits)), by.words, np.uint64(by.largest[0])
+    size_a, size_b = a[row_a, last], b[row_b, last]
+    if size_a < listed or size_b < listed or size_a > sampled or size_b > sampled:
+        return np.int64(_of_odd(a[row_a], b[row_b], by))
+    unequal = np.int64(0)  # most pairs
+    for word in range(last):
+        unequal += popcount(a[row_a, word] ^ b[row_b, word])
+    return np.int64(_similarity_by(by.of_all[unequal], np.int64(size_a), np.int64(size_b)))
+
+
+@compiled
+def _of_odd(one: NDArray[np.uint64], two: NDArray[np.uint64], by: Estimator) -> int:
+    """Return that of any two odd sketches."""
+    last = by.words
     size_one, size_two, sampled = np.int64(one[last]), np.int64(two[last]), by.largest
     if not size_one + size_two:
         return ONE
@@ -121,21 +124,6 @@ def similarity_of(
 
 
 @inlined
-def _unequal_bins(
-    a: NDArray[np.uint64],
-    row_a: int | np.signedinteger[Any],
-    b: NDArray[np.uint64],
-    row_b: int | np.signedinteger[Any],
-    words: int,
-) -> np.int64:
-    """Return in how many bins two odd sketches of so many words differ."""
-    unequal = np.int64(0)
-    for word in range(words):
-        unequal += popcount(a[row_a, word] ^ b[row_b, word])
-    return unequal
-
-
-@inlined
 def _similarity_by(apart: np.int64, size_one: np.int64, size_two: np.int64) -> int:
     """Return the similarity, in ten-thousandths, of two sets of these sizes by how many elements differ, in
     1024ths. Sizes are known exactly, and sets differ by at least as much as these do."""
@@ -144,7 +132,7 @@ def _similarity_by(apart: np.int64, size_one: np.int64, size_two: np.int64) -> i
     return int(ONE * np.maximum(both - apart, 0) // (both + apart))
 
 
-@compiled
+@borrowing
 def both_listed(
     a: NDArray[np.uint64],
     row_a: int | np.signedinteger[Any],
@@ -233,7 +221,7 @@ def _bins_of_list(row: NDArray[np.uint64], by: Estimator) -> NDArray[np.uint64]:
     return sketch
 
 
-@compiled
+@borrowing
 def _of_minima(one: NDArray[np.uint64], two: NDArray[np.uint64], by: Estimator) -> int:
     """Return the estimated Jaccard similarity, in ten-thousandths, of two sketches of b-bit minima.
 

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numba.core import config
+from numba.core.errors import TypingError
 
 import stream
-from stream.compiled import code_cache, compiled, copy_bytes
+from stream.compiled import borrowing, code_cache, compiled, copy_bytes, inlined, move_within
 from stream.compiled.code_digest import code_digest
 from tests.waiting import until
 
@@ -311,6 +312,82 @@ def test_copying_bytes_checks_bounds_under_boundscheck(monkeypatch: pytest.Monke
     for at, first, size in ((1, 0, 4), (0, 1, 4), (-1, 0, 2), (0, -1, 2), (2, 2, -1), (5, 0, 0), (0, 5, 0)):
         with pytest.raises(IndexError, match="out of bounds"):
             copy(np.zeros(4, np.uint8), at, data, first, size)
+
+
+def test_moving_within_an_array_overlaps_and_checks_bounds(
+    monkeypatch: pytest.MonkeyPatch, kept: Path
+) -> None:
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+
+    @compiled
+    def move(array: Any, to: int, first: int, count: int) -> None:
+        move_within(array, to, first, count)
+
+    for to, first, count in ((1, 0, 5), (0, 1, 5), (2, 0, 3), (6, 6, 0), (4, 4, 2)):
+        array, flat = np.arange(6).reshape(2, 3), list(range(6))
+        move(array, to, first, count)
+        flat[to : to + count] = flat[first : first + count]
+        assert array.ravel().tolist() == flat
+    for to, first, count in ((1, 0, 6), (0, 1, 6), (-1, 0, 2), (0, -1, 2), (2, 2, -1), (7, 0, 0)):
+        with pytest.raises(IndexError, match="out of bounds"):
+            move(np.arange(6).reshape(2, 3), to, first, count)
+
+
+def borrowed_array(array: Any) -> Any:
+    return array
+
+
+def borrowed_arrays(array: Any) -> Any:
+    return 1, (array, 2)
+
+
+def part_of_an_array(array: Any) -> Any:
+    return array[1:]
+
+
+@pytest.mark.parametrize("decorator", [borrowing, inlined])
+@pytest.mark.parametrize("function", [borrowed_array, borrowed_arrays, part_of_an_array])
+def test_loop_that_borrows_arrays_may_return_none(
+    decorator: Callable[..., Any], function: Callable[..., Any], kept: Path
+) -> None:
+    """The caller would release a reference that nobody took: memory is then free while it is used."""
+    for _ in range(2):  # the second time, code may be there
+        with pytest.raises((TypeError, TypingError), match="array"):
+            decorator(function)(np.arange(3))
+        borrows = decorator(function)
+
+        @compiled
+        def calls(array: Any, borrows: Any = borrows) -> int:
+            borrows(array)
+            return 1
+
+        with pytest.raises((TypeError, TypingError), match="array"):
+            calls(np.arange(3))
+
+
+def test_loop_that_borrows_arrays_makes_none(kept: Path) -> None:
+    @borrowing
+    def makes_one(count: int) -> int:
+        return len(np.zeros(count))
+
+    with pytest.raises(TypingError, match="Only accept returning of array passed"):
+        makes_one(3)
+
+
+@compiled
+def makes_an_array(count: int) -> Any:
+    return np.zeros(count)
+
+
+def test_loop_that_borrows_arrays_calls_nothing_that_returns_one(kept: Path) -> None:
+    """It would keep the array for ever."""
+
+    @borrowing
+    def calls(count: int) -> int:
+        return len(makes_an_array(count))
+
+    with pytest.raises(TypeError, match="calls borrows arrays: makes_an_array must return none"):
+        calls(3)
 
 
 # --- in a copy of the tree, in processes of their own ---

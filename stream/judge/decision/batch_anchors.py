@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, inlined, popcount
+from stream.compiled import borrowing, compiled, inlined, popcount
 from stream.judge.decision.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
 from stream.tables.arrays import I32, I64, U64, distinct
 from stream.tables.hot.slots import Slots
@@ -96,6 +96,8 @@ class Buckets(NamedTuple):
     """Scratch space for the distances of those members, in bits (n,)."""
     ranks: I64
     """Scratch space for their ranks (n,)."""
+    at_rank: I64
+    """Scratch space for how many are of each rank (RANKS,)."""
 
 
 class CrowdedBuckets(NamedTuple):
@@ -199,6 +201,7 @@ def shared_buckets(
         nearby=np.empty(rows, np.int64),
         apart=np.empty(rows, np.int64),
         ranks=np.empty(rows, np.int64),
+        at_rank=np.empty(RANKS, np.int64),
     )
     return buckets, kept.crowded
 
@@ -323,7 +326,7 @@ def is_inside(skipped: np.uint64, table: np.int64, pairs: int) -> bool:
     return bool((skipped >> np.uint64(table) & np.uint64(1) != np.uint64(0)) == (table >= pairs))
 
 
-@compiled
+@borrowing
 def leave(row: int, buckets: Buckets) -> None:
     """Remove the anchor `row` of this batch, which was superseded, from its buckets."""
     members, prints, minima = buckets.members, buckets.prints, buckets.minima
@@ -336,9 +339,8 @@ def leave(row: int, buckets: Buckets) -> None:
         sizes[bucket] -= 1
         start, end = buckets.first[bucket], buckets.first[bucket] + sizes[bucket]
         at = start + np.searchsorted(members[start : end + 1], row)
-        members[at:end] = members[at + 1 : end + 1]
-        prints[at:end] = prints[at + 1 : end + 1]
-        minima[at:end] = minima[at + 1 : end + 1]
+        for to in range(at, end):
+            members[to], prints[to], minima[to] = members[to + 1], prints[to + 1], minima[to + 1]
 
 
 @inlined
@@ -357,7 +359,8 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
     prints, minima, fingerprints, keys = buckets.prints, buckets.minima, buckets.fingerprints, buckets.words
     own, own_minima, lanes = fingerprints[row, 0], buckets.abridged[row], fingerprints.shape[1]
     sizes, firsts, seen_by, expected = buckets.size, buckets.first, buckets.seen_by, buckets.expected
-    at_rank, one = np.zeros(RANKS, np.int64), np.uint64(1)
+    at_rank, one = buckets.at_rank, np.uint64(1)
+    at_rank[:] = 0
     # Of `inside` members, whose rank is `reach` at most, the youngest is `youngest` or older.
     count, inside, youngest = 0, 0, np.int64(-1)
     within, farthest = np.int64(within), np.int64(reach)

@@ -11,13 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, inlined
+from stream.compiled import borrowing, compiled, inlined
 from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import (
     Estimator,
     both_listed,
     estimator,
-    similarities_of,
     similarity_of,
 )
 from stream.judge.decision.batch_anchors import Buckets, any_full, enter, leave, members_near
@@ -238,7 +237,7 @@ def _best_match(
     )
 
 
-@compiled
+@borrowing
 def settle(
     given: Given, buckets: Buckets, verdicts: VerdictColumns, course: Course, first: int, end: int, most: int
 ) -> tuple[int, int]:
@@ -370,7 +369,8 @@ def _best_anchor(
     near, apart, ranks = buckets.nearby[:count], buckets.apart[:count], buckets.ranks[:count]
     last, left, cut = RANKS, 0, alive + count > limits.compared
     if cut:
-        at_rank = np.zeros(RANKS, np.int64)
+        at_rank = buckets.at_rank
+        at_rank[:] = 0
         for pair in range(first, end):
             if stored.dies[pair] > row and stored.distance[pair] <= within:
                 at_rank[stored.rank[pair]] += 1
@@ -393,9 +393,9 @@ def _best_anchor(
             compared += 1
     if not compared:
         return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
-    similarities = _similarities(row, near[:compared], rows, limits)
     for i in range(compared):
-        member, bits, similarity = near[i], apart[i], similarities[i]
+        member, bits = near[i], apart[i]
+        similarity = _similarity(row, member, rows, limits)
         if similarity < best.similarity:
             continue
         as_good = similarity == best.similarity and bits == best.distance
@@ -408,24 +408,7 @@ def _best_anchor(
     return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
 
 
-@inlined
-def _similarities(row: int, others: I64, rows: FingerprintedRows, limits: Limits) -> I64:
-    """Return the similarities of a row and others (m,), plus UNLIKE where they do not suffice."""
-    if limits.strict:
-        return np.full(len(others), NO_SIMILARITY)
-    sketch, by, place, of_others = rows.sketch, limits.sketches, rows.place[row], rows.place[others]
-    similarities = similarities_of(sketch, np.full(len(others), place), sketch, of_others, by)
-    may_be_listed = both_listed(sketch, place, sketch, place, by)
-    for i in range(len(others)):
-        least = limits.least_similarity
-        if may_be_listed and both_listed(sketch, place, sketch, of_others[i], by):
-            least = limits.least_listed
-        if similarities[i] < least:
-            similarities[i] += UNLIKE
-    return similarities
-
-
-@compiled
+@borrowing
 def _similarity(row: int, other: Integer, rows: FingerprintedRows, limits: Limits) -> np.int64:
     """Return the similarity of two rows, plus UNLIKE if it does not suffice."""
     if limits.strict:

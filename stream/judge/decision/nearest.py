@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled
+from stream.compiled import borrowing, compiled
 from stream.tables.search.nearest import Nearest
 from stream.tables.search.rank import RANKS
 
@@ -66,7 +66,7 @@ def nearest_alive(
     return kept
 
 
-@compiled
+@borrowing
 def cutoff(at_rank: NDArray[np.int64], most: int) -> Cutoff:
     """Return the bound of the `most` of the least rank, given the number of each rank. It includes all if
     there are no more."""
@@ -78,7 +78,7 @@ def cutoff(at_rank: NDArray[np.int64], most: int) -> Cutoff:
     return Cutoff(len(at_rank), 0)
 
 
-@compiled
+@borrowing
 def youngest_of(rank: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
     """Return the age of the youngest among the `left` oldest anchors of rank `last`, or -1 for none."""
     if not left:

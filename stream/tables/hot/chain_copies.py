@@ -14,6 +14,7 @@ from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
 from stream.tables.search.nearest import SEEN, Kept, anchor_of, keep
 from stream.tables.search.packed_pairs import is_dead, pack_pair, place_among
 from stream.tables.search.prefixes_compiled import prefix_of
+from stream.tables.search.queries import Queries
 from stream.tables.search.rank import abridged_minima_of, rank_of
 
 COPIES: Final = 4096
@@ -60,18 +61,6 @@ class Bucket(NamedTuple):
     """Number + 1 of the chain's first anchor, as in `Chains`."""
     table: np.int64
     prefix: np.uint64
-
-
-class Wanted(NamedTuple):
-    """The query that is compared with a copy."""
-
-    fingerprint: np.uint64
-    minima: np.uint64
-    """Abridged."""
-    words: U64
-    """The keys of all queries (n, W)."""
-    row: np.int64
-    """The query."""
 
 
 @compiled
@@ -148,11 +137,11 @@ def _grown(column: U64, filled: int, room: int) -> U64:
     return grown
 
 
-@compiled
-def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -> int:
-    """How many of the anchors [first, end) have fingerprints within `reach`. Writes their indexes, relative
-    to `first`, to `copies.near`."""
-    prints, near, own = copies.prints[first:end], copies.near, wanted.fingerprint
+@inlined
+def all_near(copies: Copies, first: int, end: int, own: np.uint64, reach: int) -> int:
+    """How many of the anchors [first, end) have fingerprints within `reach` of `own`. Writes their indexes,
+    relative to `first`, to `copies.near`."""
+    prints, near = copies.prints[first:end], copies.near
     close = np.int64(0)
     for at in range(len(prints)):  # branch-free, so that it is vectorised
         near[close] = at
@@ -161,11 +150,13 @@ def all_near(copies: Copies, first: int, end: int, wanted: Wanted, reach: int) -
 
 
 @inlined
-def keep_near(copies: Copies, first: int, end: int, wanted: Wanted, kept: Kept) -> None:
-    """Keep those of the anchors [first, end) that may be among the nearest ones of the query's page."""
+def keep_near(copies: Copies, first: int, end: int, queries: Queries, row: np.int64, kept: Kept) -> None:
+    """Keep those of the anchors [first, end) that may be among the nearest ones of the page of the query
+    `row`."""
     numbers, prints, minima, words = copies.numbers, copies.prints, copies.minima, copies.words
     pairs, sizes, last_of, seen, dies = kept.pairs, kept.size, kept.last, kept.seen, kept.dies
-    row, own, own_minima, own_words = wanted.row, wanted.fingerprint, wanted.minima, wanted.words
+    own, own_words = queries.fingerprints[row], queries.words
+    own_minima = abridged_minima_of(own_words, row)
     page = kept.page[row]
     within, one = kept.within[page], np.uint64(1)
     for start in range(first, end, LOOKED_AT_ONCE):

@@ -19,7 +19,6 @@ from stream.tables.hot.chain_copies import (
     NUMBER,
     Bucket,
     Copies,
-    Wanted,
     all_near,
     copy_bucket,
     keep_near,
@@ -31,7 +30,6 @@ from stream.tables.hot.slots import slot_of
 from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
 from stream.tables.search.packed_pairs import (
     PackedPairs,
-    add_pair,
     count_live,
     is_dead,
     no_pairs,
@@ -40,7 +38,7 @@ from stream.tables.search.packed_pairs import (
 )
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.search.rank import abridged_minima_of, rank_of
+from stream.tables.search.rank import rank_of
 
 LONG: Final = 64
 """Steps along a chain after which the rest of the bucket is copied to contiguous memory. Many rows of spam
@@ -100,15 +98,23 @@ def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, kep
         left = _begin(Search(chains, ring, queries, criteria, kept), first, probes, walk)
         steps = 0
         while left and steps < long:
-            left, pairs = _step(Search(chains, ring, queries, criteria, kept), walk, left, pairs)
-            steps += 1
-        if left:
-            search = Search(chains, ring, queries, criteria, kept)
-            copies, pairs = _finish(search, walk, left, copies, pairs)
+            pairs = with_room(pairs, left)
+            left, size = _step(Search(chains, ring, queries, criteria, kept), walk, left, pairs)
+            pairs, steps = PackedPairs(pairs.packed, size), steps + 1
+        done, search = 0, Search(chains, ring, queries, criteria, kept)
+        while done < left:
+            more = 0
+            if kept.most <= KEPT_AT_ONCE:
+                done = _keep_copied(search, walk, (done, left), copies)
+            else:
+                done, size, more = _add_copied(search, walk, (done, left), copies, pairs)
+                pairs = with_room(PackedPairs(pairs.packed, size), more)
+            if done < left and not more:
+                copies = copy_bucket(_bucket(walk, done), chains, ring, criteria.dead, kept, copies)
     return pairs.packed[: pairs.size]
 
 
-@inlined
+@compiled
 def _room(probes: int) -> Walk:
     (slot, current, following), (wanted, prefix) = (
         np.empty((3, probes), np.uint32),
@@ -177,9 +183,9 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
 
 
 @inlined
-def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[int, PackedPairs]:
+def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[int, int]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
-    that have one, and the pairs."""
+    that have one, and that of pairs, for which there is room."""
     chains, ring, queries, criteria, kept = search
     _load(ring, chains, walk, left)
     rows, floor, shift, tables = ring.rows, ring.floor, ring.shift, chains.links.shape[1]
@@ -187,7 +193,7 @@ def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[in
         queries.fingerprints, queries.words, queries.sizes, criteria,
     )  # fmt: skip
     _, _, currents, row_of, table_of, exacts, wanteds, at, prefixes, followings = walk
-    still, limits = np.int64(0), kept.most <= KEPT_AT_ONCE
+    packed, size, still, limits = pairs.packed, pairs.size, np.int64(0), kept.most <= KEPT_AT_ONCE
     for i in range(left):
         row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
         if prefixes[i] == wanted:
@@ -197,63 +203,92 @@ def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[in
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])
             if apart <= distance:
                 if not limits:
-                    pairs = add_pair(pairs, row, number, apart)
+                    packed[size] = pack_pair(row, number, apart)
+                    size += 1
                 elif not is_dead(number, dead):
                     rank = rank_of(apart, words, row, rows, at[i])
                     keep_alive(kept, row, rank, number, apart)
         currents[still], row_of[still], table_of[still] = followings[i], row, table
         exacts[still], wanteds[still] = exact, wanted
         still += followings[i] > floor
-    return int(still), pairs
+    return int(still), size
 
 
 @inlined
 def _load(ring: Ring, chains: Chains, walk: Walk, left: int) -> None:
     """Load the prefix of each chain's anchor, and the next one's number."""
     rows, links, tables = ring.rows, chains.links, chains.links.shape[1]
-    rows_flat, links_flat, width = rows.ravel(), links.ravel(), rows.shape[1]
+    width = rows.shape[1]
     current, table, at, prefix, following = walk.current, walk.table, walk.at, walk.prefix, walk.following
     for i in range(left):
         at[i] = ring_row(ring, current[i])
-        prefetch(rows_flat, np.uint64(width * at[i]))
-        prefetch(links_flat, np.uint64(at[i] * tables + table[i]))
+        prefetch(rows, np.uint64(width * at[i]))
+        prefetch(links, np.uint64(at[i] * tables + table[i]))
     for i in range(left):
         prefix[i] = prefix_of(rows, at[i], chains.pieces, table[i])
         following[i] = links[at[i], table[i]]
 
 
 @inlined
-def _finish(
-    search: Search, walk: Walk, left: int, copies: Copies, pairs: PackedPairs
-) -> tuple[Copies, PackedPairs]:
-    """Compare the rest of long chains, in copies of the buckets."""
-    chains, ring, queries, criteria, kept = search
-    distance, words, tables = criteria.distance, queries.words, queries.keys.shape[1]
-    fingerprints, sizes, limits = queries.fingerprints, queries.sizes, kept.most <= KEPT_AT_ONCE
-    row_of, table_of, currents, exact, wanted_of = walk.row, walk.table, walk.current, walk.exact, walk.wanted
-    places, prefixes, numbers, prints, near_at = (
-        copies.places, copies.prefixes, copies.numbers, copies.prints, copies.near,
-    )  # fmt: skip
-    for i in range(left):
-        row, bucket = row_of[i], Bucket(np.int64(currents[i]), table_of[i], wanted_of[i])
-        start, table, prefix = bucket
-        place = place_of(bucket, chains)
-        if places[place, 0] != start or places[place, 1] != table or prefixes[place] != prefix:
-            copies = copy_bucket(bucket, chains, ring, criteria.dead, kept, copies)
-            numbers, prints, near_at = copies.numbers, copies.prints, copies.near
+def _bucket(walk: Walk, chain: int) -> Bucket:
+    """What is left of the bucket for which a chain is followed."""
+    return Bucket(np.int64(walk.current[chain]), walk.table[chain], walk.wanted[chain])
+
+
+@inlined
+def _place_of_copy(search: Search, walk: Walk, chain: int, copies: Copies) -> np.int64:
+    """The place in `Copies.places` of the copy of that bucket; -1 if there is none yet."""
+    bucket, places = _bucket(walk, chain), copies.places
+    place = place_of(bucket, search.chains)
+    is_there = (
+        places[place, 0] == bucket.start
+        and places[place, 1] == bucket.table
+        and copies.prefixes[place] == bucket.prefix
+    )
+    return place if is_there else np.int64(-1)
+
+
+@inlined
+def _count_copied(queries: Queries, walk: Walk, chain: int, anchors: np.int64) -> None:
+    """Count the live anchors of a copy in the bucket for which a chain is followed, if that is exact."""
+    if walk.exact[chain] and queries.sizes.size:
+        queries.sizes[walk.row[chain] * queries.keys.shape[1] + walk.table[chain]] += anchors
+
+
+@inlined
+def _keep_copied(search: Search, walk: Walk, chains: tuple[int, int], copies: Copies) -> int:
+    """Keep the nearest in the copies of the buckets for which the chains [first, end) are followed. Returns
+    the first one whose bucket is not copied, or the end."""
+    queries, kept, places, row_of = search.queries, search.kept, copies.places, walk.row
+    for chain in range(chains[0], chains[1]):
+        place = _place_of_copy(search, walk, chain, copies)
+        if place < 0:
+            return chain
         first, end = places[place, 2], places[place, 3]
-        if exact[i] and sizes.size:
-            sizes[row * tables + table] += end - first
-        wanted = Wanted(fingerprints[row], abridged_minima_of(words, row), words, row)
-        if limits:
-            keep_near(copies, first, end, wanted, kept)
-            continue
-        near = all_near(copies, first, end, wanted, distance)
-        packed, size = with_room(pairs, near)
-        for near_place in range(near):
-            at = first + near_at[near_place]
-            apart = popcount(prints[at] ^ wanted.fingerprint)
-            packed[size] = pack_pair(row, numbers[at] & NUMBER, apart)
+        _count_copied(queries, walk, chain, end - first)
+        keep_near(copies, first, end, queries, row_of[chain], kept)
+    return chains[1]
+
+
+@inlined
+def _add_copied(
+    search: Search, walk: Walk, chains: tuple[int, int], copies: Copies, pairs: PackedPairs
+) -> tuple[int, int, int]:
+    """The same where there is no limit: adds pairs, as far as there is room. Returns the chain to go on with,
+    the number of pairs, and how many that chain may add; 0 if its bucket is not copied."""
+    queries, places, numbers, prints = search.queries, copies.places, copies.numbers, copies.prints
+    (packed, size), fingerprints, row_of = pairs, queries.fingerprints, walk.row
+    for chain in range(chains[0], chains[1]):
+        place = _place_of_copy(search, walk, chain, copies)
+        if place < 0:
+            return chain, size, 0
+        row, first, end = row_of[chain], places[place, 2], places[place, 3]
+        if size + end - first > len(packed):
+            return chain, size, int(end - first)
+        _count_copied(queries, walk, chain, end - first)
+        own = fingerprints[row]
+        for near in range(all_near(copies, first, end, own, search.criteria.distance)):
+            at = first + copies.near[near]
+            packed[size] = pack_pair(row, numbers[at] & NUMBER, popcount(prints[at] ^ own))
             size += 1
-        pairs = PackedPairs(packed, size)
-    return copies, pairs
+    return chains[1], size, 0

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.compiled import compiled, prefetch
+from stream.compiled import borrowing, compiled, prefetch
 from stream.tables.arrays import U8, U32, U64
 from stream.tables.design import PrefixPieces
 from stream.tables.hot.slots import Fold, slot_of
@@ -62,7 +62,7 @@ class AnchorsToLink(NamedTuple):
     """Row of the first one in the ring buffer; the others follow."""
 
 
-@compiled
+@borrowing
 def ring_row(ring: Ring, after: Integer) -> np.int64:
     """The row of the anchor before number `after`."""
     row, rows = np.int64(after) - np.int64(ring.origin + 1), np.int64(len(ring.rows))
@@ -96,7 +96,7 @@ def link(chains: Chains, tables: tuple[int, int], entering: AnchorsToLink) -> No
                 present[slot >> np.uint64(3)] |= np.uint8(1) << np.uint8(slot & np.uint64(7))
 
 
-@compiled
+@borrowing
 def sweep(chains: Chains, floor: int, start: int, end: int) -> None:
     """Clear the presence bits of the slots of the heads [start, end), multiples of 8, whose newest anchor is
     below `floor`."""
@@ -112,7 +112,7 @@ def sweep(chains: Chains, floor: int, start: int, end: int) -> None:
             present[byte] &= kept
 
 
-@compiled
+@borrowing
 def unlink(heads: U64, chains: Chains, ring: Ring, dead: U8) -> None:
     """Remove dead anchors from the chains of these heads, which must be distinct."""
     newest, links = chains.newest, chains.links

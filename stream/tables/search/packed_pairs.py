@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stream.compiled import compiled
+from stream.compiled import borrowing, compiled
 from stream.tables.arrays import I64, U8, U64
 
 Integer = int | np.signedinteger[Any]
@@ -61,21 +61,21 @@ def add_pair(pairs: PackedPairs, row: Integer, number: Integer | np.uint64, dist
     return PackedPairs(packed, size + 1)
 
 
-@compiled
+@borrowing
 def place_among(number: Integer, numbers: I64) -> int:
     """Index of `number` in `numbers`, which are ascending; -1 if it is not among them."""
     place = np.searchsorted(numbers, number)
     return int(place) if place < len(numbers) and numbers[place] == number else -1
 
 
-@compiled
+@borrowing
 def is_dead(number: Integer, dead: U8) -> bool:
     """Whether an anchor is dead by the bitmap `dead` (see `NumberSet.bits`)."""
     byte = number >> 3
     return bool(byte < len(dead) and dead[byte] >> np.uint8(number & 7) & np.uint8(1))
 
 
-@compiled
+@borrowing
 def count_live(sizes: I64, bucket: Integer, number: Integer, dead: U8) -> None:
     """Count an anchor in `sizes[bucket]`, unless it is dead or `sizes` has the shape (0,)."""
     if sizes.size and not is_dead(number, dead):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, popcount
+from stream.compiled import borrowing, compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import TABLE_BITS, PrefixPieces
 from stream.tables.search.packed_pairs import Integer
@@ -20,7 +20,7 @@ LISTED_BITS: Final = 64
 """Most uncertain bits that a row can list."""
 
 
-@compiled
+@borrowing
 def prefix_of(words: U64, row: Integer | np.uint64, pieces: PrefixPieces, table: Integer) -> np.uint64:
     """The prefix in a table of the key in a row of `words`, which may have further columns."""
     prefix = np.uint64(0)

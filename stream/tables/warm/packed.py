@@ -17,7 +17,14 @@ from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, PrefixPieces
 from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
-from stream.tables.search.packed_pairs import PackedPairs, add_pair, count_live, is_dead, no_pairs
+from stream.tables.search.packed_pairs import (
+    PackedPairs,
+    count_live,
+    is_dead,
+    no_pairs,
+    pack_pair,
+    with_room,
+)
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.search.probing import Probing
 from stream.tables.search.queries import Criteria, Queries
@@ -405,15 +412,16 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Ke
             if entries > len(hits.entry):
                 hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
             matched = _match(packed, probes, groups, first, end, hits)
-            pairs = _compare(packed, Search(queries, criteria, kept), probes, hits, matched, pairs)
-            first = end
+            pairs = with_room(pairs, matched)
+            size = _compare(packed, Search(queries, criteria, kept), probes, hits, matched, pairs)
+            pairs, first = PackedPairs(pairs.packed, size), end
     return pairs.packed[: pairs.size]
 
 
 @inlined
 def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: GroupRanges) -> None:
     """Find the group that each of `count` probes reads."""
-    starts, entries, low = packed.starts.ravel(), packed.entries.ravel(), packed.low
+    starts, entries, low = packed.starts.reshape(-1), packed.entries.reshape(-1), packed.low
     region, (prefix, _, table_of, _), (begin, end) = packed.region, probes, groups
     starts_a_table, entries_a_table = np.uint64(packed.starts.shape[1]), np.uint64(packed.entries.shape[1])
     for probe in range(count):
@@ -443,7 +451,7 @@ def _match(
     packed: PackedTables, probes: Probes, groups: GroupRanges, first: int, end: int, hits: Hits
 ) -> int:
     """Write the entries that match the probes [first, end) to `hits`. Returns their number."""
-    entries, place_bits = packed.entries.ravel(), packed.place_bits
+    entries, place_bits = packed.entries.reshape(-1), packed.place_bits
     prefix, (begin, last), (entry, probe_of) = probes.prefix, groups, hits
     in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
     count = np.int64(0)
@@ -458,9 +466,9 @@ def _match(
 @inlined
 def _compare(
     packed: PackedTables, search: Search, probes: Probes, hits: Hits, count: int, pairs: PackedPairs
-) -> PackedPairs:
-    """The pairs, and those of the first `count` hits whose anchors are searched and near. If there is a
-    limit, those that can be ranked are kept instead."""
+) -> int:
+    """Add pairs of those of the first `count` hits whose anchors are searched and near; there is room for as
+    many. If there is a limit, those that can be ranked are kept instead. Returns the number of pairs."""
     queries, criteria, kept = search
     tables, places = queries.keys.shape[1], len(packed.fingerprints)
     oldest, searched, end, lap = packed.oldest, packed.first, packed.end, packed.lap
@@ -468,7 +476,7 @@ def _compare(
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
-    own_words = queries.words
+    (found, size), own_words = pairs, queries.words
     is_kept = kept.most <= KEPT_AT_ONCE and (words.size > 0 or words.shape[1] < MINIMA_WORDS)
     for hit in range(count):
         prefetch(stored, np.uint64(entry[hit] & in_place))
@@ -489,7 +497,8 @@ def _compare(
         if apart > distance:
             continue
         if not is_kept:
-            pairs = add_pair(pairs, row, number, apart)
+            found[size] = pack_pair(row, number, apart)
+            size += 1
         elif not is_dead(number, dead):
             keep_alive(kept, row, rank_of(apart, own_words, row, words, place), number, apart)
-    return pairs
+    return size
