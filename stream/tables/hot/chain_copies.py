@@ -19,6 +19,9 @@ from stream.tables.search.rank import abridged_minima_of, rank_of
 
 COPIES: Final = 4096
 """Buckets of which the place of the copy is known."""
+_WAYS: Final = 4
+"""Places that a bucket may have. With one, two buckets of a template that have the same place by chance are
+copied for each page in turn."""
 COPIED: Final = 1 << 18
 """Anchors copied, 14 MiB, before all copies are discarded."""
 FIRST_COPIED: Final = 1 << 12
@@ -36,8 +39,8 @@ class Copies(NamedTuple):
     """
 
     places: I64
-    """(COPIES, 4), a direct-mapped cache: number + 1 of a chain's first anchor (as in `Chains`), its table,
-    and the first and end of the copy."""
+    """(COPIES, 4), a set-associative cache: number + 1 of a chain's first anchor (as in `Chains`), 0 for
+    none, its table, and the first and end of the copy."""
     prefixes: U64
     """(COPIES,): the prefix of the bucket."""
     numbers: U64
@@ -80,10 +83,25 @@ def no_copies(words: int) -> Copies:
 
 
 @inlined
-def place_of(bucket: Bucket, chains: Chains) -> np.int64:
-    """The place in `Copies.places` for a bucket. It may have another bucket's copy."""
+def place_of(bucket: Bucket, chains: Chains, copies: Copies) -> np.int64:
+    """The place in `Copies.places` of the copy of a bucket, -1 for none."""
+    places, prefixes = copies.places, copies.prefixes
+    first = _first_place(bucket, chains)
+    for place in range(first, first + _WAYS):
+        if (
+            places[place, 0] == bucket.start
+            and places[place, 1] == bucket.table
+            and prefixes[place] == bucket.prefix
+        ):
+            return np.int64(place)
+    return np.int64(-1)
+
+
+@inlined
+def _first_place(bucket: Bucket, chains: Chains) -> np.int64:
+    """The first of the places that a bucket may have."""
     mixed = (np.uint64(bucket.start * chains.links.shape[1] + bucket.table) ^ bucket.prefix) * _MIX
-    return np.int64(mixed >> np.uint64(32)) % COPIES
+    return np.int64(mixed >> np.uint64(32)) % (COPIES // _WAYS) * _WAYS
 
 
 @compiled
@@ -91,8 +109,8 @@ def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept
     """The copies, and one of this bucket."""
     start, table, prefix = bucket
     places, prefixes, numbers, prints, minima, words, first, near = copies
-    rows, links, mortal, place, after = ring.rows, chains.links, kept.mortal, place_of(bucket, chains), start
-    count = 0
+    rows, links, mortal, place = ring.rows, chains.links, kept.mortal, _first_place(bucket, chains)
+    after, count = start, 0
     while after > ring.floor:
         at = ring_row(ring, after)
         if not is_dead(after + ring.shift, dead) and prefix_of(rows, at, chains.pieces, table) == prefix:
@@ -117,6 +135,10 @@ def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept
         prints[to], minima[to] = rows[at, -1], abridged_minima_of(rows, at)
         for word in range(words.shape[1]):
             words[to, word] = rows[at, word]
+    taken = 0
+    while taken < _WAYS and places[place + taken, 0]:
+        taken += 1
+    place += taken if taken < _WAYS else first % _WAYS
     places[place, 0], places[place, 1], places[place, 2], places[place, 3] = start, table, first, end
     prefixes[place] = prefix
     return Copies(places, prefixes, numbers, prints, minima, words, end, near)

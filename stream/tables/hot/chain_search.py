@@ -236,19 +236,6 @@ def _bucket(walk: Walk, chain: int) -> Bucket:
 
 
 @inlined
-def _place_of_copy(search: Search, walk: Walk, chain: int, copies: Copies) -> np.int64:
-    """The place in `Copies.places` of the copy of that bucket; -1 if there is none yet."""
-    bucket, places = _bucket(walk, chain), copies.places
-    place = place_of(bucket, search.chains)
-    is_there = (
-        places[place, 0] == bucket.start
-        and places[place, 1] == bucket.table
-        and copies.prefixes[place] == bucket.prefix
-    )
-    return place if is_there else np.int64(-1)
-
-
-@inlined
 def _count_copied(queries: Queries, walk: Walk, chain: int, anchors: np.int64) -> None:
     """Count the live anchors of a copy in the bucket for which a chain is followed, if that is exact."""
     if walk.exact[chain] and queries.sizes.size:
@@ -261,7 +248,7 @@ def _keep_copied(search: Search, walk: Walk, chains: tuple[int, int], copies: Co
     the first one whose bucket is not copied, or the end."""
     queries, kept, places, row_of = search.queries, search.kept, copies.places, walk.row
     for chain in range(chains[0], chains[1]):
-        place = _place_of_copy(search, walk, chain, copies)
+        place = place_of(_bucket(walk, chain), search.chains, copies)
         if place < 0:
             return chain
         first, end = places[place, 2], places[place, 3]
@@ -279,7 +266,7 @@ def _add_copied(
     queries, places, numbers, prints = search.queries, copies.places, copies.numbers, copies.prints
     (packed, size), fingerprints, row_of = pairs, queries.fingerprints, walk.row
     for chain in range(chains[0], chains[1]):
-        place = _place_of_copy(search, walk, chain, copies)
+        place = place_of(_bucket(walk, chain), search.chains, copies)
         if place < 0:
             return chain, size, 0
         row, first, end = row_of[chain], places[place, 2], places[place, 3]

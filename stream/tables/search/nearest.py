@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from stream.compiled import compiled, inlined
+from stream.compiled import compiled, inlined, move_within
 from stream.tables.arrays import I64, U32, U64
 from stream.tables.search.packed_pairs import Integer, pack_pair, place_among
 
@@ -157,19 +157,16 @@ def keep(pairs: U64, sizes: I64, last: U64, page: np.int64, pair: np.uint64) -> 
     if pair >= last[page]:
         return
     size, most = sizes[page], pairs.shape[1]
-    low, high = np.int64(0), size
-    while low < high:
-        middle = (low + high) >> 1
-        if pairs[page, middle] < pair:
-            low = middle + 1
-        else:
-            high = middle
-    if low < size and pairs[page, low] == pair:
+    low, left = np.uint64(0), np.uint64(size)
+    while left:  # branch-free, as half of the branches would be mispredicted
+        half = (left + _ONE) >> _ONE
+        low += half * np.uint64(pairs[page, low + half - _ONE] < pair)
+        left -= half
+    if low < np.uint64(size) and pairs[page, low] == pair:
         return
-    end = min(size, most - 1)
-    for at in range(end, low, -1):
-        pairs[page, at] = pairs[page, at - 1]
-    pairs[page, low] = pair
+    end, place = min(size, most - 1), np.int64(low)
+    move_within(pairs, page * most + place + 1, page * most + place, end - place)
+    pairs[page, place] = pair
     sizes[page] = end + 1
     if end + 1 == most:
         last[page] = pairs[page, end]
