@@ -10,43 +10,63 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.compiled import borrowing
+
 LARGEST_BYTES: Final = 9
 """Bytes of a number at most: 63 bits."""
 _BITS: Final = 7
 _MORE: Final = 1 << _BITS
+_TOO_LARGE, _TOO_LONG = -1, -2
+"""What `_decode` returns of bytes that `encode_varints` does not make."""
 
 
 def encode_varints(numbers: NDArray[np.int64]) -> bytes:
     """Encode n numbers that are not negative."""
-    largest = int(numbers.max(initial=0))
-    if largest < _MORE:  # as in most columns
-        return numbers.astype(np.uint8).tobytes()
-    left = numbers[:, None] >> np.arange(0, largest.bit_length(), _BITS)
-    follows = left[:, 1:] > 0
-    data = left.astype(np.uint8) & np.uint8(_MORE - 1)
-    data[:, :-1] |= follows * np.uint8(_MORE)
-    is_written = np.ones(data.shape, np.bool_)
-    is_written[:, 1:] = follows
-    return data[is_written].tobytes()
+    data = np.empty(LARGEST_BYTES * len(numbers), np.uint8)
+    return data[: _encode(numbers, data)].tobytes()
 
 
 def decode_varints(data: bytes) -> NDArray[np.int64]:
     """Decode all numbers (n,). Raises ValueError for bytes that `encode_varints` does not make."""
     values = np.frombuffer(data, np.uint8)
-    if values.max(initial=0) < _MORE:  # as in most columns
-        return values.astype(np.int64)
-    last = np.flatnonzero(values < _MORE)
-    if not len(last) or last[-1] != len(values) - 1:
+    if len(values) and values[-1] >= _MORE:
         raise ValueError("ends within a number")
-    sizes = np.diff(last, prepend=-1)
-    if sizes.max(initial=0) > LARGEST_BYTES:
+    numbers = np.empty(np.count_nonzero(values < _MORE), np.int64)
+    found = _decode(values, numbers)
+    if found == _TOO_LARGE:
         raise ValueError(f"has a number of more than {LARGEST_BYTES} bytes")
-    if (values[last[sizes > 1]] == 0).any():
+    if found == _TOO_LONG:
         raise ValueError("has a number of more bytes than it needs")
-    starts, numbers = last + 1 - sizes, np.zeros(len(last), np.int64)
-    for place in range(int(sizes.max(initial=0))):
-        some = np.flatnonzero(sizes > place)
-        numbers[some] |= (values[starts[some] + place] & np.uint8(_MORE - 1)).astype(
-            np.int64
-        ) << _BITS * place
     return numbers
+
+
+@borrowing
+def _encode(numbers: NDArray[np.int64], data: NDArray[np.uint8]) -> int:
+    """Write numbers (n,) to `data`, and return how many bytes they take."""
+    end = 0
+    for number in numbers:
+        while number >= _MORE:
+            data[end] = number & _MORE - 1 | _MORE
+            number >>= _BITS
+            end += 1
+        data[end] = number
+        end += 1
+    return end
+
+
+@borrowing
+def _decode(values: NDArray[np.uint8], numbers: NDArray[np.int64]) -> int:
+    """Write the numbers (n,) that bytes have, of which the last one ends a number. Returns how many there
+    are, or what is wrong."""
+    count, number, size = 0, np.int64(0), 0
+    for value in values:
+        if size == LARGEST_BYTES:
+            return _TOO_LARGE
+        number |= np.int64(value & np.uint8(_MORE - 1)) << _BITS * size
+        size += 1
+        if value < _MORE:
+            if size > 1 and not value:
+                return _TOO_LONG
+            numbers[count] = number
+            count, number, size = count + 1, np.int64(0), 0
+    return count
