@@ -186,11 +186,10 @@ class SegmentExport:
     def _verify(self, name: str, digest: str, path: Path, go_on: Callable[[], None]) -> None:
         """Raise CheckpointError unless the store returns what was stored. `path` is free."""
         try:
-            stored = self._catalogue.download(name, path)
+            stored = self._catalogue.download(name, path, go_on)
         except FileNotFoundError as error:
             raise CheckpointError(f"checkpoints: {name}: is missing, though it was just stored") from error
         path.unlink()
-        go_on()
         if stored != digest:
             raise CheckpointError(f"checkpoints: {name}: is not what was stored")
 

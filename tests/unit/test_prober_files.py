@@ -15,6 +15,7 @@ from stream.judge.segments.answer import Segment
 from stream.judge.segments.dead_file import encode_dead
 from stream.messages.segments import SegmentRecord
 from stream.roles.prober.segment_files import SegmentFiles
+from stream.stores import files as store_files
 from stream.stores.open import store_of
 
 JOURNAL, CONTENT = "0a" * 16, b"the anchors of a segment" * 1000
@@ -48,6 +49,10 @@ def files(tmp_path: Path) -> SegmentFiles:
     return SegmentFiles(tmp_path / "prober", Catalogue(str(tmp_path / "objects")))
 
 
+class _StoppedError(Exception):
+    pass
+
+
 def never() -> None:
     raise AssertionError("nothing is read")
 
@@ -60,6 +65,25 @@ def test_a_file_is_fetched_once(files: SegmentFiles, segment: SegmentRecord, tmp
         (tmp_path / "objects" / segment.object).unlink()
         assert files.fetch(segment, lambda: turns.append(1)) == path
     assert turns
+
+
+@pytest.mark.parametrize("method", ["fetch", "fetch_dead"])
+def test_a_download_ends_once_it_is_stopped(
+    files: SegmentFiles, segment: SegmentRecord, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a rebalance nor SIGTERM waits for the rest of it, which may be gigabytes."""
+    monkeypatch.setattr(store_files, "BLOCK", 16)
+    turns = list[int]()
+
+    def stop_at_the_second() -> None:
+        turns.append(1)
+        if len(turns) > 1:
+            raise _StoppedError
+
+    with files:
+        with pytest.raises(_StoppedError):
+            getattr(files, method)(segment, stop_at_the_second)
+        assert list(files.directory.iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", [CONTENT[:-1], b"", b"x" + CONTENT[1:]])
@@ -84,7 +108,7 @@ def test_a_missing_object_is_no_damage(files: SegmentFiles, segment: SegmentReco
         with pytest.raises(FileNotFoundError):
             files.fetch(segment, lambda: None)
         with pytest.raises(FileNotFoundError):
-            files.fetch_dead(segment)
+            files.fetch_dead(segment, lambda: None)
 
 
 def test_the_dead_are_those_of_the_segment(
@@ -92,7 +116,7 @@ def test_the_dead_are_those_of_the_segment(
 ) -> None:
     store = store_of(str(tmp_path / "objects"))
     with files:
-        assert files.fetch_dead(segment).tolist() == [70, 71]
+        assert files.fetch_dead(segment, lambda: None).tolist() == [70, 71]
         other = encode_dead("ff" * 16, Segment(64, 128), np.array([70]))
         record = SegmentRecord(
             **{name: getattr(segment, name) for name in SegmentRecord.__struct_fields__}
@@ -100,10 +124,10 @@ def test_the_dead_are_those_of_the_segment(
         )
         store.put(record.dead_object, other)
         with pytest.raises(SegmentFileError, match="is of journal ffff"):
-            files.fetch_dead(record)
+            files.fetch_dead(record, lambda: None)
         store.put(segment.dead_object, other)
         with pytest.raises(DamagedCheckpointError, match=f"{segment.dead_object} in .* is damaged"):
-            files.fetch_dead(segment)
+            files.fetch_dead(segment, lambda: None)
         assert list(files.directory.iterdir()) == []
 
 

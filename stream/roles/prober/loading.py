@@ -243,7 +243,7 @@ class Loading:
             held = HeldSegment.build(path, file, self._rule, room, segment.oldest, report)
         try:
             if held.decided < segment.decided:
-                dead = self._files.fetch_dead(segment)
+                dead = self._files.fetch_dead(segment, turn)
                 held.kill(DecidedDeaths(dead, segment.oldest), segment.decided)
         except BaseException:
             held.close()

@@ -69,21 +69,21 @@ class SegmentFiles:
                 return path
             log.warning("segment_file_damaged", file=str(path))
             path.unlink()
-        elif self._download(segment.object, segment.digest, path):
+        elif self._download(segment.object, segment.digest, path, turn):
             return path
         else:
             log.warning("segment_object_damaged", object=segment.object)
         turn()
-        if not self._download(segment.object, segment.digest, path):
+        if not self._download(segment.object, segment.digest, path, turn):
             raise self._damage(segment, segment.object)
         return path
 
-    def fetch_dead(self, segment: SegmentRecord) -> NDArray[np.int64]:
-        """Return the dead anchors of a segment, ascending, without those that have expired. Raises as `fetch`
-        does, and SegmentFileError."""
+    def fetch_dead(self, segment: SegmentRecord, turn: Callable[[], None]) -> NDArray[np.int64]:
+        """Return the dead anchors of a segment, ascending, without those that have expired. `turn` is called
+        often, and may raise. Raises as `fetch` does, and SegmentFileError."""
         path = self.directory / f"{segment.dead}.dead"
         path.unlink(missing_ok=True)
-        if not any(self._download(segment.dead_object, segment.dead, path) for _ in range(2)):
+        if not any(self._download(segment.dead_object, segment.dead, path, turn) for _ in range(2)):
             raise self._damage(segment, segment.dead_object)
         content = path.read_bytes()
         path.unlink()
@@ -95,11 +95,11 @@ class SegmentFiles:
             " was exported"
         )
 
-    def _download(self, name: str, digest: str, path: Path) -> bool:
+    def _download(self, name: str, digest: str, path: Path, turn: Callable[[], None]) -> bool:
         """Download an object to a new file. Returns whether it has the digest; else there is no file."""
         partial = path.with_name(path.name + _PARTIAL)
         partial.unlink(missing_ok=True)
-        if self._catalogue.download(name, partial) != digest:
+        if self._catalogue.download(name, partial, turn) != digest:
             partial.unlink()
             return False
         partial.rename(path)
