@@ -54,6 +54,12 @@ def digest_of(first: int) -> str:
     return hashlib.sha256(str(first).encode()).hexdigest()
 
 
+def drop(probed: ProbedSegments, segment: Segment) -> None:
+    """Drop a judge's tables of a segment, for which it needs answers from now on."""
+    with probed.dropping(segment) as drop_tables:
+        drop_tables()
+
+
 class Probers:
     """Groups of probers, each with some members that hold segments at random, and what they sent that was not
     delivered yet."""
@@ -227,7 +233,7 @@ class ProbedJudge:
             probers.deliver(probed)
             assert probed.attend() == []
             if (segment := probed.due()) is not None:
-                probed.drop(segment)
+                drop(probed, segment)
                 self.seen["dropped"] += 1
             assert probed.meet(entries[at : at + 9]) == []
             count = self._decide(entries[at : at + self._rng.choice([1, 2, 7])])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -17,10 +20,15 @@ from stream.judge.ids import INDEX_BITS
 from stream.judge.judge import Judge
 from stream.judge.segments import probed as probed_module
 from stream.judge.segments.answer import ListedPairs, Run
+from stream.judge.segments.merged_search import Answers
 from stream.judge.segments.probed import ProbedSegments, _ByPages, _Received
 from stream.judge.state.page_numbers import PageNumbers
+from stream.judge.state.state import State
+from stream.kafka.reader import JournalReader
+from stream.roles.judge.probing import Probing
+from stream.roles.judge.watch import JudgeWatch
 from stream.tables.store import anchors
-from tests.probed_judge import Answering
+from tests.probed_judge import Answering, drop
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +65,7 @@ def test_tables_are_dropped_once_enough_groups_answer(given: Answering) -> None:
     assert given.probed.due() == given.segment
     assert (given.probed.held, given.probed.dropped) == (len(given.announcements), 0)
     assert given.probed.awaited(offset) is None
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     assert given.judge.state.tables.held == given.segment.end
     assert given.probed.dropped == 1
     assert given.probed.due() is None
@@ -87,14 +95,42 @@ def test_tables_are_dropped_though_a_judge_decides_before_answers_come(given: An
         assert given.probed.add(given.sent(group, answer), "record")
         given.probed.attend()
         assert given.probed.due() == due
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     assert given.probed.due() is None
+
+
+@pytest.mark.parametrize(("owner", "method"), [(State, "hold_from"), (Answers, "replace")])
+async def test_an_answer_that_comes_while_tables_are_dropped_counts(
+    given: Answering, owner: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what drops them is in a thread, here it stands still until the event loop has added one."""
+    in_thread, added, original = asyncio.Event(), threading.Event(), getattr(owner, method)
+    loop = asyncio.get_running_loop()
+
+    def paused(*arguments: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            loop.call_soon_threadsafe(in_thread.set)
+            added.wait()
+        original(*arguments)
+
+    monkeypatch.setattr(owner, method, paused)
+    given.probed.add(given.sent(), "record")
+    reader = cast(JournalReader, None)  # as nothing is read
+    dropping = asyncio.create_task(Probing(given.probed, reader, JudgeWatch()).drop(given.segment))
+    dropping.add_done_callback(lambda _: in_thread.set())
+    await in_thread.wait()
+    following = Run(given.run.end, given.run.end + 1)
+    given.probed.add(given.sent(answer=replace(given.answer(0), run=following)), "record")
+    added.set()
+    await dropping
+    assert given.judge.state.tables.held == given.segment.end
+    assert given.probed.answered_until(given.run.start) == following.end
 
 
 def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(given: Answering) -> None:
     given.probed.attend()
     state, offset = given.judge.state, given.run.start
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     assert given.probed.awaited(offset) == (given.segment, offset, "")
     # No record is decided. The announcement is withdrawn, so nobody answers any more.
     writes = state.store.batch()
@@ -107,7 +143,7 @@ def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(given: Answerin
 
 def test_an_answer_can_be_refused_when_its_segment_is_not_announced_any_more(given: Answering) -> None:
     given.probed.attend()
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     answer = given.answer()
     given.probed.add(given.sent(answer=answer), "record")
     given.probed.announce(given.segment.first, "record")
@@ -154,7 +190,9 @@ def test_another_range_in_place_of_one_whose_tables_are_dropped_is_refused(given
     other = msgspec.structs.replace(given.announcements[0], end=given.segment.end + 1)
     given.probed.announce(other, "record")  # has all tables
     given.announce()
-    given.probed.drop(given.segment)
+    with given.probed.dropping(given.segment), pytest.raises(StateError, match="in place of"):
+        given.probed.announce(other, "record")
+    drop(given.probed, given.segment)
     with pytest.raises(StateError, match=r"^record: .* \[0, 65\) in place of .* \[0, 64\),.*--take-back all"):
         given.probed.announce(other, "record")
 

@@ -28,7 +28,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.probing import Probing
 from stream.roles.judge.watch import JudgeWatch
 from tests.judged_crawls import SCHEME
-from tests.probed_judge import Answering
+from tests.probed_judge import Answering, drop
 
 RECORD = "topic n.candidates partition 3 offset 7"
 
@@ -138,7 +138,7 @@ async def test_a_number_beyond_its_range_is_refused_by_name(judge: Read, field: 
     [refusal] = await judge.read(changed(record, field, change(given)))
     assert re.match(rf"{RECORD}: .*{message}|{RECORD} {message}", refusal), refusal
     assert judge.count("refused") == 1
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     assert given.probed.awaited(given.run.start) is not None
     assert judge.probing.split([given.last]) == ([], [given.last])
     assert await judge.read(msgspec.msgpack.encode(record)) == []
@@ -213,7 +213,7 @@ def test_a_distance_that_is_near_for_short_pages_alone_is_refused_of_others(judg
 async def test_a_count_that_deaths_contradict_is_refused_when_it_is_met(judge: Read) -> None:
     given = judge.given
     given.judge.candidates = given.probed.search
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     rows, state = given.last.rows, given.judge.state
     own = [
         given.page - given.run.first
@@ -247,7 +247,7 @@ async def test_answers_of_a_segment_that_is_not_announced_are_named_once(judge: 
 async def test_an_answer_of_a_later_decision_never_counts_and_is_named_in_the_end(judge: Read) -> None:
     given = judge.given
     assert await judge.read(changed(record_of(given), "decided", 1 << 60)) == []
-    given.probed.drop(given.segment)
+    drop(given.probed, given.segment)
     assert judge.probing.split([given.last]) == ([], [given.last])
     assert await judge.read(msgspec.msgpack.encode(record_of(given))) == []
     decided = given.judge.decide([given.last])

@@ -9,7 +9,8 @@ No verdict depends on it (rule 25): it says when there are answers, never what i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -319,12 +320,13 @@ class ProbedSegments:
             return segment if len(groups) >= self._replicas else None
         return None
 
-    def drop(self, segment: Segment) -> None:
-        """Drop the judge's own tables of a segment that is due. No batch may be ahead of the store."""
-        chain = self._chain(segment.end)
-        self._state.hold_from(segment.end)
+    @contextmanager
+    def dropping(self, segment: Segment) -> Iterator[Callable[[], None]]:
+        """Need the answers of a segment that is due, from now on. Yields what drops the judge's own tables of
+        it, to be called while this is entered, in any thread. No batch may be ahead of the store."""
+        self._need(self._chain(segment.end))  # first: no other can be announced in its place any more
+        yield partial(self._state.hold_from, segment.end)
         self._reached = {key: end for key, end in self._reached.items() if key[0].first >= segment.end}
-        self._need(chain)
         self._is_new = True
 
     def _prune(self, applied: int) -> list[RecordError]:

@@ -138,7 +138,8 @@ class Probing:
 
     async def drop(self, segment: Segment) -> None:
         """Drop the tables of a segment that is due. No batch may be ahead of the store."""
-        await in_thread(self._probed.drop, segment)
+        with self._probed.dropping(segment) as drop_tables:
+            await in_thread(drop_tables)
         reach("judge.dropped_segment")
         log.info("dropped_segment", first=segment.first, end=segment.end)
         self._watch.note_segments(self._probed)
