@@ -256,7 +256,8 @@ class ProbedJudge:
     def _decide(self, part: list[Entry]) -> int:
         """Decide the records that can be decided. Returns how many."""
         probed = self._probed
-        part = [each for each in part if each.offset < probed.answered_until(part[0].offset)] or part[:1]
+        until = probed.answered_until(part[0].offset, part[-1].offset + 1)
+        part = [each for each in part if each.offset < until] or part[:1]
         awaited = probed.awaited(part[0].offset)
         try:
             decided = self.judge.decide(part)

@@ -57,7 +57,7 @@ class Segments:
     def meet(self, entries: list[Entry]) -> list[RecordError]:
         return []
 
-    def answered_until(self, offset: int) -> int:
+    def answered_until(self, offset: int, end: int) -> int:
         return max(offset, self.until)
 
     def awaited(self, offset: int) -> None: ...

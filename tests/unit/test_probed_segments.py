@@ -124,7 +124,7 @@ async def test_an_answer_that_comes_while_tables_are_dropped_counts(
     added.set()
     await dropping
     assert given.judge.state.tables.held == given.segment.end
-    assert given.probed.answered_until(given.run.start) == following.end
+    assert given.probed.answered_until(given.run.start, following.end) == following.end
 
 
 def test_nothing_is_awaited_of_a_segment_that_a_turn_lets_expire(given: Answering) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream.errors import AnswerError, AwaitedAnswerError
 from stream.judge.decision.candidates_compared import Compared, FingerprintedPages, TablesSearch
-from stream.judge.ids import pack
+from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.segments import deaths
@@ -144,6 +145,25 @@ def test_a_range_or_record_without_an_answer_is_awaited(searched: Searched) -> N
     assert anchors_of(searched.search(beside, searched.answer())) == []
 
 
+def test_records_are_answered_up_to_the_first_gap_in_whatever_order_answers_come(
+    searched: Searched,
+) -> None:
+    rng, other = random.Random(1), Segment(searched.segment.end, searched.segment.end + 5)
+    for _ in range(200):
+        answers, pages = Answers([searched.segment, other]), {searched.segment: set[int](), other: set[int]()}
+        for _ in range(rng.randrange(12)):
+            segment, decided = rng.choice(list(pages)), rng.choice([1, 1, 2])  # none knows what died since 2
+            first, until = sorted(rng.sample(range(40), 2))
+            run = Run.between(*(pack(each // 4, each % 4 << INDEX_BITS - 2) for each in (first, until)))
+            answers.add(replace(answer_of(segment=segment, decided=decided), run=run))
+            pages[segment] |= set(range(first, until)) if decided == 1 else set()
+        offset, end = sorted(rng.sample(range(10), 2))
+        gaps = [next(each for each in range(offset * 4, 99) if each not in of) // 4 for of in pages.values()]
+        until, segment_of = answers.answered_until(offset, end, searched.deaths)
+        assert min(until, end) == min(*gaps, end)
+        assert until >= end or segment_of == list(pages)[gaps.index(min(gaps))]
+
+
 def test_a_record_is_answered_once_all_of_its_pages_are(searched: Searched) -> None:
     before = replace(searched.answer(), run=Run(7, 7, 0, 3))
     behind = replace(searched.answer(searched.live[0]), run=Run(7, 9, 3, 0))
@@ -151,7 +171,7 @@ def test_a_record_is_answered_once_all_of_its_pages_are(searched: Searched) -> N
         answers = Answers([searched.segment])
         for each in given:
             answers.add(each)
-        assert answers.answered_until(7, searched.deaths)[0] == until
+        assert answers.answered_until(7, 9, searched.deaths)[0] == until
     assert anchors_of(searched.search(before, behind)) == searched.live[:1]
     with pytest.raises(AwaitedAnswerError):
         searched.search(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -38,6 +39,7 @@ class Answers:
         """Raises AnswerError unless each segment begins where the one before it ends."""
         self.segments: list[Segment] = []
         self._answers: dict[Segment, list[Answer]] = {}
+        """Those of each segment, by the first page that they are about."""
         self.need(segments)
 
     def need(self, segments: Sequence[Segment]) -> None:
@@ -57,24 +59,24 @@ class Answers:
         if answer.segment not in self:
             ranges = ", ".join(map(str, self.segments))
             raise AnswerError(f"{answer} is of none of the segments in use: {ranges}")
-        self._answers[answer.segment].append(answer)
+        insort(self._answers[answer.segment], answer, key=_first_page)
 
     def replace(self, segment: Segment, answers: list[Answer]) -> None:
         """Let these be the answers of a segment."""
-        self._answers[segment] = answers
+        self._answers[segment] = sorted(answers, key=_first_page)
 
-    def answered_until(self, offset: int, deaths: Deaths) -> tuple[int, Segment | None]:
-        """Return the journal record before which all records from `offset` on are answered about by all
-        segments, as of known positions, and the first of the segments that does not answer about that one;
-        None if there are no segments."""
+    def answered_until(self, offset: int, end: int, deaths: Deaths) -> tuple[int, Segment | None]:
+        """Return a journal record before which all records from `offset` on are answered about by all
+        segments, as of known positions: `end` or a later one, or else the last one, and the first of the
+        segments that does not answer about that one; None if there are no segments."""
         least: tuple[int, Segment | None] = (_NO_LIMIT, None)
         for segment in self.segments:
             until = offset << INDEX_BITS
-            runs = [each.run for each in self._answers[segment] if deaths.knows(each.decided)]
-            for run in sorted(runs, key=lambda run: run.first):
-                if run.first > until:
+            for each in self._answers[segment]:
+                if until >= end << INDEX_BITS or each.run.first > until:
                     break
-                until = max(until, run.until)
+                if each.run.until > until and deaths.knows(each.decided):
+                    until = each.run.until
             if until >> INDEX_BITS < least[0]:
                 least = until >> INDEX_BITS, segment
         return least
@@ -88,10 +90,11 @@ class Answers:
         if not len(ids):
             return []
         first, last = int(ids[0]), int(ids[-1])
+        answers = self._answers[segment].copy()  # as others may come meanwhile
         usable = [
             each
-            for each in self._answers[segment]
-            if each.run.first <= last and first < each.run.until and deaths.knows(each.decided)
+            for each in answers[: bisect_right(answers, last, key=_first_page)]
+            if first < each.run.until and deaths.knows(each.decided)
         ]
         usable.sort(key=lambda each: (each.decided, each.most))
         chosen = np.full(len(ids), -1)
@@ -105,6 +108,10 @@ class Answers:
             ChosenAnswer(usable[number], np.flatnonzero(chosen == number))
             for number in np.unique(chosen).tolist()
         ]
+
+
+def _first_page(answer: Answer) -> int:
+    return answer.run.first
 
 
 class _Pairs(NamedTuple):

@@ -249,14 +249,15 @@ class ProbedSegments:
     def awaited(self, offset: int) -> Awaited | None:
         """Return what is awaited before this journal record can be decided, if anything is. The lists of
         answers that are there may be too short all the same."""
-        until, segment = self._answers.answered_until(offset, self._deaths)
+        until, segment = self._answers.answered_until(offset, offset + 1, self._deaths)
         if segment is None or until > offset:
             return None
         return Awaited(segment, offset, self._holders.get(segment, ""))
 
-    def answered_until(self, offset: int) -> int:
-        """Return the journal record before which there are answers about all records from `offset` on."""
-        return self._answers.answered_until(offset, self._deaths)[0]
+    def answered_until(self, offset: int, end: int) -> int:
+        """Return a journal record before which there are answers about all records from `offset` on: `end` or
+        a later one, or else the last one."""
+        return self._answers.answered_until(offset, end, self._deaths)[0]
 
     def meet(self, entries: Sequence[Entry]) -> list[RecordError]:
         """Check answers against these journal records, the next ones to decide, and compare those about the

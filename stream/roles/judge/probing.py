@@ -151,7 +151,7 @@ class Probing:
         self._answered.clear()
         for error in self._probed.meet(entries):
             self._note_refused(error)
-        until = self._probed.answered_until(entries[0].offset)
+        until = self._probed.answered_until(entries[0].offset, entries[-1].offset + 1)
         answered = [entry for entry in entries if entry.offset < until]
         return answered, list(entries[len(answered) :])
 
