@@ -7,11 +7,14 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 from stream.kafka.in_flight import in_thread
+from stream.messages.verdict import ClusterRecord
 from stream.messages.verdict_options import VerdictOptions
-from stream.roles.judge import forgetting
+from stream.roles.judge import ended_clusters, forgetting
+from stream.roles.judge.ended_clusters import EndedClusters
 from stream.roles.judge.forgetting import ForgetRequests
 from stream.settings import load
 from tests.genesis import genesis_of
@@ -22,6 +25,7 @@ class Away:
 
     def __init__(self, *_: Any) -> None:
         self.is_open, self.asked = False, asyncio.Event()
+        self.has_more = False
 
     async def __aenter__(self) -> Self:
         self.is_open = True
@@ -103,4 +107,69 @@ async def test_a_judge_goes_on_while_the_topic_cannot_be_read(
     await requests.decide()
     assert topic.asked.is_set()
     assert requests.is_due
+    await requests.close()
+
+
+class Topic:
+    """The topic `clusters`, a record of which is read at a time."""
+
+    topic = "n.clusters"
+
+    def __init__(self, urls: list[str]) -> None:
+        self.position, self.records = 0, list[Any]()
+        for number, url in enumerate(urls):
+            value = ClusterRecord(cluster=f"c-{number}", url=url, state="superseded", by="", decided_at="")
+            self.append(value.cluster, msgspec.json.encode(value))
+
+    def append(self, cluster: str, value: bytes | None) -> None:
+        offset = len(self.records)
+        self.records.append(
+            SimpleNamespace(topic=self.topic, partition=0, offset=offset, key=cluster.encode(), value=value)
+        )
+
+    async def bounds(self) -> tuple[int, int]:
+        return 0, len(self.records)
+
+    def seek(self, offset: int) -> None:
+        self.position = offset
+
+    async def poll(self) -> list[Any]:
+        self.position += 1
+        return self.records[self.position - 1 : self.position]
+
+
+async def test_a_bounded_number_of_clusters_is_found_before_their_tombstones_are_published(
+    requests: ForgetRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended_clusters, "MOST_FOUND", 10)
+    monkeypatch.setattr(forgetting, "TOMBSTONES_AT_ONCE", 4)
+    topic = Topic([f"http://{('kept', 'named')[number % 3 > 0]}/{number}" for number in range(100)])
+    wanted: Any = SimpleNamespace(names=lambda url: url.startswith("http://named/"))
+    monkeypatch.setattr(ended_clusters, "TopicReader", lambda *_: topic)
+    ended, erased = EndedClusters(load(), wanted), list[str]()
+
+    async def publish(clusters: list[str]) -> None:
+        assert len(clusters) <= 4
+        assert len(ended._found) <= 10
+        erased.extend(clusters)
+        for each in clusters:
+            topic.append(each, None)
+
+    class Ready(Found):
+        def record(self) -> None:
+            raise EOFError
+
+    requests._publisher, requests._ended = SimpleNamespace(publish_tombstones=publish), ended  # type: ignore[assignment]
+    requests._search = Ready()  # type: ignore[assignment]
+    requests._begin(requests._search)  # type: ignore[arg-type]
+
+    async def decide() -> None:
+        while requests._searching is not None:
+            await requests._searching
+            await requests.decide()
+
+    with pytest.raises(EOFError):
+        await decide()
+    assert erased == [f"c-{number}" for number in range(100) if number % 3]
+    assert topic.position == len(topic.records)
     await requests.close()

@@ -25,6 +25,8 @@ from stream.settings import Settings
 PAUSE_SECONDS: Final = 0.01
 """Pauses are this long at least: an event loop waits for a millisecond at least, in which a hundred records
 can be read."""
+MOST_FOUND: Final = 1 << 16
+"""Keys with which reading stops until some are taken, about 10 MB. Of a domain there may be many millions."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,20 +40,26 @@ class EndedClusters(ClientOwner):
         self._is_placed = False
         self._found = dict[bytes, None]()
         """Keys of records that name it, in order."""
+        self.has_more = False
+        """Whether reading stopped before the end, with MOST_FOUND."""
 
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._reader)
 
     async def search(self, *, pauses: bool = False) -> None:
-        """Read on to the end that the topic has now; with `pauses`, as long as it works, in which a judge
-        goes on. Cancelled, as while brokers are unreachable, it may be called again."""
-        reader = self._reader
+        """Read on to the end that the topic has now, or until MOST_FOUND are found; with `pauses`, as long as
+        it works, in which a judge goes on. Cancelled, as while brokers are unreachable, it may be called
+        again."""
+        reader, self.has_more = self._reader, False
         first, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
         if not self._is_placed:
             reader.seek(first)
             self._is_placed = True
         worked = 0.0
         while reader.position < end:
+            if len(self._found) >= MOST_FOUND:
+                self.has_more = True
+                return
             records, began = await reader.poll(), time.monotonic()
             for each in records:
                 if each.value is None:

@@ -144,15 +144,8 @@ class ForgetRequests:
         if search.remaining() > MOST_FORGOTTEN:  # more than can be read while the judge waits
             self._begin(search)
             return
-        if self._ended is not None:
-            try:
-                async with asyncio.timeout(TOPIC_SECONDS):
-                    await self._ended.search()  # what was superseded meanwhile may have expired since
-            except TimeoutError:
-                return  # the judge goes on, and reads the rest at its next turn
-            if ended := self._ended.take(TOMBSTONES_AT_ONCE):
-                await self._publisher.publish_tombstones(ended)
-                return
+        if self._ended is not None and not await self._erase_ended(search, self._ended):
+            return
         with self._watch.stage("forget"):
             record = await in_thread(search.record)
             forgotten = record.forgotten
@@ -171,6 +164,21 @@ class ForgetRequests:
             self._search = self._searching = self._ended = None
             await self._opened.aclose()
             self._watch.note_requests(0, 0)
+
+    async def _erase_ended(self, search: Search, ended: EndedClusters) -> bool:
+        """Publish tombstones of some clusters that are no longer known. Returns whether none are left."""
+        if not ended.has_more:
+            try:
+                async with asyncio.timeout(TOPIC_SECONDS):
+                    await ended.search()  # what was superseded meanwhile may have expired since
+            except TimeoutError:
+                return False  # the judge goes on, and reads the rest at its next turn
+        if clusters := ended.take(TOMBSTONES_AT_ONCE):
+            await self._publisher.publish_tombstones(clusters)
+            return False
+        if ended.has_more:
+            self._begin(search)  # the rest is read beside the judge
+        return not ended.has_more
 
     async def close(self) -> None:
         """End a running search, also while brokers are unreachable."""
