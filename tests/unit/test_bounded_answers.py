@@ -34,13 +34,14 @@ class Crowd:
         judge_at_once(judge, entries, 1)
         self.segment = Segment(0, self.state.tables.count)
         self.answerer = Answerer(self.segment, self.state.tables, self.state, judge.rule)
-        self.pages = UndecidedPages()
+        self.pages = UndecidedPages(judge.rule)
         for entry in entries:
             self.pages.add(RecordPages.of(entry))
         self.run = Run(entries[0].offset, entries[-1].offset + 1)
 
     def answer(self, run: Run) -> Answer:
-        return self.answerer.answer(run, *self.pages.of(run), 1)
+        pages = self.pages.of(run)
+        return self.answerer.answer(run, pages.ids, pages.pages, 1, pages.keys)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
 def test_an_answer_ends_once_it_has_many_pairs(
     crowded: Crowd, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids, pages = crowded.pages.of(crowded.run)
+    ids, pages, _ = crowded.pages.of(crowded.run)
     whole = crowded.answer(crowded.run)
     assert whole.run == crowded.run
     of_page = np.unique(whole.pairs.page, return_counts=True)[1].max()
