@@ -32,10 +32,10 @@ def decode_varints(data: bytes) -> NDArray[np.int64]:
     if len(values) and values[-1] >= _MORE:
         raise ValueError("ends within a number")
     numbers = np.empty(np.count_nonzero(values < _MORE), np.int64)
-    found = _decode(values, numbers)
-    if found == _TOO_LARGE:
+    outcome = _decode(values, numbers)
+    if outcome == _TOO_LARGE:
         raise ValueError(f"has a number of more than {LARGEST_BYTES} bytes")
-    if found == _TOO_LONG:
+    if outcome == _TOO_LONG:
         raise ValueError("has a number of more bytes than it needs")
     return numbers
 

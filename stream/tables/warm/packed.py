@@ -476,7 +476,7 @@ def _compare(
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
-    (found, size), own_words = pairs, queries.words
+    (room, size), own_words = pairs, queries.words
     is_kept = kept.most <= KEPT_AT_ONCE and (words.size > 0 or words.shape[1] < MINIMA_WORDS)
     for hit in range(count):
         prefetch(stored, np.uint64(entry[hit] & in_place))
@@ -497,7 +497,7 @@ def _compare(
         if apart > distance:
             continue
         if not is_kept:
-            found[size] = pack_pair(row, number, apart)
+            room[size] = pack_pair(row, number, apart)
             size += 1
         elif not is_dead(number, dead):
             keep_alive(kept, row, rank_of(apart, own_words, row, words, place), number, apart)
