@@ -13,6 +13,7 @@ from stream.judge.decision.candidates_compared import (
     FingerprintedPages,
     TablesSearch,
 )
+from stream.judge.decision.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, BucketCounts, ListedPairs, Run, Segment
 from stream.tables.search.nearest import ALL
@@ -90,9 +91,14 @@ class Answerer:
         sizes = np.bincount(row[near], minlength=len(within))
         if not len(near) or sizes.max() <= self._most:
             return near, np.zeros(0, np.int64)
-        best = near[np.lexsort((anchor[near], compared.rank[near], row[near]))]
-        place = np.arange(len(best)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.sort(best[place < self._most]), np.flatnonzero(sizes > self._most)
+        kept = nearest_alive(
+            np.cumsum(sizes),
+            anchor[near],
+            compared.candidates.distance[near],
+            compared.rank[near],
+            ALL._replace(most=self._most, within=within),
+        )
+        return near[kept], np.flatnonzero(sizes > self._most)
 
     def _pairs(self, compared: Compared, ids: NDArray[np.int64], listed: NDArray[np.int64]) -> ListedPairs:
         candidates = compared.candidates

@@ -133,9 +133,10 @@ class ProberRole:
                 died = self._kill(records)  # sooner than a thread begins
             else:
                 died = await in_thread(self._kill, records)
+        now = time.monotonic()
         for segment, numbers in died.items():
-            schedule.note_deaths(segment, numbers)
-        schedule.note_decided(records[-1].end, time.monotonic())
+            schedule.note_deaths(segment, numbers, now)
+        schedule.note_decided(records[-1].end, now)
         if any(record.asks_again for record in records):
             schedule.note_asked_again()
         self._pages.drop(schedule.judged)

@@ -5,18 +5,20 @@ answered, and asks it for tasks.
 
 Answers may be lost: nobody acknowledges them, a judge that begins to lead reads those that follow, and
 retention deletes old ones. So where decisions stand still, all that was answered beyond them is answered
-again, with longer lists. They grow until each is as long as could be needed: a page of a record supersedes
-one anchor at most, so as many as a judge selects are left of a list that has one more for each page of the
-record. For a minute after that they stay so long, as what made them too short once mostly goes on.
+again, with longer lists: for the first of these records as long as could be needed. A page of a record
+supersedes one anchor at most, so as many as a judge selects are left of a list that has one more for each
+page of the record. Where anchors of a list die, it becomes long enough to outlast twice as many. For a minute
+after that lists stay so long, as what made them too short once mostly goes on.
 """
 
 from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,6 +87,21 @@ class _Record(NamedTuple):
         return pack(self.offset + 1, 0)
 
 
+class _CutLists(NamedTuple):
+    """m pairs in lists that are cut, by page."""
+
+    page: NDArray[np.int64]
+    anchor: NDArray[np.int64]
+
+    def take(self, some: NDArray[np.bool_]) -> _CutLists:
+        """Return some of the pairs."""
+        return _CutLists(self.page[some], self.anchor[some])
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return how many anchors each list has (n,)."""
+        return np.diff(np.flatnonzero(np.diff(self.page, prepend=-1)), append=len(self.page))
+
+
 @dataclass(slots=True)
 class _Held:
     """What was answered for a segment."""
@@ -95,8 +112,8 @@ class _Held:
     """Pages before that, by packed id, from which on the rest of their records is to be answered again."""
     repeated: int = 0
     """Pages before this one, by packed id, were answered before."""
-    cut: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """Offset of a record -> the anchors in those of its lists that are cut, distinct and ascending."""
+    cut: dict[int, _CutLists] = field(default_factory=dict)
+    """Offset of a record -> those of its lists that are cut."""
     ahead: dict[int, tuple[int, int]] = field(default_factory=dict)
     """First page of a run that is not decided, by packed id -> the page before which it ends, and the pairs
     and buckets of its answer."""
@@ -122,7 +139,7 @@ class Schedule:
         self.shortest: Final = min(selected + selected // SPARE, sys.maxsize)
         """How many pairs are listed for a page unless decisions stand still."""
         self._most = self.shortest
-        self._doubled = 0.0  # when that was last made longer
+        self._lengthened = 0.0  # when lists were last too short
         self._records = list[_Record]()  # read and not decided
         self._rows = 0  # in them
         self._held = dict[Segment, _Held]()
@@ -197,7 +214,7 @@ class Schedule:
             held.again = {page for page in held.again if page >= first}
             held.cut = {offset: anchors for offset, anchors in held.cut.items() if offset >= end}
             held.ahead = {page: run for page, run in held.ahead.items() if run[0] > first}
-        if now >= self._doubled + LONGEST_STILL_SECONDS:
+        if now >= self._lengthened + LONGEST_STILL_SECONDS:
             self._most = self.shortest
         self._patience = STILL_SECONDS
         self._still_since = None
@@ -208,15 +225,28 @@ class Schedule:
         again."""
         self._is_asked_again = True
 
-    def note_deaths(self, segment: Segment, dead: NDArray[np.int64]) -> None:
+    def note_deaths(self, segment: Segment, dead: NDArray[np.int64], now: float) -> None:
         """Note that anchors of a segment died. A judge takes the dead from lists by itself; only what follows
-        in a list that is cut it cannot know."""
-        if held := self._held.get(segment):
-            held.again.update(
-                pack(offset, 0)
-                for offset, anchors in held.cut.items()
-                if pack(offset, 0) < held.next and np.isin(anchors, dead).any()
-            )
+        in a list that is cut it cannot know. A list is due again if it might not outlast another decision
+        like this one, and lists become long enough to outlast two."""
+        held = self._held.get(segment)
+        if held is None or not len(dead):
+            return
+        died, left = 0, dict[int, int]()
+        for offset, lists in held.cut.items():
+            alive = ~np.isin(lists.anchor, dead)
+            if not alive.all():
+                before, held.cut[offset] = lists.sizes(), lists.take(alive)
+                dead_of = np.add.reduceat(~alive, np.cumsum(before) - before, dtype=np.int64)
+                died, left[offset] = max(died, int(dead_of.max())), int((before - dead_of).min())
+        needed = self.shortest + died
+        held.again.update(
+            pack(offset, 0)
+            for offset, least in left.items()
+            if least < needed and pack(offset, 0) < held.next
+        )
+        if died:
+            self._lengthen(needed + died, now)
 
     def note_answered(self, answer: Answer, now: float) -> None:
         """Note an answer that was sent, of a task that was taken. If it ends before the task does, which is
@@ -258,7 +288,8 @@ class Schedule:
         if self.wait(now) == 0 and all(
             held.next >= self._still_end or self._is_full(held) for held in self._held.values()
         ):
-            self._most, self._doubled = min(2 * self._most, self._longest(self._records)), now
+            needed = self._longest(self._records[:1]) if self._is_first_cut else 0
+            self._lengthen(max(2 * self._most, needed), now)
             self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
             self._begin_again(now)
         return self._next(most)
@@ -275,6 +306,12 @@ class Schedule:
     def _is_first_cut(self) -> bool:
         """Whether a list for the first record that is not decided is cut."""
         return any(self._records[0].offset in held.cut for held in self._held.values())
+
+    def _lengthen(self, most: int, now: float) -> None:
+        """Let lists have so many pairs from now on, if they have fewer, as far as any could be needed."""
+        self._lengthened = now
+        if self._records:
+            self._most = max(self._most, min(most, self._longest(self._records)))
 
     def _begin_again(self, now: float) -> None:
         """Let all be answered again that is not decided."""
@@ -303,9 +340,11 @@ class Schedule:
         """Return the task about the pages from `page` on, by packed id, and count them as answered."""
         held, first = self._held[segment], self._place(page >> INDEX_BITS)
         is_again, rows, end = bool(held.again), 0, first
+        # Long lists are for the records that are decided next: those of others would be out of date by then.
+        most_rows = RUN_ROWS * self.shortest // self._most
         for each in self._records[first:]:
             rows += each.rows
-            if end > first and (rows > RUN_ROWS or (is_again and each.first not in held.again)):
+            if end > first and (rows > most_rows or (is_again and each.first not in held.again)):
                 break
             end += 1
         until = self._records[end - 1].until
@@ -330,25 +369,31 @@ class Schedule:
         return bisect_left(self._records, offset, key=lambda each: each.offset)
 
 
-def _note_cut(cut: dict[int, NDArray[np.int64]], answer: Answer) -> None:
-    """Note the anchors in those lists of an answer that are cut, in place of those of an earlier one. Of a
-    record that the answer has a part of, those of all parts are kept."""
+def _note_cut(cut: dict[int, _CutLists], answer: Answer) -> None:
+    """Note those lists of an answer that are cut, in place of an earlier answer's about the same pages."""
     run = answer.run
-    for offset in [offset for offset in cut if run.first <= pack(offset, 0) and offset < run.end]:
+    for offset, lists in list(cut.items()):
+        if run.start <= offset < run.end:
+            cut[offset] = lists.take((lists.page < run.first) | (lists.page >= run.until))
+    for offset, lists in _cut_of(answer):
+        if before := cut.get(offset):
+            lists = _CutLists._make(map(np.concatenate, zip(before, lists, strict=True)))
+            order = np.argsort(lists.page, kind="stable")
+            lists = _CutLists(lists.page[order], lists.anchor[order])
+        cut[offset] = lists
+    for offset in [offset for offset, lists in cut.items() if not len(lists.page)]:
         del cut[offset]
-    for offset, anchors in _cut_of(answer).items():
-        cut[offset] = np.union1d(cut[offset], anchors) if offset in cut else anchors
 
 
-def _cut_of(answer: Answer) -> dict[int, NDArray[np.int64]]:
-    """Return, by offset of the record, the anchors in lists that are cut."""
-    if not len(answer.cut):
-        return {}
+def _cut_of(answer: Answer) -> Iterator[tuple[int, _CutLists]]:
+    """Yield, by offset of the record, the lists of an answer that are cut."""
     page, anchor = answer.pairs.page, answer.pairs.anchor
-    some = np.isin(page, answer.cut)
-    offset, anchor = page[some] >> INDEX_BITS, anchor[some]
-    starts = np.flatnonzero(np.diff(offset, prepend=-1))
-    return {
-        int(offset[start]): np.unique(part)
-        for start, part in zip(starts, np.split(anchor, starts[1:]), strict=True)
-    }
+    first, end = (np.searchsorted(page, answer.cut, side) for side in ("left", "right"))
+    some = np.zeros(len(page) + 1, np.int64)
+    some[first] += 1
+    some[end] -= 1
+    inside = np.cumsum(some[:-1]) > 0
+    page, anchor = page[inside], anchor[inside]
+    starts = np.flatnonzero(np.diff(page >> INDEX_BITS, prepend=-1))
+    for start, stop in pairwise([*starts.tolist(), len(page)]):
+        yield int(page[start]) >> INDEX_BITS, _CutLists(page[start:stop], anchor[start:stop])
