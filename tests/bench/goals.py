@@ -134,8 +134,8 @@ GOALS = (
         ("worst_ratio",), ">=", 0.2,
         "pages of new URLs have {one template[ratio]}, a judge alone {one template[alone_ratio]}. Where "
         "pages come again, a judge alone has {one template, pages that come again[alone_ratio]}; with "
-        "probers, a list can need 577 pairs instead of 73, as the 512 pages of a record may supersede as many "
-        "of it: half a megabyte a record, which is searched, sent and read",
+        "probers, a list can need 577 pairs instead of 73, as the 512 pages of a record may supersede as "
+        "many of it: a megabyte a record, which is searched, sent and read",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, inlined, popcount, prefetch
+from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U32, U64
 from stream.tables.design import TABLE_BITS
 from stream.tables.hot.chain_copies import (
@@ -126,7 +126,7 @@ def _room(probes: int) -> Walk:
     )
 
 
-@inlined
+@borrowing
 def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], walk: Walk) -> int:
     """Write the slots that some queries [first, end) probe to `walk.slot`, counted in `Kept.order`. Returns
     their number."""
@@ -146,7 +146,7 @@ def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], 
     return count
 
 
-@inlined
+@borrowing
 def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     """Begin the chains of the probed slots that have anchors. Returns the number of chains.
 
@@ -182,7 +182,7 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     return int(left)
 
 
-@inlined
+@borrowing
 def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[int, int]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and that of pairs, for which there is room."""
@@ -242,7 +242,7 @@ def _count_copied(queries: Queries, walk: Walk, chain: int, anchors: np.int64) -
         queries.sizes[walk.row[chain] * queries.keys.shape[1] + walk.table[chain]] += anchors
 
 
-@inlined
+@borrowing
 def _keep_copied(search: Search, walk: Walk, chains: tuple[int, int], copies: Copies) -> int:
     """Keep the nearest in the copies of the buckets for which the chains [first, end) are followed. Returns
     the first one whose bucket is not copied, or the end."""
@@ -257,7 +257,7 @@ def _keep_copied(search: Search, walk: Walk, chains: tuple[int, int], copies: Co
     return chains[1]
 
 
-@inlined
+@borrowing
 def _add_copied(
     search: Search, walk: Walk, chains: tuple[int, int], copies: Copies, pairs: PackedPairs
 ) -> tuple[int, int, int]:

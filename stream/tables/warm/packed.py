@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.compiled import compiled, inlined, popcount, prefetch
+from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
 from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, PrefixPieces
@@ -418,7 +418,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Ke
     return pairs.packed[: pairs.size]
 
 
-@inlined
+@borrowing
 def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: GroupRanges) -> None:
     """Find the group that each of `count` probes reads."""
     starts, entries, low = packed.starts.reshape(-1), packed.entries.reshape(-1), packed.low
@@ -446,7 +446,7 @@ def _probes_to_match(groups: GroupRanges, first: int, count: int) -> tuple[int, 
     return end, int(entries)
 
 
-@inlined
+@borrowing
 def _match(
     packed: PackedTables, probes: Probes, groups: GroupRanges, first: int, end: int, hits: Hits
 ) -> int:
@@ -463,7 +463,7 @@ def _match(
     return int(count)
 
 
-@inlined
+@borrowing
 def _compare(
     packed: PackedTables, search: Search, probes: Probes, hits: Hits, count: int, pairs: PackedPairs
 ) -> int:
