@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError
 
 from stream.errors import RecordError, StaleError, StateError
 from stream.fingerprint.scheme import Scheme
+from stream.kafka import outage
 from stream.messages.segments import SegmentRecord, encode_segment
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober.membership import Membership
@@ -38,6 +39,8 @@ class Consumer:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     next: list[int] | None = None
     """Partitions that the group assigns during the next poll."""
+    away: int = 0
+    """How often brokers do not answer yet."""
 
     async def getmany(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
         if self.next is not None:
@@ -54,6 +57,9 @@ class Consumer:
         await self.member.on_partitions_assigned(keys)
 
     async def end_offsets(self, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.away:
+            self.away -= 1
+            raise KafkaTimeoutError
         return {key: len(self.log[key]) for key in keys}
 
     async def position(self, key: TopicPartition) -> int:
@@ -113,6 +119,17 @@ async def test_nothing_is_known_before_all_is_read(consumer: Consumer) -> None:
     await consumer.assign()
     assert await polled(consumer) == []
     assert member.rebalances == 2
+
+
+async def test_an_outage_after_an_assignment_is_waited_for(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "PAUSE_SECONDS", 0)
+    consumer.announce(segment(0))
+    consumer.away = 3
+    await consumer.assign(segment(0).partition)
+    assert await polled(consumer) == [0]
+    assert consumer.away == 0
 
 
 async def test_an_assignment_during_a_poll_loses_nothing(consumer: Consumer) -> None:

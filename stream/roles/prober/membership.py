@@ -20,6 +20,7 @@ from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.member import sticky_assignor
 from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord, decode_segment, refuse_other_origin
 from stream.settings import Settings
@@ -154,10 +155,18 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
         self._own = assigned
         numbers = {key.partition for key in assigned}
         self._announced = {of: each for of, each in self._announced.items() if of in numbers}
-        ends = await self._consumer.end_offsets(list(assigned)) if assigned else {}
+        ends = await retry_until_answered(f"topic {self._topic}", lambda: self._ends_of(assigned))
         if assigned is self._assigned:  # or another one came meanwhile
             self._ends = ends
             log.info("assigned", partitions=sorted(numbers))
+
+    async def _ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions end. Raises BrokerError if brokers do not answer."""
+        if not partitions:
+            return {}
+        with clients.translated_errors():
+            ends: dict[TopicPartition, int] = await self._consumer.end_offsets(list(partitions))
+        return ends
 
     def _note(self, partition: int, record: Any) -> bool:
         """Note an announcement. Returns whether it is news."""
