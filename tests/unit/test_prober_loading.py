@@ -7,15 +7,17 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
+from stream.messages.decision import LedgerPart, encode_decisions, ledger_record
 from stream.messages.segments import SegmentRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.prober import loading as module
-from stream.roles.prober.loading import Loading
+from stream.roles.prober.loading import CatchingUp, Loading
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import load
 from tests.genesis import genesis_of
@@ -69,13 +71,15 @@ class Opening(Loading):
 class Decisions:
     """A topic that has a record at each offset. Each poll returns one."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: str = GENESIS.journal) -> None:
         self.position = 0
+        record = ledger_record(journal, GENESIS.options.id, 1, b"", 0, [], LedgerPart(0, 0))
+        self.value = encode_decisions(record)
 
     async def poll(self) -> list[Any]:
         await asyncio.sleep(0)
         self.position += 1
-        return [SimpleNamespace(value=b"", offset=self.position - 1)]
+        return [SimpleNamespace(value=self.value, offset=self.position - 1)]
 
 
 def segment(number: int) -> SegmentRecord:
@@ -120,10 +124,8 @@ async def test_what_is_opened_after_it_was_let_go_is_closed(opening: Opening) ->
 
 
 async def test_nobody_answers_for_a_segment_before_it_has_caught_up(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch
+    opening: Opening,
 ) -> None:
-    monkeypatch.setattr(module, "decode_decisions", lambda value, offset: offset)
-    monkeypatch.setattr(module, "deaths_of", lambda decided: decided)
     opening.position = 50
     opening.may_open.set()
     opening.want([segment(0)])
@@ -136,6 +138,14 @@ async def test_nobody_answers_for_a_segment_before_it_has_caught_up(
     assert opening.opened[0].applied == list(range(1, 54))
     opening.note_held(ready)
     assert opening.missing == 0
+
+
+async def test_decisions_of_another_journal_are_not_applied() -> None:
+    held, decisions = cast(Any, Held()), cast(Any, Decisions("ff" * 16))
+    catching = CatchingUp(segment(0), held, decisions, GENESIS)
+    with pytest.raises(StateError, match=r"^decisions offset 0: is of journal ffff"):
+        await catching.catch_up(lambda: 1)
+    assert held.applied == []
 
 
 async def test_files_of_others_are_removed_before_anything_is_loaded(opening: Opening) -> None:

@@ -85,7 +85,9 @@ class Following:
             while True:
                 await self._wait(lambda: len(self._decided) < WAITING)
                 records = await self.decisions.poll()
-                self._decided += [_decided(record.value, record.offset, self._genesis) for record in records]
+                self._decided += [
+                    decode_decided(record.value, record.offset, self._genesis) for record in records
+                ]
                 if self.decisions.position > self._read:
                     self._read = self.decisions.position
                     self.news.set()
@@ -135,7 +137,9 @@ async def _newest(decisions: TopicReader, genesis: Genesis) -> Decided | None:
     return newest
 
 
-def _decided(value: bytes, offset: int, genesis: Genesis) -> Decided:
+def decode_decided(value: bytes, offset: int, genesis: Genesis) -> Decided:
+    """Decode the record at `offset` of the decisions. Raises RecordError, and StateError for one of another
+    journal."""
     return _of(decode_decisions(value, offset), offset, genesis)
 
 

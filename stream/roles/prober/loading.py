@@ -12,15 +12,15 @@ import structlog
 from stream.errors import CheckpointError, DamagedCheckpointError, SegmentFileError, TrimmedLogError
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Segment
-from stream.judge.segments.deaths_decided import DecidedDeaths, deaths_of
+from stream.judge.segments.deaths_decided import DecidedDeaths
 from stream.judge.segments.file import Origin, SegmentFile
 from stream.judge.segments.held_segment import HeldSegment, TablesRoom
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
-from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.segments import SegmentRecord
+from stream.roles.prober.following import decode_decided
 from stream.roles.prober.segment_files import SegmentFiles
 from stream.roles.prober.watch import ProberWatch
 from stream.settings import Settings
@@ -37,18 +37,21 @@ log = structlog.get_logger(__name__, role="prober")
 class CatchingUp:
     """A loaded segment, and a reader of the decisions that are to be applied to it."""
 
-    def __init__(self, segment: SegmentRecord, held: HeldSegment, decisions: TopicReader) -> None:
-        self.segment, self.held, self._decisions = segment, held, decisions
+    def __init__(
+        self, segment: SegmentRecord, held: HeldSegment, decisions: TopicReader, genesis: Genesis
+    ) -> None:
+        self.segment, self.held, self._decisions, self._genesis = segment, held, decisions, genesis
         self.joined: Final = asyncio.Event()
         """Set once the segment is held by others; then the reader is closed."""
 
     async def catch_up(self, position: Callable[[], int]) -> None:
-        """Apply the decisions up to a position, which may move on meanwhile."""
+        """Apply the decisions up to a position, which may move on meanwhile. Raises StateError for those of
+        another journal."""
         decisions = self._decisions
         while decisions.position < position():
             for record in await decisions.poll():
-                decided = decode_decisions(record.value, record.offset)
-                await in_thread(self.held.kill, deaths_of(decided), record.offset + 1)
+                decided = decode_decided(record.value, record.offset, self._genesis)
+                await in_thread(self.held.kill, decided.deaths, decided.decided)
 
 
 class _Refused(NamedTuple):
@@ -74,6 +77,7 @@ class Loading:
         """`position` is how far decisions are applied to what is held. `news` is set when a segment has
         caught up with it."""
         self._settings, self._files, self._watch = settings, files, watch
+        self._genesis = genesis
         self._rule, self._origin = Rule(genesis.options, genesis.scheme), Origin.of(genesis)
         self._position, self._news = position, news
         self._wanted: dict[str, SegmentRecord] | None = None  # by digest
@@ -217,7 +221,7 @@ class Loading:
         """Let a segment that is loaded catch up with the decisions, and return once it is held."""
         topic = TopicNames(self._settings.namespace).decisions
         async with TopicReader(self._settings, topic, held.decided) as decisions:
-            catching = CatchingUp(segment, held, decisions)
+            catching = CatchingUp(segment, held, decisions, self._genesis)
             await catching.catch_up(self._position)
             self._ready = catching
             self._news.set()
