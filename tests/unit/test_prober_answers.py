@@ -1,9 +1,10 @@
-"""A prober hands to threads what takes long, and answers the rest itself."""
+"""A prober hands to threads what takes long, answers the rest itself, and closes all that it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream.errors import DiskError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.decision.candidates_compared import FingerprintedPages
 from stream.judge.rule import Rule
@@ -82,3 +84,21 @@ async def test_threads_are_for_many_rows_several_segments_and_slow_ones(
         assert pool.submitted == threads
     assert noted == [run] * segments
     assert sender.sent == [str(run).encode()] * segments
+
+
+async def test_all_segments_are_closed_though_the_disk_fails_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    role, closed = ProberRole(load(checkpoints=str(tmp_path), state_dir=tmp_path)), list[int]()
+
+    def close(number: int) -> None:
+        closed.append(number)
+        if number < 2:
+            raise DiskError("state directory: Input/output error")
+
+    for number in range(3):
+        held = SimpleNamespace(close=partial(close, number))
+        role._held[Segment(number, number + 1)] = SimpleNamespace(), held  # type: ignore[assignment]
+    await role._close_held()
+    assert closed == [0, 1, 2]
+    assert capsys.readouterr().out.count("segment_not_closed") == 2
