@@ -408,7 +408,7 @@ def _best_anchor(
     return best, cut, count + looked // FINGERPRINTS_A_COMPARISON
 
 
-@borrowing
+@inlined
 def _similarity(row: int, other: Integer, rows: FingerprintedRows, limits: Limits) -> np.int64:
     """Return the similarity of two rows, plus UNLIKE if it does not suffice."""
     if limits.strict:
