@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils, config
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from stream.compiled.code_cache import CodeCache
@@ -46,8 +47,8 @@ def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
 def borrowing(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Decorator: like `compiled`, for a loop that works on arrays of its caller: no references are counted.
 
-    It may not make arrays, which is an error of the compiler. Neither it nor the compiled functions that it
-    calls may return any: a call raises TypeError.
+    Making an array in it is an error of the compiler. Neither it nor a compiled function that it calls may
+    return one: a call raises TypeError.
     """
     return _compile(function, counts=False)
 
@@ -61,7 +62,7 @@ def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _
 def _compile(
     function: Callable[_Parameters, _Result], *, counts: bool, **options: bool
 ) -> Callable[_Parameters, _Result]:
-    # Where Numba is not told whether references are counted, a function does as the first one that calls it.
+    # Unless told whether references are counted, Numba takes this from the function that calls it first.
     dispatcher: Any = cast(Any, njit)(nogil=True, _nrt=counts, **options)(function)
     if hasattr(dispatcher, "py_func"):  # not under NUMBA_DISABLE_JIT
         dispatcher._cache = kept = CodeCache(dispatcher)
@@ -115,6 +116,8 @@ def _move_within(_context: Any, array: Any, _to: Any, _first: Any, _count: Any) 
         cgutils.raw_memmove(builder, to_place, from_place, count, size)  # type: ignore[no-untyped-call]
         return context.get_dummy_value()
 
+    if array.layout != "C":
+        raise TypingError(f"move_within: {array} is not contiguous")
     return types.void(array, types.int64, types.int64, types.int64), generate
 
 
@@ -126,7 +129,7 @@ def _check_bounds(context: Any, builder: Any, first: Any, count: Any, size: Any)
         builder.and_(builder.icmp_signed("<=", first, end), builder.icmp_signed("<=", end, size)),
     )
     with cgutils.if_unlikely(builder, builder.not_(inside)):  # type: ignore[no-untyped-call]
-        context.call_conv.return_user_exc(builder, IndexError, ("what is to be copied is out of bounds",))
+        context.call_conv.return_user_exc(builder, IndexError, ("copy out of bounds",))
 
 
 def _prefetch(_context: Any, array: Any, _index: Any) -> Any:
@@ -157,9 +160,8 @@ def _prefetch_nothing(_array: Any, _index: Any) -> None:
 
 prefetch = cast(Callable[[Any, Any], None], _prefetch_nothing if _INTERPRETED else intrinsic(_prefetch))
 """For compiled code: `prefetch(array, index)` starts loading an element of an array, counted as if that were
-flat, into the cache. Loops
-that access memory at random prefetch for many iterations ahead, as each cache miss takes 100 ns. Any index is
-allowed."""
+flat, into the cache. Loops that access memory at random prefetch for many iterations ahead, as each cache
+miss takes 100 ns. Any index is allowed."""
 
 copy_bytes = cast(
     Callable[[Any, int, Any, int, int], None],

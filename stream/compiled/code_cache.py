@@ -31,7 +31,7 @@ import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
 import platformdirs
-from numba.core import config, types
+from numba.core import config, ir, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
@@ -99,28 +99,9 @@ class CodeCache(_Cache):
                 return any(os.path.exists(directory / name) for directory in _directories())
 
             if kept():
-                return self._compiled(sig)
+                return self._compile(sig)
             with _locks.hold(key[0] % LOCKS, kept):
-                return self._compiled(sig)
-
-    def _compiled(self, sig: Any) -> Any:
-        code = self._compile(sig)
-        if not self._function.targetoptions["_nrt"]:
-            self._refuse_arrays()
-        return code
-
-    def _refuse_arrays(self) -> None:
-        """Raise TypeError if the function returns arrays, or calls one that does: whoever counts references
-        would release one too many, and who counts none would keep them for ever."""
-        function = self._function.py_func
-        called = [function.__globals__.get(name) for name in function.__code__.co_names]
-        for each in [self._function, *called]:
-            if isinstance(each, Dispatcher) and any(
-                _has_arrays(signature.return_type) for signature in each.nopython_signatures
-            ):
-                raise TypeError(
-                    f"{function.__qualname__} borrows arrays: {each.py_func.__qualname__} must return none"
-                )
+                return self._compile(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The cached function for a signature, or None if it has to be compiled."""
@@ -142,7 +123,12 @@ class CodeCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the function to the first directory that is writable."""
+        """Save the function, which was just compiled, to the first directory that is writable. Raises
+        TypeError for one that borrows arrays and returns some, or calls a function that does."""
+        if not self._function.targetoptions["_nrt"] and (returning := _returning_arrays(data)):
+            self._function._reset_overloads()
+            name = self._function.py_func.__qualname__
+            raise TypeError(f"{name} is borrowing, but {returning} returns an array")
         if not self._enabled or data.lifted or data.library.has_dynamic_globals:
             return
         _progress.note_compiled()
@@ -195,9 +181,25 @@ def _fields(kind: Any) -> Any:
     return names, [_fields(each) for each in getattr(kind, "types", ())] if names else []
 
 
+def _returning_arrays(compiled: Any) -> str | None:
+    """What returns arrays of a function that was just compiled: itself, or one of our functions that it
+    calls. Arrays are counted by who makes them: a caller that counts would release a reference that was never
+    taken, and one that does not would keep the array for ever."""
+    if _has_arrays(compiled.signature.return_type):
+        return str(compiled.fndesc.qualname)
+    types_of, calls = compiled.type_annotation.typemap, compiled.type_annotation.calltypes
+    for each, signature in calls.items():
+        if isinstance(each, ir.Expr) and each.op == "call" and signature is not None:
+            called = types_of.get(each.func.name)
+            if isinstance(called, types.Dispatcher) and _has_arrays(signature.return_type):
+                return str(called.dispatcher.py_func.__qualname__)
+    return None
+
+
 def _has_arrays(kind: Any) -> bool:
     """Whether values of a type are arrays, or tuples with some."""
-    return isinstance(kind, types.Array) or any(_has_arrays(each) for each in getattr(kind, "types", ()))
+    inner = [kind.type] if isinstance(kind, types.Optional) else getattr(kind, "types", ())
+    return isinstance(kind, types.Array) or any(map(_has_arrays, inner))
 
 
 def _directories(*, make: bool = False) -> Iterator[Path]:

@@ -345,15 +345,17 @@ def part_of_an_array(array: Any) -> Any:
     return array[1:]
 
 
+def array_or_none(array: Any) -> Any:
+    return array if len(array) else None
+
+
 @pytest.mark.parametrize("decorator", [borrowing, inlined])
-@pytest.mark.parametrize("function", [borrowed_array, borrowed_arrays, part_of_an_array])
+@pytest.mark.parametrize("function", [borrowed_array, borrowed_arrays, part_of_an_array, array_or_none])
 def test_loop_that_borrows_arrays_may_return_none(
     decorator: Callable[..., Any], function: Callable[..., Any], kept: Path
 ) -> None:
     """The caller would release a reference that nobody took: memory is then free while it is used."""
-    for _ in range(2):  # the second time, code may be there
-        with pytest.raises((TypeError, TypingError), match="array"):
-            decorator(function)(np.arange(3))
+    for _ in range(2):  # as in another process, which finds what this one kept
         borrows = decorator(function)
 
         @compiled
@@ -361,8 +363,9 @@ def test_loop_that_borrows_arrays_may_return_none(
             borrows(array)
             return 1
 
-        with pytest.raises((TypeError, TypingError), match="array"):
-            calls(np.arange(3))
+        for call in (borrows, borrows, calls, calls):
+            with pytest.raises((TypeError, TypingError), match="array"):
+                call(np.arange(3))
 
 
 def test_loop_that_borrows_arrays_makes_none(kept: Path) -> None:
@@ -379,15 +382,49 @@ def makes_an_array(count: int) -> Any:
     return np.zeros(count)
 
 
+@compiled
+def makes_one_for_itself(count: int) -> int:
+    return len(np.zeros(count))
+
+
 def test_loop_that_borrows_arrays_calls_nothing_that_returns_one(kept: Path) -> None:
     """It would keep the array for ever."""
 
-    @borrowing
-    def calls(count: int) -> int:
-        return len(makes_an_array(count))
+    def global_one() -> Any:
+        @borrowing
+        def calls(count: int) -> int:
+            return len(makes_an_array(count))
 
-    with pytest.raises(TypeError, match="calls borrows arrays: makes_an_array must return none"):
-        calls(3)
+        return calls
+
+    def enclosed_one(makes: Any = makes_an_array) -> Any:
+        @borrowing
+        def calls(count: int) -> int:
+            return len(makes(count))
+
+        return calls
+
+    for made in (global_one, enclosed_one):
+        for _ in range(2):
+            calls = made()
+            for _ in range(2):
+                with pytest.raises(TypeError, match="calls is borrowing, but makes_an_array returns an arr"):
+                    calls(3)
+
+    @borrowing
+    def calls_another(count: int) -> int:
+        return makes_one_for_itself(count) + 1
+
+    assert calls_another(3) == 4
+
+
+def test_moving_needs_contiguous_memory(kept: Path) -> None:
+    @compiled
+    def move(array: Any) -> None:
+        move_within(array, 0, 1, 1)
+
+    with pytest.raises(TypingError, match="is not contiguous"):
+        move(np.arange(12).reshape(3, 4)[:, ::2])
 
 
 # --- in a copy of the tree, in processes of their own ---
