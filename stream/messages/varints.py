@@ -21,7 +21,10 @@ _TOO_LARGE, _TOO_LONG = -1, -2
 
 
 def encode_varints(numbers: NDArray[np.int64]) -> bytes:
-    """Encode n numbers that are not negative."""
+    """Encode n numbers, none of them negative."""
+    numbers = np.ascontiguousarray(numbers, np.int64)  # the only type that the loop is compiled for
+    if len(numbers) and numbers.min() < 0:
+        raise ValueError("a number is negative")
     data = np.empty(LARGEST_BYTES * len(numbers), np.uint8)
     return data[: _encode(numbers, data)].tobytes()
 

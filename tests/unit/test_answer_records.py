@@ -208,3 +208,14 @@ def test_varints_are_those_of_protobuf(numbers: list[int]) -> None:
     column: NDArray[np.int64] = np.array(numbers, np.int64)
     assert encode_varints(column) == data
     np.testing.assert_array_equal(decode_varints(bytes(data)), column)
+
+
+@pytest.mark.parametrize("numbers", [np.array([-1, 5]), np.array([1 << 63], np.uint64)])
+def test_varints_have_no_negative_numbers(numbers: NDArray[np.int64]) -> None:
+    with pytest.raises(ValueError, match="a number is negative"):
+        encode_varints(numbers)
+
+
+def test_varints_of_other_types_and_steps() -> None:
+    for numbers in (np.arange(300, dtype=np.int32), np.arange(600)[::2], np.arange(9, dtype=np.uint8)):
+        np.testing.assert_array_equal(decode_varints(encode_varints(numbers)), numbers)
