@@ -91,7 +91,7 @@ def similarity_of(
 
 @compiled
 def _of_odd(one: NDArray[np.uint64], two: NDArray[np.uint64], by: Estimator) -> int:
-    """Return that of any two odd sketches."""
+    """Return the similarity of any two odd sketches, in ten-thousandths."""
     last = by.words
     size_one, size_two, sampled = np.int64(one[last]), np.int64(two[last]), by.largest
     if not size_one + size_two:

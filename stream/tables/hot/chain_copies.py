@@ -1,5 +1,5 @@
 """Copies of buckets in long chains, for the compiled search of the hot tier: many rows of spam look into the
-same bucket, and to read it in contiguous memory takes a tenth of the time of the steps of its chain."""
+same bucket, and reading it from contiguous memory takes a tenth of the time of following its chain."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from stream.tables.search.rank import abridged_minima_of, rank_of
 COPIES: Final = 4096
 """Buckets of which the place of the copy is known."""
 _WAYS: Final = 4
-"""Places that a bucket may have. With one, two buckets of a template that have the same place by chance are
-copied for each page in turn."""
+"""Places that a bucket may have. With one, two buckets of a template that collide are copied again for every
+page."""
 COPIED: Final = 1 << 18
 """Anchors copied, 14 MiB, before all copies are discarded."""
 FIRST_COPIED: Final = 1 << 12
@@ -138,7 +138,7 @@ def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept
     taken = 0
     while taken < _WAYS and places[place + taken, 0]:
         taken += 1
-    place += taken if taken < _WAYS else first % _WAYS
+    place += taken if taken < _WAYS else np.int64(prefix % np.uint64(_WAYS))
     places[place, 0], places[place, 1], places[place, 2], places[place, 3] = start, table, first, end
     prefixes[place] = prefix
     return Copies(places, prefixes, numbers, prints, minima, words, end, near)

@@ -152,7 +152,7 @@ def anchor_of(number: Integer, numbers: EntryNumbers) -> np.int64:
 def keep(pairs: U64, sizes: I64, last: U64, page: np.int64, pair: np.uint64) -> None:
     """Keep a live candidate of a page, packed as in `Kept`, if it is among the nearest and not there yet.
 
-    Arrays are those of `Kept`, bound to names before a loop.
+    Arrays are those of `Kept`.
     """
     if pair >= last[page]:
         return

@@ -9,7 +9,7 @@ from stream.tables.search.probes import ProbeTree
 
 
 class TableKeys(NamedTuple):
-    """By what n queries are searched for, the same in all tables of a design."""
+    """Words of n queries, and the keys of their exact buckets in all tables of a design."""
 
     words: U64
     """(n, W): what tables are indexed by."""
