@@ -200,7 +200,8 @@ def test_every_record_is_decided_whatever_is_lost(seed: int, monkeypatch: pytest
         judge.decide()
     count(members)
     assert reasons[Reason.REPEATED], reasons
-    assert all(ended[reason, True] for reason in (Reason.NEW, Reason.REPEATED)), ended
+    for reason in (Reason.NEW, Reason.REPEATED):
+        assert any(ended[reason, within] for within in (False, True)), ended
 
 
 def records_of(schedule: Schedule, count: int, rows: int = 1) -> None:
@@ -466,3 +467,78 @@ def test_strict_lists_are_never_cut() -> None:
     schedule.hold(ONE)
     records_of(schedule, 1)
     assert schedule.take(0.0, 1)[0].most == sys.maxsize
+
+
+LARGE = Segment(0, 10_000)
+
+
+def answer_by_page(schedule: Schedule, rows: int, now: float = 0.0, step: float = 0.0) -> list[int]:
+    """Answer the first record, each page by an answer of its own, with a cut list of its own. Returns how
+    long the lists are."""
+    lengths = []
+    for row in range(rows):
+        [task] = schedule.take(now, 1)
+        lengths.append(task.most)
+        until = task.run.first + 1 if row < rows - 1 else task.run.until
+        cut = [(task.run.first, list(range(100 * row, 100 * row + task.most)))]
+        schedule.note_answered(answer_of(LARGE, Run.between(task.run.first, until), task.most, cut), now)
+        now += step
+    return lengths
+
+
+def test_the_lists_of_a_page_are_those_of_its_last_answer() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(LARGE)
+    records_of(schedule, 1, rows=6)
+    answer_by_page(schedule, 6)
+    for _ in range(3):
+        schedule.note_asked_again()
+        answer_by_page(schedule, 6)
+        [lists] = [held.cut[0] for held in schedule._held.values()]
+        assert lists.sizes().tolist() == [SELECTED] * 6
+    schedule.note_deaths(LARGE, np.array([200]), 0.0)
+    assert [task.reason for task in schedule.take(0.0, 1)] == [Reason.DEATHS]
+
+
+def test_decisions_do_not_stand_still_while_the_first_record_is_answered() -> None:
+    schedule = Schedule(0, SELECTED)
+    schedule.hold(LARGE)
+    records_of(schedule, 1, rows=6)
+    answer_by_page(schedule, 6, step=0.4)
+    assert not schedule.take(2.4, 1)
+    assert schedule.take(2.6, 1)[0].reason == Reason.REPEATED, "half a second after it was answered"
+
+
+def test_lists_become_shorter_again_although_anchors_die() -> None:
+    schedule = Schedule(0, 64)
+    schedule.hold(LARGE)
+    records_of(schedule, 400, rows=16)
+    schedule.note_read(400, 1000)
+    schedule._lengthen(1000, 0.0)
+    for decided in range(1, 200):
+        now = decided * 0.4  # sooner than answers are repeated
+        while tasks := schedule.take(now, 1):
+            cut = [(tasks[0].run.first, list(range(tasks[0].most)))]
+            schedule.note_answered(answer_of(LARGE, tasks[0].run, tasks[0].most, cut), now)
+        schedule.note_deaths(LARGE, np.array([0]), now)
+        schedule.note_decided(decided, now)
+        assert (schedule._most >= 1000) == (now < 60)
+
+
+def test_long_lists_of_a_later_record_leave_runs_as_they_are() -> None:
+    schedule = Schedule(0, 64)
+    schedule.hold(LARGE)
+    records_of(schedule, 4000)
+    schedule.note_read(4000, 20_000)
+    schedule._lengthen(10_000, 0.0)
+    assert schedule.take(0.0, 1)[0].run == Run(0, 4000)
+
+
+@pytest.mark.parametrize(("rows", "longer"), [(500, 64 + 500), (20_000, 2 * 72)])
+def test_lists_are_as_long_as_the_first_record_needs_unless_that_is_too_much(rows: int, longer: int) -> None:
+    schedule = Schedule(0, 64)
+    schedule.hold(LARGE)
+    schedule.note_read(0, rows)
+    [task] = schedule.take(0.0, 1)
+    schedule.note_answered(answer_of(LARGE, task.run, 72, [(0, list(range(72)))]), 0.0)
+    assert schedule.take(1.0, 1)[0].most == longer

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -39,10 +39,11 @@ STILL_SECONDS: Final = 5.0
 """How long decisions stand still before what is beyond them is answered again."""
 LONGEST_STILL_SECONDS: Final = 60.0
 CUT_SHARE: Final = 10
-"""It is a tenth of that where a list for the first of these records is cut, which mostly is the reason."""
+"""They stand still for a tenth of the time where a list for the first of these records is cut, which mostly
+is the reason."""
 SPARE: Final = 8
 """A list is longer by this part of what a judge selects, so that it suffices although some of it die in the
-very record that it is for. No decision comes between, after which it would be sent again."""
+very record that it is for: no decision comes between."""
 
 
 class Reason(StrEnum):
@@ -50,7 +51,7 @@ class Reason(StrEnum):
 
     NEW = "new"
     DEATHS = "deaths"
-    """Of a list that is cut, an anchor died."""
+    """Of a list that is cut, anchors died, so that it might not outlast another decision."""
     REPEATED = "repeated"
     """Decisions stand still, or another judge leads."""
 
@@ -137,9 +138,9 @@ class Schedule:
         self._selected = selected
         # In strict mode, where all are selected, no list is cut.
         self.shortest: Final = min(selected + selected // SPARE, sys.maxsize)
-        """How many pairs are listed for a page unless decisions stand still."""
+        """How many pairs are listed for a page unless those were too few lately."""
         self._most = self.shortest
-        self._lengthened = 0.0  # when lists were last too short
+        self._lengthened = 0.0  # when lists last needed to be about as long as they are
         self._records = list[_Record]()  # read and not decided
         self._rows = 0  # in them
         self._held = dict[Segment, _Held]()
@@ -261,6 +262,14 @@ class Schedule:
         held.ahead[run.first] = run.until, len(answer.pairs.page) + len(answer.counts.page)
         if self._still_since is None:
             self._watch(now)
+        elif task is not None and task.reason != Reason.REPEATED and self._is_about_first(run):
+            self._still_since = now  # nothing could be decided before
+
+    def _is_about_first(self, run: Run) -> bool:
+        """Whether a run has pages of the first record that is not decided."""
+        return (
+            bool(self._records) and self._records[0].first < run.until and run.first < self._records[0].until
+        )
 
     def _return(self, held: _Held, task: Task, first: int) -> None:
         """Let the pages of a task from `first` on be answered as if it had not been taken."""
@@ -288,8 +297,7 @@ class Schedule:
         if self.wait(now) == 0 and all(
             held.next >= self._still_end or self._is_full(held) for held in self._held.values()
         ):
-            needed = self._longest(self._records[:1]) if self._is_first_cut else 0
-            self._lengthen(max(2 * self._most, needed), now)
+            self._lengthen(max(2 * self._most, self._needed_first()), now)
             self._patience = min(2 * self._patience, LONGEST_STILL_SECONDS)
             self._begin_again(now)
         return self._next(most)
@@ -307,11 +315,21 @@ class Schedule:
         """Whether a list for the first record that is not decided is cut."""
         return any(self._records[0].offset in held.cut for held in self._held.values())
 
+    def _needed_first(self) -> int:
+        """How long lists for the first record can have to be, if they are cut and that is not too much."""
+        first = self._records[0]
+        needed = self._longest(first.all_rows)
+        return needed if self._is_first_cut and first.rows * needed <= AHEAD_ENTRIES else 0
+
     def _lengthen(self, most: int, now: float) -> None:
-        """Let lists have so many pairs from now on, if they have fewer, as far as any could be needed."""
-        self._lengthened = now
+        """Let lists have so many pairs from now on, if they have fewer, as far as any could be needed. They
+        become shorter a minute after half of that was last enough."""
+        if 2 * most > self._most:
+            self._lengthened = now
         if self._records:
-            self._most = max(self._most, min(most, self._longest(self._records)))
+            self._most = max(
+                self._most, min(most, self._longest(max(each.all_rows for each in self._records)))
+            )
 
     def _begin_again(self, now: float) -> None:
         """Let all be answered again that is not decided."""
@@ -339,16 +357,15 @@ class Schedule:
     def _take(self, segment: Segment, page: int) -> Task:
         """Return the task about the pages from `page` on, by packed id, and count them as answered."""
         held, first = self._held[segment], self._place(page >> INDEX_BITS)
-        is_again, rows, end = bool(held.again), 0, first
-        # Long lists are for the records that are decided next: those of others would be out of date by then.
-        most_rows = RUN_ROWS * self.shortest // self._most
+        is_again, rows, end, most = bool(held.again), 0, first, self.shortest
         for each in self._records[first:]:
-            rows += each.rows
-            if end > first and (rows > most_rows or (is_again and each.first not in held.again)):
+            rows, longer = rows + each.rows, max(most, min(self._most, self._longest(each.all_rows)))
+            # Long lists are for what is decided next: for later records they would be out of date by then.
+            is_long = rows * longer > RUN_ROWS * self.shortest
+            if end > first and (is_long or (is_again and each.first not in held.again)):
                 break
-            end += 1
+            end, most = end + 1, longer
         until = self._records[end - 1].until
-        most = min(self._most, self._longest(self._records[first:end]))
         if is_again:
             until = min(until, held.next)
             held.again = {each for each in held.again if each >= until}
@@ -359,10 +376,9 @@ class Schedule:
         held.taken = Task(segment, Run.between(page, until), most, reason)
         return held.taken
 
-    def _longest(self, records: Sequence[_Record]) -> int:
-        """How long lists for these records can have to be."""
-        needed = self._selected + max(each.all_rows for each in records)
-        return max(self.shortest, min(needed, sys.maxsize))
+    def _longest(self, rows: int) -> int:
+        """How long lists for a record of so many rows can have to be."""
+        return max(self.shortest, min(self._selected + rows, sys.maxsize))
 
     def _place(self, offset: int) -> int:
         """The index of the first record from this offset on."""
@@ -373,7 +389,7 @@ def _note_cut(cut: dict[int, _CutLists], answer: Answer) -> None:
     """Note those lists of an answer that are cut, in place of an earlier answer's about the same pages."""
     run = answer.run
     for offset, lists in list(cut.items()):
-        if run.start <= offset < run.end:
+        if run.start <= offset <= run.end:  # which may end within its last record
             cut[offset] = lists.take((lists.page < run.first) | (lists.page >= run.until))
     for offset, lists in _cut_of(answer):
         if before := cut.get(offset):
