@@ -171,5 +171,5 @@ async def test_a_bounded_number_of_clusters_is_found_before_their_tombstones_are
     with pytest.raises(EOFError):
         await decide()
     assert erased == [f"c-{number}" for number in range(100) if number % 3]
-    assert topic.position == len(topic.records)
+    assert len(topic.records) - topic.position < 4, "the last tombstones are not awaited"
     await requests.close()

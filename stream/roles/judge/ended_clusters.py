@@ -43,6 +43,11 @@ class EndedClusters(ClientOwner):
         self.has_more = False
         """Whether reading stopped before the end, with MOST_FOUND."""
 
+    @property
+    def has_found(self) -> bool:
+        """Whether some were found that `take` has not returned."""
+        return bool(self._found)
+
     async def _open(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._reader)
 

@@ -175,10 +175,11 @@ class ForgetRequests:
                 return False  # the judge goes on, and reads the rest at its next turn
         if clusters := ended.take(TOMBSTONES_AT_ONCE):
             await self._publisher.publish_tombstones(clusters)
+        if ended.has_found:
             return False
         if ended.has_more:
             self._begin(search)  # the rest is read beside the judge
-        return not ended.has_more
+        return not ended.has_more  # nothing is published before what was requested is decided
 
     async def close(self) -> None:
         """End a running search, also while brokers are unreachable."""
