@@ -208,8 +208,10 @@ class HeldSegment:
         try:
             self._write(self._store.batch(), self.decided)
         finally:
-            self._tables.close()
-            self._store.close()
+            try:
+                self._tables.close()
+            finally:
+                self._store.close()
 
 
 class _Records:

@@ -39,7 +39,7 @@ class Answers:
         """Raises AnswerError unless each segment begins where the one before it ends."""
         self.segments: list[Segment] = []
         self._answers: dict[Segment, list[Answer]] = {}
-        """Those of each segment, by the first page that they are about."""
+        """Those of each segment, sorted by their first page."""
         self.need(segments)
 
     def need(self, segments: Sequence[Segment]) -> None:
@@ -66,9 +66,9 @@ class Answers:
         self._answers[segment] = sorted(answers, key=_first_page)
 
     def answered_until(self, offset: int, end: int, deaths: Deaths) -> tuple[int, Segment | None]:
-        """Return a journal record before which all records from `offset` on are answered about by all
-        segments, as of known positions: `end` or a later one, or else the last one, and the first of the
-        segments that does not answer about that one; None if there are no segments."""
+        """Return the journal record before which all records from `offset` on are answered about by all
+        segments, as of known positions, and the first of the segments that does not answer about that one;
+        None if there are no segments. The search stops at `end`, so that it may be that or a later one."""
         least: tuple[int, Segment | None] = (_NO_LIMIT, None)
         for segment in self.segments:
             until = offset << INDEX_BITS

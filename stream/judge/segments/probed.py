@@ -255,8 +255,8 @@ class ProbedSegments:
         return Awaited(segment, offset, self._holders.get(segment, ""))
 
     def answered_until(self, offset: int, end: int) -> int:
-        """Return a journal record before which there are answers about all records from `offset` on: `end` or
-        a later one, or else the last one."""
+        """Return the journal record before which there are answers about all records from `offset` on. The
+        search stops at `end`, so that it may be that or a later one."""
         return self._answers.answered_until(offset, end, self._deaths)[0]
 
     def meet(self, entries: Sequence[Entry]) -> list[RecordError]:

@@ -161,8 +161,9 @@ class Membership(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
             log.info("assigned", partitions=sorted(numbers))
 
     async def _ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end. Raises BrokerError if brokers do not answer."""
-        if not partitions:
+        """Where partitions end; nothing if others are assigned by now. Raises BrokerError if brokers do not
+        answer."""
+        if not partitions or partitions is not self._assigned:
             return {}
         with clients.translated_errors():
             ends: dict[TopicPartition, int] = await self._consumer.end_offsets(list(partitions))

@@ -19,7 +19,7 @@ import structlog
 from numpy.typing import NDArray
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.errors import DiskError, SettingsError
+from stream.errors import DiskError, SettingsError, StateError
 from stream.failpoints import reach
 from stream.judge.rule import Rule
 from stream.judge.segments.answer import Answer, Segment
@@ -292,12 +292,12 @@ class ProberRole:
         log.info("stopped", judged=schedule.judged)
 
     async def _close_held(self) -> None:
-        """Close all segments. That the disk fails one is logged, not raised in place of what ended the
-        prober: the next start applies the deaths that are not stored."""
+        """Close all segments. A failure of one is logged, not raised in place of what ended the prober: the
+        next start applies the deaths that are not stored."""
         for segment, (_, held) in self._held.items():
             try:
                 await in_thread(held.close)
-            except DiskError as error:
+            except (DiskError, StateError) as error:
                 log.error("segment_not_closed", first=segment.first, end=segment.end, error=str(error))
 
     async def _attend(self, membership: Membership, loading: Loading, following: Following) -> None:
