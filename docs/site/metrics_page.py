@@ -10,7 +10,6 @@ from stream.ops.metrics import (
     ElectorMetrics,
     JudgeMetrics,
     Metrics,
-    ProberMetrics,
     TrimMetrics,
     WorkerMetrics,
 )
@@ -18,7 +17,6 @@ from stream.ops.metrics import (
 ROLES: Final[tuple[type[Metrics], ...]] = (
     WorkerMetrics,
     JudgeMetrics,
-    ProberMetrics,
     ElectorMetrics,
     TrimMetrics,
     DashboardMetrics,

@@ -85,7 +85,6 @@ EXAMPLES: Final = {
     "claim_root": "/srv/crawls",
     "elect": "longest",
     "elector_name": "newest",
-    "prober_group": "b",
     "checkpoints": "s3://bucket/neardup",
     "schema_registry_url": "https://registry.example:8081",
     "schema_registry_user": "neardup",

@@ -36,12 +36,6 @@ _MEANING: Final = {
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
     "clusters": ("judge", "you, dashboard, judge", "anchors that were superseded"),
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),
-    "segments": (
-        "judge",
-        "probers, judge, dashboard",
-        "with `segment_anchors`: sealed ranges of anchors, and their files in the store of checkpoints",
-    ),
-    "candidates": ("probers", "judge, dashboard", "with `segment_anchors`: candidates among these anchors"),
     "best": ("elector", "you, dashboard", "with `elect`: which page of a cluster is kept"),
     "verdicts.duplicate": ("judge", "you", "with `verdict_routes=duplicate`: these verdicts once more"),
 }
@@ -70,9 +64,7 @@ consumer groups, transactional ids and access rights. The dashboard adds compact
 def page() -> Iterator[str]:
     """Lines of the page."""
     yield _INTRODUCTION
-    settings = load(
-        namespace="NAMESPACE", verdict_routes="duplicate", elect="longest", segment_anchors=1 << 24
-    )
+    settings = load(namespace="NAMESPACE", verdict_routes="duplicate", elect="longest")
     topics = {topic.name.removeprefix("NAMESPACE."): topic for topic in plan(settings)}
     yield "| topic | written by | read by | content |\n|---|---|---|---|"
     for name in topics:
