@@ -61,10 +61,6 @@ class DamagedStateError(StateError):
     """A state directory is corrupt; the message names the file and the remedy."""
 
 
-class DamagedTablesError(NeardupError):
-    """Tables of a segment are corrupt, and are built anew at the next start; the message names the file."""
-
-
 class CheckpointError(NeardupError):
     """A checkpoint cannot be made or restored, because its store or the judge does not do its part; the
     message names the file at fault."""
@@ -102,32 +98,6 @@ class RecordError(NeardupError):
 
 class RecordVersionError(RecordError):
     """A record has the layout of another version; the message names topic, offset and both versions."""
-
-
-class AnswerError(RefusedError):
-    """An answer about a sealed range of anchors names what is not in its range, or contradicts what is known;
-    the message names ranges and records."""
-
-
-class RefutedAnswerError(AnswerError):
-    """An answer says what cannot be, given what is known of its anchors. A judge goes on without it."""
-
-    def __init__(self, message: str, answer: object) -> None:
-        super().__init__(message)
-        self.answer = answer
-
-
-class AwaitedAnswerError(NeardupError):
-    """An answer that a judge needs is missing or too old. The journal records before `offset` need it not."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.offset: Final = offset
-
-
-class SegmentFileError(RefusedError):
-    """A file of a sealed range of anchors is damaged, or of another journal, scheme or version; the message
-    names the file, and what differs."""
 
 
 class FingerprintFileError(NeardupError):

@@ -18,7 +18,6 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.rehearse import rehearse
 from stream.kafka import record_batches
 from stream.messages.journal import Genesis
-from stream.messages.varints import decode_varints, encode_varints
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.batch_tables import BatchTables
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
@@ -48,7 +47,6 @@ def _judge() -> None:
     rehearse(
         Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=options, seed=scheme.seed())
     )
-    decode_varints(encode_varints(np.zeros(1, np.int64)))  # of answers
 
 
 def _fingerprint() -> None:

@@ -36,7 +36,7 @@ from stream.suggest import meant, nearest
 
 MIB: Final = 1 << 20
 NAME: Final = r"[a-z0-9][a-z0-9-]{0,31}"
-"""Regular expression of names of electors and of groups of probers."""
+"""Regular expression of names of electors."""
 PLAINTEXT: Final = "PLAINTEXT"
 OAUTHBEARER: Final = "OAUTHBEARER"
 AVRO: Final = "avro"
@@ -102,7 +102,6 @@ _PATTERN_MEANINGS: Final = {
     "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts as URL keys have"
     " them: lower case, no port, xn--bcher-kva.example for bücher.example",
     "elector_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
-    "prober_group": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
@@ -170,7 +169,7 @@ class Settings(BaseSettings):
     disables them."""
 
     checkpoints: str | None = Field(None, min_length=1)
-    """Where judges and electors keep checkpoints of their states, and probers find segments: a directory, or
+    """Where judges and electors keep checkpoints of their states: a directory, or
     `s3://bucket/prefix`, `gs://...` or `az://...`. An empty state directory is restored from there. Whoever
     may read it has all URLs of the crawl. Credentials are those of the provider's own clients, and not part
     of the URL."""
@@ -180,16 +179,6 @@ class Settings(BaseSettings):
     with checkpoints or without."""
     checkpoints_kept: int = Field(3, ge=1)
     """Number of checkpoints that are kept of each state directory."""
-
-    segment_anchors: int = Field(0, ge=0, le=1 << 32)
-    """Number of anchors in a segment, a power of two; 16,777,216 is a good one. Judges with `checkpoints`
-    store a file of each range of so many anchors that is full, and announce it on the topic
-    `NAMESPACE.segments`, for probers. With 0 there are none. `topics create` needs it as well. A later change
-    applies to later segments."""
-
-    prober_replicas: int = Field(0, ge=0)
-    """Number of groups of probers that must answer for a segment before a judge drops its own tables of it.
-    From then on the judge waits for the answers of any group. With 0, judges keep all tables."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Number of child processes that fingerprint pages; by default one per core."""
@@ -243,10 +232,6 @@ class Settings(BaseSettings):
     """Seconds, or a time with a unit, in which at most one record of a cluster is written to that topic."""
     elector_name: str = Field("", pattern=rf"^({NAME})?$")
     """Name of a further elector, with a policy of its own. Its topic is `NAMESPACE.best-NAME`."""
-
-    prober_group: str = Field("", pattern=rf"^({NAME})?$")
-    """Name of a further group of probers, which holds all segments once more. Its consumer group is
-    `NAMESPACE.probers-NAME`."""
 
     ops_host: str = Field("127.0.0.1", min_length=1)
     """Address on which a role serves `/metrics`, `/livez` and `/readyz`; loopback by default."""
@@ -304,14 +289,6 @@ class Settings(BaseSettings):
         ):
             if "@" in (getattr(self, name) or ""):
                 raise ValueError(f"{name} holds a user or password (an @): use {cure}")
-        return self
-
-    @model_validator(mode="after")
-    def _segments_abut(self) -> Self:
-        if self.segment_anchors & (self.segment_anchors - 1):
-            raise ValueError(f"segment_anchors is {self.segment_anchors}, which is no power of two")
-        if self.prober_replicas and not self.segment_anchors:
-            raise ValueError("prober_replicas requires segment_anchors")
         return self
 
     @model_validator(mode="after")

@@ -58,24 +58,18 @@ class RoleProcess:
     process: asyncio.subprocess.Process | None = None
 
 
-def deployment(
-    settings: Settings, workers: int, logs: Path | None = None, *, probers: int = 0
-) -> list[RoleProcess]:
-    """Return a judge, `workers` workers, so many probers and, with the setting `elect`, an elector on this
-    machine, which log to files in `logs` or to our stderr.
+def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[RoleProcess]:
+    """Return a judge, `workers` workers and, with the setting `elect`, an elector on this machine, which log
+    to files in `logs` or to our stderr.
 
-    Each serves its metrics on its own port: `ops_port` and the following ports, or free ports. Each prober
-    has a directory of its own in `state_dir`.
+    Each serves its metrics on its own port: `ops_port` and the following ports, or free ports.
     """
     names = ["judge", *(f"worker-{i}" for i in range(1, workers + 1))]
-    names += [f"prober-{i}" for i in range(1, probers + 1)]
     if settings.elect:
         names.append("elector")
     roles = []
     for name, port in zip(names, _ports(settings, len(names)), strict=True):
-        directory = settings.state_dir / name if name.startswith("prober-") else settings.state_dir
-        own = settings.model_copy(update={"ops_port": port, "state_dir": directory})
-        environment = own.environment()
+        environment = settings.model_copy(update={"ops_port": port}).environment()
         roles.append(
             RoleProcess(
                 name.split("-")[0],

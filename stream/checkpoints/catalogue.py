@@ -24,7 +24,6 @@ from stream.checkpoints.manifest import (
     kept_prefix,
 )
 from stream.errors import CheckpointError, DamagedCheckpointError
-from stream.messages.segments import object_of, segments_of
 from stream.stores.open import store_of
 
 KEPT: Final = 10_000
@@ -127,17 +126,6 @@ class Catalogue:
                 elif file := home_and_digest(each.name):
                     contents.files.append(StoredFile(each.name, *file, each.size, each.modified))
         return contents
-
-    def segments(self, journal: str) -> list[StoredFile]:
-        """The files of a journal's segments."""
-        home, objects = segments_of(journal), list[StoredFile]()
-        with _translated_errors():
-            for each in self._store.list(home):
-                self._refuse_more(f"objects below {home}", len(objects), OBJECTS)
-                digest = each.name.rpartition("/")[2]
-                if each.name == object_of(journal, digest):
-                    objects.append(StoredFile(each.name, home, digest, each.size, each.modified))
-        return objects
 
     def _refuse_many(self, prefix: str, manifests: int, size: int) -> None:
         self._refuse_more(f"kept manifests below {prefix}", manifests, KEPT)

@@ -20,9 +20,8 @@ import structlog
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
-from stream.checkpoints.segments import SegmentExport
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
-from stream.errors import BrokerError, CheckpointError, OutputError, SettingsError
+from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
 from stream.ops.metrics import CheckpointMetrics
 from stream.settings import Settings
@@ -47,8 +46,6 @@ class StateMeta(Protocol):
     def ledger(self) -> int: ...
     @property
     def erased(self) -> int: ...
-    @property
-    def decided(self) -> int: ...
 
 
 class OpenState(Protocol):
@@ -85,13 +82,13 @@ class Checkpoints:
         self._due, self._pause = 0.0, FIRST_PAUSE
 
     @asynccontextmanager
-    async def beside(self, chain: str, segments: SegmentExport | None = None) -> AsyncIterator[None]:
-        """Make checkpoints while entered, and export `segments` beside them. `chain` is the random id of the
-        state directory. Ends a running upload on exit."""
+    async def beside(self, chain: str) -> AsyncIterator[None]:
+        """Make checkpoints while entered. `chain` is the random id of the state directory. Ends a running
+        upload on exit."""
         if self._catalogue is None:
             yield
             return
-        self._uploads, self._segments = Uploads(self._catalogue, self._kind, chain, self._kept), segments
+        self._uploads = Uploads(self._catalogue, self._kind, chain, self._kept)
         self._metrics.checkpoint_interval.set(self._interval)
         self._metrics.checkpointed.set(time.time())
         try:
@@ -132,8 +129,7 @@ class Checkpoints:
                     thread.shutdown(wait=False)
         except _StoppedError:
             return
-        # A provider's settings are read late. Brokers are asked for segments.
-        except (CheckpointError, SettingsError, BrokerError, OSError) as error:
+        except (CheckpointError, SettingsError, OSError) as error:  # a provider's settings are read late
             self._due = time.monotonic() + self._pause
             log.warning("checkpoint_failed", error=str(error), retry_seconds=round(self._pause))
             self._pause = min(2 * self._pause, max(self._interval, FIRST_PAUSE))
@@ -154,14 +150,12 @@ class Checkpoints:
                 if 0 <= age < self._interval and not requested:
                     self._due = time.monotonic() + self._interval - age
                     return
-        newest, meta, segments = self._newest, state.meta, self._segments
+        newest, meta = self._newest, state.meta
         progress = meta.applied, meta.ledger, meta.erased
-        is_newest = newest is not None and (newest.applied, newest.ledger, newest.erased) == progress
-        if newest is not None and is_newest:
+        if newest is not None and (newest.applied, newest.ledger, newest.erased) == progress:
             self._note(newest, time.time())
             self._uploads.prune(newest.name)
-            if segments is None or segments.decided == meta.decided:
-                return
+            return
         began, throttle, uploaded = time.monotonic(), Throttle(sleep=self._stop.wait), 0
 
         def go_on() -> None:
@@ -182,21 +176,17 @@ class Checkpoints:
                 if moment is None:
                     return
                 yield_processors()  # not before: linking keeps the GIL
-                if not is_newest:
-                    self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
-                    self._note_upload(UploadProgress(0, 0))
-                    self._note(manifest)
-                    log.info(
-                        "checkpoint",
-                        checkpoint=str(manifest.name),
-                        bytes=manifest.bytes,
-                        uploaded_bytes=uploaded,
-                        seconds=round(time.monotonic() - began, 1),
-                    )
-                if segments is not None:
-                    segments.export(moment, turn, go_on)
+                self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
             self._note_upload(UploadProgress(0, 0))
+        self._note(manifest)
+        log.info(
+            "checkpoint",
+            checkpoint=str(manifest.name),
+            bytes=manifest.bytes,
+            uploaded_bytes=uploaded,
+            seconds=round(time.monotonic() - began, 1),
+        )
 
     def _note(self, newest: Manifest, complete: float | None = None) -> None:
         """Report the newest checkpoint. It has all that was applied at its own time, or at `complete`, in

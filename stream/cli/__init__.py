@@ -29,7 +29,6 @@ SECTIONS = {
         "run": "run workers, a judge and a dashboard under one supervisor",
         "worker": "fingerprint pages and append them to the journal",
         "judge": "decide the pages of the journal and publish verdicts",
-        "prober": "answer a judge's questions about sealed ranges of anchors",
         "elector": "say which page of each cluster is kept",
         "checkpoint": "make, list, verify or restore checkpoints of the judge's state",
         "trim": "delete the beginning of journal and decisions that checkpoints replace",
@@ -61,7 +60,7 @@ RENAMED = {
     "bench": "`make bench`, `python -m tests.bench` or `python -m tests.bench.growth`, in a source checkout",
 }
 """Commands of earlier versions, and what to call instead."""
-ROLES = ("run", "worker", "judge", "prober", "elector", "trim", "dashboard")
+ROLES = ("run", "worker", "judge", "elector", "trim", "dashboard")
 """Commands that run unattended: programs read their logs, and their exit code tells a supervisor whether to
 restart them."""
 INTERPRETED = ("explain",)

@@ -130,7 +130,7 @@ _CHECKPOINT = click.option("--checkpoint", metavar="NAME", help="Name of the che
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per checkpoint.")
 def list_all(settings: Settings, as_json: bool) -> None:
     """List the checkpoints in the store, the newest of each journal and kind of state first, with the ledger
-    record of each, and whether a trim has verified it; and how much there is of files of segments.
+    record of each, and whether a trim has verified it.
 
     Exits with code 1 if one of them cannot be read.
     """
@@ -149,9 +149,6 @@ def list_all(settings: Settings, as_json: bool) -> None:
                 continue
             verified = catalogue.is_marked(manifest)
             click.echo(_record(manifest, verified) if as_json else f"  {_line(manifest, verified)}")
-        if not as_json and (segments := catalogue.segments(journal)):
-            files, size = quantity(len(segments), "file"), sum(each.size for each in segments)
-            click.echo(f"  segments: {files} of anchors and lists of their dead, {size:,} bytes")
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

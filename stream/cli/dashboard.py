@@ -24,8 +24,6 @@ NICE: Final = 10
     "checkpoints",
     "elect",
     "elector_name",
-    "segment_anchors",
-    "prober_group",
     "dashboard_host",
     "dashboard_port",
 )

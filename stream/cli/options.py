@@ -30,10 +30,8 @@ JUDGE_STATE = (
     "checkpoints",
     "checkpoint_interval",
     "checkpoints_kept",
-    "segment_anchors",
-    "prober_replicas",
 )
-"""Settings of a judge's state, and of what is exported of it."""
+"""Settings of a judge's state."""
 
 
 class _Duration(click.ParamType):

@@ -35,28 +35,21 @@ from stream.settings import Settings
     type=click.IntRange(1),
 )
 @click.option(
-    "--probers",
-    default=0,
-    show_default=True,
-    help="Number of probers, which hold segments of anchors; needs --segment-anchors and --checkpoints.",
-    type=click.IntRange(0),
-)
-@click.option(
     "--dashboard/--no-dashboard",
     "with_dashboard",
     default=True,
     show_default=True,
     help="Also run a dashboard. One per namespace is enough; several share the partitions.",
 )
-def command(settings: Settings, workers: int, probers: int, with_dashboard: bool) -> None:
+def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted; with --elect an elector
-    as well, with --probers probers."""
+    as well."""
     from stream.ops.signals import run_unless_stopped, stop_event_on_signals
     from stream.supervisor import Supervisor, claim_ports, dashboard, deployment
 
     async def run() -> None:
         with stop_event_on_signals() as stop:
-            roles = deployment(settings, workers, probers=probers)
+            roles = deployment(settings, workers)
             if with_dashboard:
                 roles.append(dashboard(settings, roles))
             await run_unless_stopped(stop, claim_ports(settings, roles))

@@ -26,16 +26,7 @@ def command() -> None:
 
 
 @command.command("create", cls=SectionCommand)
-@with_settings(
-    *CONNECTION,
-    "dev",
-    "partitions",
-    "verdict_routes",
-    "verdict_format",
-    "elect",
-    "elector_name",
-    "segment_anchors",
-)
+@with_settings(*CONNECTION, "dev", "partitions", "verdict_routes", "verdict_format", "elect", "elector_name")
 @with_verdict_options
 @with_scheme
 def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
@@ -81,7 +72,7 @@ def seed(settings: Settings, file: Path) -> None:
 
 
 @command.command("describe")
-@with_settings(*CONNECTION, "dev", "verdict_routes", "elect", "elector_name", "segment_anchors")
+@with_settings(*CONNECTION, "dev", "verdict_routes", "elect", "elector_name")
 def describe(settings: Settings) -> None:
     """Show the topics with their partitions, records and relevant configuration, and the journal's genesis.
 

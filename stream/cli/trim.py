@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("trim", cls=SectionCommand)
-@with_settings(*CONNECTION, "dev", "state_dir", "checkpoints", "segment_anchors", "ops_host", "ops_port")
+@with_settings(*CONNECTION, "dev", "state_dir", "checkpoints", "ops_host", "ops_port")
 @click.option(
     "--every",
     type=DURATION,

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import AwaitedAnswerError, StateError
+from stream.errors import StateError
 from stream.judge.batch import Batch, Entry, pages_of
-from stream.judge.decision.candidates_compared import CandidateSearch, TablesSearch
 from stream.judge.decision.decide import Effort, decide
 from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.forgetting import misfit_forgetting
@@ -49,11 +48,9 @@ from stream.tables.arrays import is_among
 class Judge:
     """Decides journal records against a state, and applies decisions to the state."""
 
-    def __init__(self, state: State, genesis: Genesis, candidates: CandidateSearch | None = None) -> None:
-        """Candidates are found in the tables of the state by default."""
+    def __init__(self, state: State, genesis: Genesis) -> None:
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
-        self.candidates = candidates or TablesSearch(state.tables, state, self.rule)
 
     def decide(
         self, entries: Sequence[Entry], effort: Effort | None = None, cap: int | None = None
@@ -61,8 +58,7 @@ class Judge:
         """Decide the next journal records, without changing the state.
 
         With an effort, or before a turn, possibly only the first of them are decided: see
-        `JudgedBatch.entries`. So it is where an answer about a later one is awaited; AwaitedAnswerError is
-        raised for the first. With a lifetime, append times count at most as `cap` (rule 15), and no turn may
+        `JudgedBatch.entries`. With a lifetime, append times count at most as `cap` (rule 15), and no turn may
         be due before the first record.
         """
         state, window = self.state, self.state.window
@@ -73,21 +69,11 @@ class Judge:
                 raise ValueError(f"a turn is due before journal offset {entries[0].offset}")
             times = log_times(state.time, [entry.time for entry in entries], cap)
             entries = entries[: window.before_turn(times)]
-        try:
-            return self._decide(entries, effort, cap)
-        except AwaitedAnswerError as awaited:
-            answered = [entry for entry in entries if entry.offset < awaited.offset]
-            if not answered:
-                raise
-        return self.decide(answered, effort, cap)
-
-    def _decide(self, entries: Sequence[Entry], effort: Effort | None, cap: int | None) -> JudgedBatch:
-        state, window = self.state, self.state.window
         batch, ends, admission = self._admit(entries, cap)
         if window is not None and (until := window.rows_until(ends)) < len(entries):
             entries = entries[:until]
             batch, ends, admission = self._admit(entries, cap)
-        judged = decide(batch, state, self.rule, ends, self.candidates, effort)
+        judged = decide(batch, state, self.rule, ends, effort)
         if len(judged) < len(batch):
             entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
             batch, _, admission = self._admit(entries, cap)

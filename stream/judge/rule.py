@@ -76,11 +76,6 @@ class Rule:
             return 0
         return BUCKETS if self.triples else self.design().tables
 
-    @property
-    def no_bucket(self) -> int:
-        """The mask of an anchor that is in no bucket."""
-        return (1 << self.design().tables) - 1
-
     def full_buckets(self, skipped: int) -> int:
         """Return how many full buckets an anchor with this mask was kept out of."""
         return (skipped & (1 << PAIRS) - 1 if self.triples else skipped).bit_count()

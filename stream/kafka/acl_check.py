@@ -34,12 +34,7 @@ async def check(settings: Settings, role: str) -> None:
     For a topic that does not exist yet, only the grants to see and create it can be checked.
     """
     electors = [settings.elector_name] if settings.elect else []
-    names, without = TopicNames(settings.namespace), list[str]()
-    if role != "prober" and not settings.segment_anchors:
-        without = [names.segments, names.candidates, names.probers(settings.prober_group)]
-    elif role == "judge" and not settings.prober_replicas:
-        without = [names.candidates]
-    needed = grants(role, names, electors=electors, prober_group=settings.prober_group, without=without)
+    needed = grants(role, TopicNames(settings.namespace), electors=electors)
     async with clients.open_client(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:

@@ -27,29 +27,22 @@ def grants(
     names: TopicNames,
     routes: Sequence[str] = (),
     electors: Sequence[str] = ("",),
-    prober_group: str = "",
-    without: Sequence[str] = (),
 ) -> list[Grant]:
-    """Return the grants that a role needs, with these verdict routes, electors of these names and probers of
-    this group, in a deployment that does `without` some topics. Raises KeyError for an unknown role."""
+    """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
+    KeyError for an unknown role."""
     needed = []
     for kind, pattern, operations, why in _NEEDS[role]:
         of_elector = "{best}" in pattern or "{elector}" in pattern
         for one in routes if "{route}" in pattern else electors if of_elector else [""]:
             name = pattern.format(
-                ns=names.namespace,
-                route=one,
-                best=names.best(one),
-                elector=names.elector(one),
-                probers=names.probers(prober_group),
+                ns=names.namespace, route=one, best=names.best(one), elector=names.elector(one)
             )
             needed.append(Grant(kind, name, operations, why))
-    return [each for each in needed if each.name not in without]
+    return needed
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]
 _READ, _WRITE, _DELETE, _CONFIGS = "Read", "Write", "Delete", "DescribeConfigs"
-_OF_SEGMENTS: Final = ("{ns}.segments", "{ns}.candidates")
 _ROUTED: Final = "{ns}.verdicts.{route}"
 _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
@@ -59,10 +52,6 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Create", "Describe", _CONFIGS), "create and check it, with `elect`"),
-        *(
-            ("topic", name, ("Create", "Describe", _CONFIGS), "create and check it, with `segment_anchors`")
-            for name in _OF_SEGMENTS
-        ),
         (
             "topic",
             "{ns}.genesis",
@@ -78,10 +67,6 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
         ("topic", "{best}", ("Describe", _CONFIGS), "show and check it, with `elect`"),
-        *(
-            ("topic", name, ("Describe", _CONFIGS), "show and check it, with `segment_anchors`")
-            for name in _OF_SEGMENTS
-        ),
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "show and check it, read scheme and options"),
     ),
     "topics seed": (("topic", "{ns}.genesis", (_READ,), "read the seed"),),
@@ -101,18 +86,8 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
         ("topic", "{ns}.clusters", (_READ, _WRITE, _CONFIGS), "publish, find what is to be forgotten"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
-        ("topic", "{ns}.segments", (_READ, _WRITE, _CONFIGS), "announce segments, with `segment_anchors`"),
-        ("topic", "{ns}.candidates", (_READ, _CONFIGS), "read answers of probers, with `prober_replicas`"),
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
-    ),
-    "prober": (
-        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
-        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read fingerprints in order"),
-        ("topic", "{ns}.decisions", (_READ, _CONFIGS), "know what is decided, and which anchors died"),
-        ("topic", "{ns}.segments", (_READ, _CONFIGS), "know which files there are"),
-        ("topic", "{ns}.candidates", (_WRITE, _CONFIGS), "answer"),
-        ("group", "{probers}", (_READ,), "share the segments"),
     ),
     "elector": (
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
@@ -152,7 +127,6 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             (_READ, _DELETE, _CONFIGS),
             "compare with checkpoints, delete what is before",
         ),
-        ("topic", "{ns}.segments", (_READ, _CONFIGS), "know what probers need, with `segment_anchors`"),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
     "tail": (
@@ -195,11 +169,8 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             for name in ("totals", "hosts", "clusters", "urls")
         ),
         ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),
-        ("topic", "{ns}.segments", (_READ,), "know segments, with `segment_anchors`"),
-        ("topic", "{ns}.candidates", (_READ,), "know who answers, with `segment_anchors`"),
         ("group", "{ns}.workers", ("Describe",), "measure the lag"),
         ("group", "{ns}.judge", ("Describe",), "measure the lag"),
-        ("group", "{probers}", ("Describe",), "know who holds segments, with `segment_anchors`"),
     ),
 }
 ROLES: Final = tuple(_NEEDS)

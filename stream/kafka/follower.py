@@ -6,14 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import structlog
-
 from stream.checkpoints.kinds import JUDGE
 from stream.errors import StateError
-from stream.failpoints import reach
 from stream.judge.judge import Judge
 from stream.judge.state.state import State
-from stream.judge.state.taking_back import take_back as take_back_tables
 from stream.kafka.erasing import Erasing
 from stream.kafka.in_flight import in_thread
 from stream.kafka.opened_state import StateDirectory, open_at_position
@@ -22,8 +18,6 @@ from stream.kafka.reader import JournalReader, RecordReader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 
 class Follower:
@@ -88,23 +82,14 @@ class Follower:
 
 @asynccontextmanager
 async def open_follower(
-    settings: Settings,
-    genesis: Genesis,
-    directory: Path,
-    *,
-    restore: bool = False,
-    take_back: int | None = 0,
+    settings: Settings, genesis: Genesis, directory: Path, *, restore: bool = False
 ) -> AsyncIterator[Follower]:
     """Open a judge's state directory with a follower, as `open_at_position` does. Without `restore`, an empty
-    one is not restored from a checkpoint. Tables that were dropped are taken back, of the anchors from
-    `take_back` on; with None they stay dropped, and candidates are to be found with answers of probers."""
+    one is not restored from a checkpoint."""
     if not restore:
         settings = settings.model_copy(update={"checkpoints": None})
 
     def open_state(cluster_id: str) -> State:
-        if take_back is not None and (taken := take_back_tables(directory, genesis, take_back)):
-            reach("judge.took_back")
-            log.info("took_back_tables", first=taken.start, end=taken.stop)
         return State(
             directory,
             genesis,

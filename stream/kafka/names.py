@@ -60,21 +60,6 @@ class TopicNames:
         return f"{self.namespace}.elector{name and f'-{name}'}"
 
     @property
-    def segments(self) -> str:
-        """Topic of the sealed ranges of anchors whose files are stored, 64 partitions, compacted by the first
-        anchor."""
-        return f"{self.namespace}.segments"
-
-    @property
-    def candidates(self) -> str:
-        """Topic of what probers find among these, 64 partitions, kept for hours."""
-        return f"{self.namespace}.candidates"
-
-    def probers(self, group: str = "") -> str:
-        """Consumer group of the probers; of a further one, which holds all segments once more."""
-        return f"{self.namespace}.probers{group and f'-{group}'}"
-
-    @property
     def rejected(self) -> str:
         """Dead-letter topic: original bytes of rejected pages, with the reason in headers."""
         return f"{self.namespace}.rejected"
@@ -103,6 +88,11 @@ class TopicNames:
     def dashboard_changelogs(self) -> list[str]:
         """Changelogs of the dashboard's tables, with as many partitions as the verdicts topic."""
         return [f"{self.dashboard}-{table}-changelog" for table in ("totals", "hosts", "clusters", "urls")]
+
+    @property
+    def removed(self) -> list[str]:
+        """Topics of earlier versions, which took part in deciding and are not read any more."""
+        return [f"{self.namespace}.segments", f"{self.namespace}.candidates"]
 
 
 def record_name(record: Any) -> str:

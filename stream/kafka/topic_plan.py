@@ -8,10 +8,9 @@ from typing import Final, Literal
 
 from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
-from stream.messages.segments import PARTITIONS
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "prober", "elector", "load", "forget", "trim", "publish", "follow"]
+Role = Literal["worker", "judge", "elector", "load", "forget", "trim", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 GENESIS_BYTES: Final = 64 << 10
@@ -22,11 +21,6 @@ DECISIONS_BYTES: Final = 4 * MIB
 """Maximum size of a decision record: 65,536 rows of about 50 bytes at worst."""
 REQUESTS_BYTES: Final = 64 << 10
 """Maximum size of a record batch of requests to forget pages."""
-SEGMENTS_BYTES: Final = 64 << 10
-"""Maximum size of a record batch of segments."""
-ANSWERS_BYTES: Final = 4 * MIB
-"""Maximum size of an answer of a segment. One about a record of 512 rows, which is the least, has less than
-a MiB even in a flood of pages that share a template."""
 VERDICTS_BYTES: Final = 1 * MIB
 """Maximum size of a record batch of verdicts, cluster changes or kept pages."""
 PAGES_BYTES: Final = 32 * MIB
@@ -98,13 +92,6 @@ _FOR_EVER: Final = {
     "message.timestamp.type": "LogAppendTime",
 }
 _COMPACTED: Final = {**_ACKNOWLEDGED, "cleanup.policy": "compact"}
-ANSWERS_SECONDS: Final = 6 * 3600
-"""Retention of probers' answers. Where answers are gone, probers answer again."""
-_ANSWERS: Final = {
-    **_ACKNOWLEDGED,
-    "cleanup.policy": "delete",
-    "retention.ms": str(1000 * ANSWERS_SECONDS),
-}
 
 
 def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
@@ -128,32 +115,14 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     if settings.elect:
         name = names.best(settings.elector_name)
         topics["best"] = TopicPlan(name, None, VERDICTS_BYTES, _COMPACTED)
-    segments = ("segments", "candidates") if settings.segment_anchors or role == "prober" else ()
-    if segments:
-        topics["segments"] = TopicPlan(
-            names.segments, PARTITIONS, SEGMENTS_BYTES, _COMPACTED, transactional=False
-        )
-        topics["candidates"] = TopicPlan(
-            names.candidates, PARTITIONS, ANSWERS_BYTES, _ANSWERS, transactional=False
-        )
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),
-        "judge": (
-            "genesis",
-            "journal",
-            "decisions",
-            "requests",
-            "verdicts",
-            "clusters",
-            *(segments if settings.prober_replicas else segments[:1]),
-            *route_names,
-        ),
-        "prober": ("genesis", "journal", "decisions", *segments),
+        "judge": ("genesis", "journal", "decisions", "requests", "verdicts", "clusters", *route_names),
         "elector": ("genesis", "journal", "decisions", *best),
         "load": ("genesis", "journal"),
         "forget": ("genesis", "requests"),
-        "trim": ("genesis", "journal", "decisions", *segments[:1]),
+        "trim": ("genesis", "journal", "decisions"),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -35,15 +35,10 @@ class TopicSubscription(ClientOwner):
         *,
         from_beginning: bool = False,
         report_waiting: Callable[[bool], None] | None = None,
-        used: Callable[[], Collection[int]] = frozenset,
     ) -> None:
         """`report_waiting` is called once, as soon as all existing records are read and new ones are waited
-        for. Its argument is whether there were any records at the beginning.
-
-        `used` returns the partitions that anything is in: the others are not read while there are some. A
-        fetch of 64 partitions takes a client half a millisecond more than one of a few."""
+        for. Its argument is whether there were any records at the beginning."""
         self._settings, self._topic, self._from_beginning = settings, topic, from_beginning
-        self._used = used
         self._report_waiting = report_waiting
         self._bounds: dict[TopicPartition, LogBounds] = {}
         """Log bounds when the subscription began."""
@@ -80,7 +75,7 @@ class TopicSubscription(ClientOwner):
     def _to_read(self) -> set[TopicPartition]:
         """The partitions to read; none while the topic is away."""
         numbers = self._consumer.partitions_for_topic(self._topic) or set()
-        return {TopicPartition(self._topic, number) for number in numbers & set(self._used()) or numbers}
+        return {TopicPartition(self._topic, number) for number in numbers}
 
     async def _is_caught_up(self) -> bool:
         """Return whether all records are read that existed when the subscription began."""

@@ -282,7 +282,21 @@ async def check(settings: Settings, role: Role) -> None:
         await _check(client, settings, role)
 
 
+async def _refuse_removed(client: AIOKafkaClient, settings: Settings) -> None:
+    """Raise TopicError if the deployment has topics of earlier versions. Not to be allowed to see them is
+    no error."""
+    with suppress(TopicAuthorizationFailedError):
+        names = TopicNames(settings.namespace).removed
+        if existing := (await broker_metadata.metadata(client, names)).topics:
+            raise UnsoundTopicError(
+                f"topics of an earlier version, which this one does not read: {', '.join(existing)}. Stop all"
+                " roles of that version, and delete these topics (`kafka-topics.sh --delete --topic NAME`)"
+            )
+
+
 async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) -> None:
+    if role in (None, "judge"):
+        await _refuse_removed(client, settings)
     plans = plan(settings, role)
     existing = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
     missing = [topic.name for topic in plans if topic.name not in existing]

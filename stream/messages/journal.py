@@ -134,13 +134,6 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_fiel
         """Without the seed, so that no log shows it."""
         return f"Genesis(journal={self.journal!r}, scheme_id={self.scheme_id!r}, options={self.options!r})"
 
-    def other_origin(self, journal: str, scheme: str) -> str | None:
-        """Say of which other journal or scheme something is, given what it names; None if it is of these."""
-        for what, named, here in (("journal", journal, self.journal), ("scheme", scheme, self.scheme_id)):
-            if named != here:
-                return f"{what} {named}, not {here}"
-        return None
-
 
 class StringColumns(NamedTuple):
     """The strings of n rows."""

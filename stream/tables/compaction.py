@@ -122,11 +122,11 @@ class Compaction:
         self._freezing = None
         run, batch = built.files.run, self._store.batch()
         if self._last is not None and self._last not in self._runs:
-            batch.delete(DEFAULT, run_key(self._design, self._last))
+            batch.delete(DEFAULT, self._key(self._last))
         self._runs.append(run)
         self._last = run
         self._cold.add(run)
-        batch.put(DEFAULT, run_key(self._design, run), run.record)
+        batch.put(DEFAULT, self._key(run), run.record)
         self._store.write(batch)
 
     def _drop_runs(self) -> None:
@@ -139,7 +139,7 @@ class Compaction:
             del self._runs[0]
             batch = self._store.batch()
             if run is not self._last:
-                batch.delete(DEFAULT, run_key(self._design, run))
+                batch.delete(DEFAULT, self._key(run))
             for family in self._design.families:
                 batch.delete_range(table_family(family), *run.bounds)
             self._store.write(batch)
@@ -179,13 +179,16 @@ class Compaction:
         self._runs[place : place + len(parts)] = [run]
         if self._last in parts:
             self._last = run
-        batch.put(DEFAULT, run_key(self._design, run), run.record)
+        batch.put(DEFAULT, self._key(run), run.record)
         for part in parts:
-            batch.delete(DEFAULT, run_key(self._design, part))
+            batch.delete(DEFAULT, self._key(part))
         for family in self._design.families:
             batch.delete_range(table_family(family), *run.bounds_of_parts)
         self._store.write(batch)
         self._reclaim(run)
+
+    def _key(self, run: Run) -> bytes:
+        return _keys(self._design) + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
 
     def _build(self, run: Run) -> _Building:
         start = max(run.first, self._anchors.log.first)
@@ -224,11 +227,6 @@ def stored_runs(store: Store, design: Design, first: int, count: int) -> list[Ru
     if end > count:
         raise damage_error(store.path, f"runs hold anchors up to {end}, but {count} are counted")
     return runs
-
-
-def run_key(design: Design, run: Run) -> bytes:
-    """The key of a run's record."""
-    return _keys(design) + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
 
 
 def _keys(design: Design) -> bytes:

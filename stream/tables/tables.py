@@ -25,16 +25,15 @@ from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.search.nearest import ALL, KEPT_AT_ONCE, Kept, Nearest, kept_pairs
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
-from stream.tables.search.probing import Probing, SearchOptions, keys_by
-from stream.tables.search.queries import TableKeys
+from stream.tables.search.prefixes_compiled import keys_of
+from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedTriples, SearchResult
-from stream.tables.store.anchors import FIRST_ENTRY, HELD, HeldAnchors, StoredAnchors, held_from
+from stream.tables.store.anchors import StoredAnchors, refuse_dropped
 from stream.tables.store.contents import union
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
-from stream.tables.triples.entries import first_entry_from
 from stream.tables.triples.index import GROWTH, TripleIndex
 
 LAYOUT: Final = b"tables/layout"
@@ -101,8 +100,7 @@ files are written anew."""
 
 
 class Tables:
-    """The index of live anchors, which are numbered in order of insertion, from `first` on. There are tables
-    of those from `held` on; of the others, which are dead is known.
+    """The index of live anchors, which are numbered in order of insertion, from `first` on.
 
     Opening recovers everything from the store. Raises StateError if the store was made with another design or
     another `generation`. `memory` is the size in bytes of all three tiers, apart from anchors in the hot tier
@@ -130,10 +128,9 @@ class Tables:
         self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
-        held = held_from(store)
-        anchors = HeldAnchors(StoredAnchors(store, design.words, held), held)
-        self._anchors, self._held_log = anchors.stored, anchors.log
-        self._log, self._dead, self._skipped = anchors.stored.log, anchors.dead, anchors.skipped
+        refuse_dropped(store)
+        anchors = StoredAnchors(store, design.words)
+        self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
         of_triples = int(memory * TRIPLES_SHARE) if kind.triples else 0
         sizes = TierSizes(memory - of_triples, generation, growth, kind.windowed)
         self._reclaiming = Reclaiming(store)
@@ -168,11 +165,6 @@ class Tables:
         return self._log.first
 
     @property
-    def held(self) -> int:
-        """Number of the first anchor of which there are tables."""
-        return self._held_log.first
-
-    @property
     def start(self) -> bytes:
         """The key of the rows in the log that have the first anchor."""
         return self._log.start
@@ -196,14 +188,14 @@ class Tables:
             hot_probes=sum(tiers.hot.probes for tiers in every),
             rocks_probes=sum(tiers.cold.probes for tiers in every),
             rocks_hits=sum(tiers.cold.hits for tiers in every),
-            generations=-(-(self._tiers.compaction.frozen - self.held) // self._size),
+            generations=-(-(self._tiers.compaction.frozen - self.first) // self._size),
             runs=self._tiers.compaction.runs,
             hot_anchors=self.count - hot.floor,
             warm_anchors=warm.end - warm.floor,
-            cold_anchors=cold.end - self.held,
-            dead_anchors=self._dead.all_count,
+            cold_anchors=cold.end - self.first,
+            dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
-            digest=union(self._dead.all_digest, self._skipped.digest),
+            digest=union(self._dead.digest, self._skipped.digest),
             hot_heads=hot.heads,
             triple_entries=self._triples.entries if self._triples else 0,
         )
@@ -231,11 +223,10 @@ class Tables:
         self,
         fingerprints: U64,
         uncertain: U8,
-        words: U64 | TableKeys | None = None,
+        words: U64 | None = None,
         nearest: Callable[[], Nearest] | None = None,
     ) -> Iterator[tuple[int, SearchResult]]:
-        """The result of `search` in parts that take little memory. `words` may come with the keys of their
-        buckets.
+        """The result of `search` in parts that take little memory.
 
         Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
         are very many candidates, or the last rows had very many, `nearest` is called for a limit on them.
@@ -249,8 +240,7 @@ class Tables:
             if wanted.limits:
                 rows = min(rows, max(1, KEPT_AT_ONCE // wanted.most))
             some = slice(start, start + rows)
-            keys = words.take(some) if isinstance(words, TableKeys) else keys_by(words[some], self._design)
-            result = self._search(keys, fingerprints[some], uncertain[some], wanted.from_row(start))
+            result = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
             many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
             self._crowded = many or (result is not None and _members(result) > PAIRS_AT_ONCE // 4)
             if many and nearest is not None:
@@ -265,16 +255,15 @@ class Tables:
             if rows == self._rows_at_once and len(result.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
-    def _search(
-        self, keys: TableKeys, fingerprints: U64, uncertain: U8, wanted: Nearest
-    ) -> SearchResult | None:
+    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
-        most = PAIRS_AT_ONCE if len(fingerprints) > 1 else sys.maxsize
+        most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
+        words = words if words.ndim == 2 else words[:, None]
         collector = PairCollector(most, self._dead.base)
-        kept = Kept.begin(wanted, len(fingerprints), self._dead.base)
+        kept = Kept.begin(wanted, len(words), self._dead.base)
         if kept.limits:
-            kept = kept.by_bucket(keys.buckets[:, 0])
-        probing = Probing(self._design, keys, fingerprints, uncertain, self._options, collector, kept)
+            kept = kept.by_bucket(keys_of(words, self._design.pieces)[:, 0])
+        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
         if self._triples is not None and not collector.is_full:
@@ -284,7 +273,7 @@ class Tables:
         if kept.limits:
             collector.add_ordered(kept_pairs(kept))
         row, anchor, distance = collector.pairs()
-        if self._dead.count or self.held > self._dead.base:
+        if self._dead.count or self.first > self._dead.base:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
         sizes = None
@@ -336,8 +325,8 @@ class Tables:
         full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
         caller writes `batch`; searches find the anchors at once.
         """
-        if (anchors := self.count - self.held) + len(fingerprints) > MOST_ANCHORS:
-            raise StateError(f"state directory {self._store.path}: the index is full: {anchors} anchors")
+        if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
+            raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
         if self.count - self._dead.base + len(fingerprints) > MOST_ANCHORS:
             self._dead.rebase()
         if self._triples is not None:
@@ -358,10 +347,9 @@ class Tables:
         if len(anchors) and (anchors.min() < self.first or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
-        held = anchors[anchors >= self.held]
-        self._tiers.forget(held)
+        self._tiers.forget(anchors)
         if self._triples is not None:
-            self._triples.kill(held)
+            self._triples.kill(anchors)
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes
@@ -371,30 +359,14 @@ class Tables:
         if first == self.first:
             return
         if self._triples is not None:
-            if first > self.held:
-                self._triples.raise_first(first)
-            entry = self._anchors.first_entry = first_entry_from(self._anchors, first)
-            batch.put(DEFAULT, FIRST_ENTRY, entry.to_bytes(8, "little"))
+            self._triples.raise_first(batch, first)
         self._log.raise_first(batch, first)
-        self._held_log.first = max(self.held, first)
         self._dead.drop(batch, first)
         self._skipped.drop(batch, first)
 
-    def hold_from(self, batch: Writes, held: int) -> None:
-        """Drop the tables of the anchors before `held`: searches do not find these any more. Which of them
-        are dead goes on to be known and noted. The caller writes `batch`. What they take is removed by
-        `maintain`."""
-        if not self.held <= held <= self.count:
-            raise ValueError(f"tables can be held from {self.held} on, and not after {self.count}")
-        if self._triples is not None:
-            self._triples.raise_first(held)
-        self._dead.hold_from(held)
-        self._held_log.first = held
-        batch.put(DEFAULT, HELD, held.to_bytes(8, "little"))
-
     def is_alive(self, anchors: I64) -> NDArray[np.bool_]:
-        """Whether each of these anchors is alive, (n,), whether there are tables of it or not."""
-        return ~self._dead.are_dead(anchors)
+        """Whether each of these anchors is alive, (n,)."""
+        return ~self._dead.test(anchors)
 
     def maintain(self, *, wait: bool = False) -> None:
         """Freeze generations that are due, and remove what is gone, in the background; called after each

@@ -112,10 +112,10 @@ class CrowdedBuckets(NamedTuple):
         `keys` are (m, T), of which the first `pairs` are not of triples; `skipped` are the masks of the
         anchors, as in `Buckets` (m,).
         """
-        order = np.argsort(self.keys)
+        order, table = np.argsort(self.keys), np.arange(keys.shape[1], dtype=np.uint64)
         place = order.take(np.searchsorted(self.keys, keys, sorter=order), mode="clip")
         inside = self.keys[place] == keys
-        inside &= are_inside(skipped, keys.shape[1], pairs)
+        inside &= (skipped[:, None] >> table & np.uint64(1) != 0) == (table >= pairs)
         ends = np.append(0, np.cumsum(inside.sum(axis=1)))
         return self.buckets[place[inside]], ends
 
@@ -311,13 +311,6 @@ def enter(row: int, buckets: Buckets) -> None:
             place = firsts[bucket] + sizes[bucket]
             members[place], prints[place], minima[place] = row, own[row, 0], own_minima[row]
             sizes[bucket] += 1
-
-
-def are_inside(skipped: U64, tables: int, pairs: int) -> NDArray[np.bool_]:
-    """Whether anchors with these masks (m,) are in each of their buckets: (m, tables)."""
-    table = np.arange(tables, dtype=np.uint64)
-    inside: NDArray[np.bool_] = (skipped[:, None] >> table & np.uint64(1) != 0) == (table >= pairs)
-    return inside
 
 
 @compiled

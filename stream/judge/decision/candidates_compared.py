@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from stream.judge.rule import Rule
 from stream.judge.state.baselines import Anchors
 from stream.judge.state.state import State
 from stream.tables.search.nearest import ALL, Nearest
-from stream.tables.search.queries import TableKeys
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
-from stream.tables.tables import Tables
 
 
 class FingerprintedPages(NamedTuple):
@@ -94,81 +92,46 @@ class Compared(NamedTuple):
         return pairs[order]
 
 
-class AnchorReader(Protocol):
-    """Where the fingerprints and sketches of anchors are."""
-
-    def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
-        """Return the records of the distinct anchors among `numbers`."""
-        ...
-
-
-class CandidateSearch(Protocol):
-    """Where a judge finds the stored candidates of pages: tables of its own, or other processes as well."""
-
-    def search(
-        self, ids: NDArray[np.int64], pages: FingerprintedPages, wanted: Callable[[], Nearest]
-    ) -> Iterator[tuple[int, Compared]]:
-        """Find and compare the candidates of n pages, in parts that take little memory. Yields (first row,
-        result with rows counted from 0).
-
-        `ids` are the packed ids of the pages (n,), ascending. `wanted` may wait for the comparison with
-        baselines. It is called if a row has more pairs than the rule selects; otherwise the pairs include
-        anchors that die among the rows. Several threads may search at once.
-        """
-        ...
-
-
-class TablesSearch:
-    """The search of tables of this process."""
-
-    def __init__(self, tables: Tables, records: AnchorReader, rule: Rule, most: int | None = None) -> None:
-        """`records` has the anchors in `tables`. `most` is that of the `wanted` of searches, by
-        default `rule.selected`."""
-        self._tables, self._records, self._rule = tables, records, rule
-        self._most = rule.selected if most is None else most
-
-    def search(
-        self,
-        ids: NDArray[np.int64],
-        pages: FingerprintedPages,
-        wanted: Callable[[], Nearest],
-        keys: TableKeys | None = None,
-    ) -> Iterator[tuple[int, Compared]]:
-        """See `CandidateSearch`. `keys` are those of the pages, if the caller has them."""
-        words = keys or self._rule.table_words(pages.fingerprint, pages.sketch)
-        search = _Search(self._tables, self._records, self._rule, wanted, self._most)
-        selected = wanted if pages.fingerprint.shape[1] == 1 else None
-        for first, candidates in self._tables.searches(
-            first_words(pages.fingerprint), pages.uncertain, words, selected
-        ):
-            queries = candidates.probed[0].queries
-            part = pages.take(slice(first, first + len(queries.words)))
-            yield first, search.compare(candidates, part, queries.words, first)
-
-
 def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
     """Find and compare the candidates of pages."""
     words = rule.table_words(pages.fingerprint, pages.sketch)
     candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
     wanted = ALL._replace(most=rule.compared, within=rule.within(pages.status))
-    return _Search(state.tables, state, rule, lambda: wanted, wanted.most).compare(candidates, pages, words)
+    return _Search(state, rule, lambda: wanted, wanted.most).compare(candidates, pages, words)
+
+
+def compare_in_parts(
+    state: State, rule: Rule, pages: FingerprintedPages, wanted: Callable[[], Nearest]
+) -> Iterator[tuple[int, Compared]]:
+    """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
+
+    `wanted`, of which `most` is `rule.selected`, may wait for the comparison with baselines. It is called if
+    a row has more pairs than the rule selects; otherwise the pairs include anchors that die among the rows.
+    Several threads may search at once.
+    """
+    words = rule.table_words(pages.fingerprint, pages.sketch)
+    search = _Search(state, rule, wanted, rule.selected)
+    selected = wanted if pages.fingerprint.shape[1] == 1 else None
+    for first, candidates in state.tables.searches(
+        first_words(pages.fingerprint), pages.uncertain, words, selected
+    ):
+        queries = candidates.probed[0].queries
+        part = pages.take(slice(first, first + len(queries.words)))
+        yield first, search.compare(candidates, part, queries.words, first)
 
 
 class _Search:
     """The state shared by the parts of a search."""
 
-    def __init__(
-        self, tables: Tables, records: AnchorReader, rule: Rule, wanted: Callable[[], Nearest], most: int
-    ) -> None:
+    def __init__(self, state: State, rule: Rule, wanted: Callable[[], Nearest], most: int) -> None:
         """`most` is that of `wanted`, which may have to wait."""
-        self._tables, self._records, self._rule = tables, records, rule
-        self._wanted, self._most = wanted, most
+        self._state, self._rule, self._wanted, self._most = state, rule, wanted, most
         self._anchors: Anchors | None = None
 
     def _read(self, numbers: NDArray[np.int64]) -> Anchors:
         # Spam finds the same anchors repeatedly, so keep them.
         if self._anchors is None or not self._anchors.has(numbers):
-            self._anchors = self._records.anchors(numbers)
+            self._anchors = self._state.anchors(numbers)
         return self._anchors
 
     def compare(
@@ -218,7 +181,7 @@ class _Search:
         rank = candidates.distance.copy()
         if self._rule.options.by_minima:
             pairs = candidates.row[some], candidates.anchor[some], candidates.distance[some]
-            rank[some] = self._tables.ranks(words, *pairs)
+            rank[some] = self._state.tables.ranks(words, *pairs)
         return rank
 
 

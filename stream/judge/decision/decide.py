@@ -19,7 +19,7 @@ from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.decision.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
-from stream.judge.decision.candidates_compared import CandidateSearch, Compared, FingerprintedPages
+from stream.judge.decision.candidates_compared import Compared, FingerprintedPages, compare_in_parts
 from stream.judge.decision.decide_rows_compiled import (
     ALIVE,
     BASELINE,
@@ -127,11 +127,9 @@ def decide(
     state: State,
     rule: Rule,
     ends: NDArray[np.int64],
-    candidates: CandidateSearch,
     effort: Effort | None = None,
 ) -> BatchVerdicts:
-    """Decide the verdicts of `batch` against `state`, and the candidates that are found of it, without
-    changing either.
+    """Decide the verdicts of `batch` against `state`, without changing either.
 
     `ends` are the ends of the journal records, as rows of the batch. The rows of the first record are always
     decided. Of the other records, as many are decided as the effort allows.
@@ -144,7 +142,7 @@ def decide(
     if not ready.size:
         return judged
     least = int(np.searchsorted(ready, ends[0])) if len(ends) else 0
-    end = _Pass(batch, ready, state, rule, candidates, judged, effort or Effort()).run(least)
+    end = _Pass(batch, ready, state, rule, judged, effort or Effort()).run(least)
     if end == len(batch):
         return judged
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
@@ -175,13 +173,11 @@ class _Pass:
         ready: NDArray[np.int64],
         state: State,
         rule: Rule,
-        candidates: CandidateSearch,
         judged: BatchVerdicts,
         effort: Effort,
     ) -> None:
         self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
-        self.candidates, self.ready = candidates, ready
-        self.least = self.comparisons = 0
+        self.ready, self.least, self.comparisons = ready, 0, 0
 
     def run(self, least: int) -> int:
         """Judge row by row: at least the first `least` rows, whatever the effort. Return the row of the batch
@@ -247,7 +243,7 @@ class _Pass:
         pages = FingerprintedPages(
             batch.fingerprint[rows], batch.uncertain[rows], batch.sketch[rows], batch.status[rows]
         )
-        parts = self.candidates.search(batch.page[rows], pages, lambda: dying().from_row(start))
+        parts = compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start))
         for first, pairs in parts:
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned

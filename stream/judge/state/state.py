@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -37,7 +37,6 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE, Forgotten, SourceProgress, Turn
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
-from stream.tables.arrays import I64, U64, distinct
 from stream.tables.compaction import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
@@ -89,28 +88,6 @@ class Prepared:
     """Further writes, filled by `advance`."""
 
 
-class DeathListener(Protocol):
-    """Is told which anchors die by each decision."""
-
-    @property
-    def most(self) -> int:
-        """How many it can be told of at once."""
-        ...
-
-    def lose(self) -> None:
-        """More anchors than that die by the next decision."""
-        ...
-
-    def note(self, numbers: I64, words: U64, skipped: U64) -> None:
-        """The anchors (k,), ascending, die by the next decision. `words` (k, W) are their keys in the tables,
-        and `skipped` (k,) their masks."""
-        ...
-
-    def reach(self, position: int) -> None:
-        """The decisions before this offset are applied."""
-        ...
-
-
 class State(StateReader):
     """The judge's state. The only writers are `apply`, or its three steps, `note_ledger`, and what forgets
     pages and erases them; everything else reads.
@@ -153,7 +130,6 @@ class State(StateReader):
                 kind=IndexKind(self._rule.triples, windowed=expiring),
             )
             self._turns = None if self.window is None else TurnReader(self, self.window, self.tables)
-            self.deaths: DeathListener | None = None
             self._removal = Removal(store, self._anchors, self._duplicates)
             indexed, logged = (f"[{each.first}, {each.count})" for each in (self.tables, self._anchors))
             if indexed != logged:
@@ -273,7 +249,6 @@ class State(StateReader):
         batch, change, unique, writes = prepared.batch, prepared.change, prepared.unique, prepared.writes
         anchors = np.searchsorted(unique, np.fromiter(change.skipped, np.int64, len(change.skipped)))
         skipped = dict(zip(anchors.tolist(), change.skipped.values(), strict=True))
-        self._note_deaths(change.superseded)
         words = self._rule.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, change.superseded)
@@ -307,21 +282,6 @@ class State(StateReader):
             decided=decided,
             window=None if self.window is None else self.window.stored,
         )
-        self._note_position(decided)
-
-    def _note_deaths(self, numbers: I64) -> None:
-        """Tell the listener of stored anchors that a decision supersedes, lets expire or forgets."""
-        if self.deaths is not None:
-            numbers = distinct(numbers[numbers < self.tables.count])
-            numbers = numbers[self.tables.is_alive(numbers)]
-            if len(numbers) > self.deaths.most:
-                self.deaths.lose()
-            else:
-                self.deaths.note(numbers, *self.tables.entered(numbers))
-
-    def _note_position(self, decided: int) -> None:
-        if self.deaths is not None:
-            self.deaths.reach(decided)
 
     def raise_first(self, writes: Writes, first: PageNumbers) -> None:
         """Let anchors and duplicates begin at these numbers, in RAM at once and in the store through
@@ -329,13 +289,6 @@ class State(StateReader):
         self.tables.raise_first(writes, first.anchors)
         self._anchors.raise_first(writes, first.anchors)
         self._duplicates.raise_first(writes, first.duplicates)
-
-    def hold_from(self, held: int) -> None:
-        """Drop the tables of the anchors before this number. No batch may be ahead of the store."""
-        writes = self.store.batch()
-        self.tables.hold_from(writes, held)
-        self.store.write(writes)
-        self.maintain()
 
     def maintain(self, *, wait: bool = False) -> None:
         """Freeze anchors, and remove what is gone, in the background. Nothing may be ahead of the store.
@@ -363,7 +316,6 @@ class State(StateReader):
         oldest, duplicates = carried.oldest, carried.duplicates
         joined, urls = turns.anchors_after(carried), turns.references_after(carried)
         hit = joined[(joined != NO_LONGER_LIVE) & (joined < self.next.anchors)]
-        self._note_deaths(np.arange(self.first.anchors, oldest.anchors))
         self._insert_again(writes, carried.anchors)
         records = duplicates.words.copy()
         records[:, -1] = joined.astype(np.uint64)
@@ -382,7 +334,6 @@ class State(StateReader):
         window.turn(writes, time, self.next, carried.anchor_numbers)
         self.time = time
         self._write_meta(writes, time=time, decided=decided, window=window.stored)
-        self._note_position(decided)
         self.maintain()
         turns.begin()
 
@@ -404,14 +355,12 @@ class State(StateReader):
         """Store that a ledger record was applied. `ledger` is its offset in the decisions topic, or that of
         its first part, and `decided` the next offset there. No batch may be ahead of the store."""
         self._write_meta(self.store.batch(), ledger=ledger, decided=decided)
-        self._note_position(decided)
 
     def forget(self, forgotten: Forgotten, decided: int, appended: int = 0) -> None:
         """Forget pages: nothing finds them any more. `decided` is the next offset of the decisions topic, and
         `appended` when the record was written there, in milliseconds since the epoch. No batch may be ahead
         of the store. Call `maintain` before the next `advance`."""
         writes, (anchors, duplicates) = self.store.batch(), forgotten.numbers
-        self._note_deaths(anchors)
         self.tables.kill(writes, anchors[self.tables.is_alive(anchors)])
         gone = {
             reference
@@ -432,7 +381,6 @@ class State(StateReader):
             self.forgotten.add(writes, decided, anchors, duplicates)
             forgetting = msgspec.structs.replace(forgetting, decided=decided)
         self._write_meta(writes, decided=decided, forgetting=forgetting)
-        self._note_position(decided)
 
     def blank_forgotten(self) -> bool:
         """Remove what says what forgotten pages were from the records of some of them. Returns whether there
@@ -476,7 +424,7 @@ class State(StateReader):
 
     def digest(self) -> str:
         """Return a digest of the content, independent of how it was built up, and of what is gone. Tables are
-        left out, as they follow from it, and so is which of them were dropped."""
+        left out, as they follow from it."""
         starts = dict.fromkeys(RECORDS, b"")
         starts[ANCHORS] = self._anchors.start
         starts[LOG] = self.tables.start

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from stream.errors import AwaitedAnswerError, RefutedAnswerError
 from stream.futures import retrieved
 from stream.judge.batch import BATCH_BYTES, Entry
 from stream.judge.decision.decide import MOST, Effort
@@ -49,8 +48,7 @@ class BatchInFlight:
 
     async def decide(self) -> list[Entry]:
         """Decide records within the bounds, and before the next turn. Returns the others, which are removed
-        from the batch. Raises AwaitedAnswerError if answers of probers about the first record are
-        awaited."""
+        from the batch."""
         effort = Effort(MOST, self._watch.health.turn, BATCH_BYTES)
         # In a thread, because spam may take seconds, during which the event loop must run.
         with self._watch.stage("decide"):
@@ -102,8 +100,6 @@ class BatchInFlight:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, AwaitedAnswerError | RefutedAnswerError):  # nothing was decided
-            self._watched.close()
         if kind is not None and self._encoding is not None:
             self._encoding.cancel()
             await asyncio.gather(self._encoding, return_exceptions=True)

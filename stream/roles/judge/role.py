@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -16,19 +15,12 @@ import structlog
 
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.periodic import Checkpoints
-from stream.errors import (
-    AnswerError,
-    AwaitedAnswerError,
-    RefutedAnswerError,
-    StaleError,
-    StateError,
-)
+from stream.errors import StaleError, StateError
 from stream.failpoints import reach
-from stream.judge.batch import Entry
 from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
 from stream.judge.state.state import State
-from stream.kafka import acl_check, clients, record_batches, topics
+from stream.kafka import clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import TransactionInFlight
@@ -44,10 +36,7 @@ from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.forgetting import forget_requests
 from stream.roles.judge.ledger_records import LedgerRecords
-from stream.roles.judge.probing import Probing, open_probing
-from stream.roles.judge.segment_announcements import segment_export
 from stream.roles.judge.stats import JudgeStats
-from stream.roles.judge.taking_back import check_take_back
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.turns import Turns
 from stream.roles.judge.watch import JudgeWatch
@@ -58,19 +47,12 @@ log = structlog.get_logger()
 AHEAD: Final = 0.5
 """Share of a full batch that must be queued for it to be decided while the previous transaction is in flight.
 With less, waiting for the end of the transaction costs no throughput and makes batches larger."""
-ALARM_SECONDS: Final = 60.0
-"""Time for which a judge that ends because answers contradict each other serves its metrics, so that an alert
-can name the cause: four times as long as Prometheus takes to come again."""
 
 
 class JudgeRole:
     """One judge process, which leads or stands by."""
 
-    def __init__(self, settings: Settings, take_back: int | None = None) -> None:
-        """With `take_back`, tables that were dropped are built again, of the anchors from that number on."""
-        self._take_back = take_back
-        self._probing: Probing | None = None
-        self._nothing = TransactionInFlight()
+    def __init__(self, settings: Settings) -> None:
         self.settings, self.names = settings, TopicNames(settings.namespace)
         self._stop = asyncio.Event()
         self.stats = JudgeStats()
@@ -91,20 +73,7 @@ class JudgeRole:
         lost."""
         with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
-                try:
-                    await self._run()
-                except AnswerError as error:
-                    await self._raise_alarm(error)
-                    raise
-
-    async def _raise_alarm(self, error: AnswerError) -> None:
-        """Show for a while that answers contradict each other. The judge has let go of its state and of the
-        lead before."""
-        seconds = ALARM_SECONDS if self.ops_url is not None else 0
-        log.critical("answers_contradict", message=str(error), ends_in_seconds=seconds)
-        with self.watch.showing_contradiction(), suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
+                await self._run()
 
     # The loop: poll, decide, publish, apply.
 
@@ -127,25 +96,17 @@ class JudgeRole:
                     journal.give_back(entries)
                     await transaction.finish()
                     await turns.publish(entries[0])
-                elif entries := await self._answered(entries, follower, transaction):
+                elif entries:
                     cap = turns.cap(entries[0])
-                    batch = BatchInFlight(entries, follower.judge, publisher, self.watch, cap)
-                    try:
-                        async with batch:
-                            began = time.perf_counter()
-                            journal.give_back(await batch.decide())
-                            await batch.prepare()
-                            size.note(len(batch.decided.batch), time.perf_counter() - began)
-                            if transaction.is_in_flight:
-                                reach("judge.ahead")
-                                await transaction.finish()
-                            await batch.publish(transaction, partial(self._committed, batch, state, election))
-                    except AwaitedAnswerError as awaited:
-                        journal.give_back(entries)
-                        await self._await(awaited.offset, transaction)
-                    except RefutedAnswerError as refuted:
-                        journal.give_back(entries)
-                        self._refuse(refuted)
+                    async with BatchInFlight(entries, follower.judge, publisher, self.watch, cap) as batch:
+                        began = time.perf_counter()
+                        journal.give_back(await batch.decide())
+                        await batch.prepare()
+                        size.note(len(batch.decided.batch), time.perf_counter() - began)
+                        if transaction.is_in_flight:
+                            reach("judge.ahead")
+                            await transaction.finish()
+                        await batch.publish(transaction, partial(self._committed, batch, state, election))
                 request = self._checkpoints.request()
                 if ledger.is_due(request):
                     await transaction.finish()
@@ -157,40 +118,8 @@ class JudgeRole:
                 if follower.erasing.is_due:
                     await transaction.finish()
                     await follower.erasing.attend()
-                await self._attend_probing(transaction)
                 self._attend(state, request)
             await transaction.finish()
-
-    async def _answered(
-        self, entries: list[Entry], follower: Follower, transaction: TransactionInFlight
-    ) -> list[Entry]:
-        """Return which of these journal records can be decided: none if answers of probers about the first
-        one are awaited. The others are given back."""
-        if self._probing is None or not entries:
-            return entries
-        answered, later = self._probing.split(entries)
-        follower.journal.give_back(later)
-        if not answered:
-            await self._await(entries[0].offset, transaction)
-        return answered
-
-    async def _await(self, offset: int, transaction: TransactionInFlight) -> None:
-        if transaction.is_in_flight:
-            await transaction.finish()  # after which answers can be taken that are as of its decision
-        elif self._probing is not None:
-            await self._probing.wait(offset)
-
-    def _refuse(self, refuted: RefutedAnswerError) -> None:
-        if self._probing is None:
-            raise refuted
-        self._probing.refuse(refuted)
-
-    async def _attend_probing(self, transaction: TransactionInFlight) -> None:
-        if self._probing is not None:
-            self._probing.attend()
-            if (segment := self._probing.due()) is not None:
-                await transaction.finish()
-                await self._probing.drop(segment)
 
     def _attend(self, state: State, request: str | None) -> None:
         """Attend to what runs beside the loop. `request` names the request for a checkpoint that waits."""
@@ -200,8 +129,6 @@ class JudgeRole:
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """Report a batch whose verdicts are published and whose state is written."""
-        if self._probing is not None:
-            self._probing.note_decided()
         election.note_judged(batch.entries[-1].offset + 1)
         self.watch.metrics.gaps_met.inc(self.stats.add(batch.decided, state.ledger))
         self.watch.note_batch(batch.decided, len(self.stats.gaps))
@@ -214,22 +141,18 @@ class JudgeRole:
             genesis = await run_unless_stopped(self._stop, self._checked_genesis())
         if genesis is None:
             return
-        with watch.health.excuse("asking which segments there are"):
-            await run_unless_stopped(self._stop, check_take_back(settings, genesis, self._take_back))
         directory = self._directory
         with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
-        following = open_follower(settings, genesis, directory, restore=True, take_back=self._take_back)
-        async with enter_unless_stopped(self._stop, watch.opened(following)) as follower:
+        opening = watch.opened(open_follower(settings, genesis, directory, restore=True))
+        async with enter_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
                 instance = member_id(directory.with_suffix(".instance"))
                 async with (
-                    open_probing(settings, follower, watch) as self._probing,
                     self._flushes.beside(follower.state),
                     self._scrubs.beside(),
-                    segment_export(settings, genesis, watch.metrics.exported_segments.set) as segments,
-                    self._checkpoints.beside(instance, segments),
+                    self._checkpoints.beside(instance),
                 ):
                     await self._stand_by(genesis, follower, instance)
                 log.info("stopped", **self.stats.fields(follower.state))
@@ -247,7 +170,6 @@ class JudgeRole:
             while not election.won.is_set() and not self._stop.is_set():
                 await election.attend()
                 await run_unless_stopped(self._stop, follower.follow())
-                await self._attend_probing(self._nothing)
                 self._attend(follower.state, self._checkpoints.request())
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)
@@ -257,8 +179,6 @@ class JudgeRole:
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
         await retry_until_answered("a broker", lambda: topics.check(self.settings, "judge"))
-        if self.settings.segment_anchors:  # whose readers and producer would retry for ever
-            await retry_until_answered("a broker", lambda: acl_check.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
@@ -280,8 +200,6 @@ class JudgeRole:
                     "topic was recreated, and judging from the start would repeat all verdicts; restore it, "
                     "or use another namespace"
                 )
-            if self._probing is not None:
-                self._probing.lead()
             election.note_judged(judge.state.meta.applied)  # the previous leader may not have committed it
             watch.note_leading(journal)
             log.info("leading", applied=judge.state.meta.applied)

@@ -13,7 +13,6 @@ import numpy as np
 
 from stream.judge.batch import Entry
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.segments.probed import ProbedSegments
 from stream.judge.state.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
@@ -185,18 +184,6 @@ class JudgeWatch:
         for place in np.unique(decided.batch.source).tolist():
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
-
-    def note_segments(self, probed: ProbedSegments) -> None:
-        """Report how many segments there are."""
-        self.metrics.segments.labels("held").set(probed.held)
-        self.metrics.segments.labels("dropped").set(probed.dropped)
-
-    @contextmanager
-    def showing_contradiction(self) -> Iterator[None]:
-        """Report, while entered, that answers of probers contradict each other."""
-        self.metrics.contradicted.set(1)
-        with self.health.excuse("answers of probers contradict each other"):
-            yield
 
     def note_scrub(self, ended: float, damaged: int) -> None:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""

@@ -3,8 +3,8 @@
 A ledger record in `decisions` has the progress of all sources as of a journal offset. From it on, and from
 the journal record before that offset on, the logs are enough for whoever restores a judge's checkpoint that
 names it or a later one. So both are trimmed to the ledger record of the judge's oldest kept checkpoint that
-can be restored or, if that is younger than what is to be kept, or an elector's oldest one or an announced
-segment needs more, to an earlier one.
+can be restored or, if that is younger than what is to be kept, or an elector's oldest one needs more, to an
+earlier one.
 
 Nothing is deleted unless a kept checkpoint of each kind of state, the newest if it is sound, was verified as
 a whole. Whatever is uncertain holds the trim.
@@ -12,7 +12,6 @@ a whole. Whatever is uncertain holds the trim.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -28,7 +27,6 @@ from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, SettingsError, StaleError, TrimmedLogError
 from stream.failpoints import reach
 from stream.kafka import broker_metadata, topics
-from stream.kafka.announced_segments import AnnouncedSegments
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.ledger_search import LedgerRecord, last_ledger, ledger_at
@@ -37,7 +35,6 @@ from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader, journal_reader
 from stream.kafka.restored_state import misfit_of_logs, misfit_of_program
 from stream.messages.journal import Genesis
-from stream.messages.segments import SegmentRecord
 from stream.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -48,9 +45,6 @@ CHECKPOINT: Final = "checkpoint"
 """What follows is needed by the judge's oldest kept checkpoint."""
 ELECTOR: Final = "elector"
 """What follows is needed by the oldest kept checkpoint of an elector."""
-SEGMENTS: Final = "segments"
-"""What follows is needed by whoever loads an announced segment: judges announce them anew beside
-checkpoints."""
 NONE: Final = "none"
 """There is no checkpoint of a kind that could replace a log."""
 UNVERIFIED: Final = "unverified"
@@ -63,8 +57,8 @@ STORE: Final = "store"
 """The store of checkpoints fails."""
 BROKERS: Final = "brokers"
 """Brokers do not answer."""
-REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, SEGMENTS, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
-EXPECTED: Final = (KEEP, CHECKPOINT, ELECTOR, SEGMENTS)
+REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
+EXPECTED: Final = (KEEP, CHECKPOINT, ELECTOR)
 """Reasons that always hold a trim sooner or later. The others are problems."""
 
 
@@ -168,15 +162,6 @@ def _limits_of_electors(survey: _Survey) -> Iterator[_Limit]:
         if kind != JUDGE:
             oldest = min(survey.usable_of(kind), key=lambda each: each.decided)
             yield _Limit(_oldest(ELECTOR, oldest), oldest.decided, max(0, oldest.applied - 1))
-
-
-def _limits_of_segments(announced: Mapping[int, SegmentRecord]) -> Iterator[_Limit]:
-    """What holders of announced segments need."""
-    if announced:
-        oldest = min(announced.values(), key=lambda each: each.decided)
-        anchors = f"[{oldest.first}, {oldest.end})"
-        text = f"the segment of anchors {anchors} was announced as of decisions offset {oldest.decided}"
-        yield _Limit(Hold(SEGMENTS, text), oldest.decided, sys.maxsize)
 
 
 class Trimmer:
@@ -373,20 +358,12 @@ class _Run:
                     f" of topic {self._topics[0]}",
                 )
             hold = _oldest(CHECKPOINT, oldest)
-            needed = [*_limits_of_electors(survey), *_limits_of_segments(await self._announced())]
-            for limit in (*needed, _Limit(_YOUNG, *limits)):
+            for limit in (*_limits_of_electors(survey), _Limit(_YOUNG, *limits)):
                 end = limit.decisions + 1
                 while record is not None and (record.offset >= end or record.end - 1 > limit.journal):
                     hold, end = limit.hold, min(record.offset, end)
                     record = await last_ledger(decisions, start, end)
             return record, hold
-
-    async def _announced(self) -> Mapping[int, SegmentRecord]:
-        """The announced segments, if there are to be any. Raises as `AnnouncedSegments.read` does."""
-        if not self._settings.segment_anchors:
-            return {}
-        async with AnnouncedSegments(self._settings, self._genesis) as topic:
-            return await topic.read()
 
     async def _end_of(self, topic: str, bounds: Mapping[str, LogBounds], until: int) -> int:
         """The offset before which all records of a topic were appended before `until`."""

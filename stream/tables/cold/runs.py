@@ -66,11 +66,6 @@ class Run(NamedTuple):
         return np.array([self.first, self.anchors], "<u8").tobytes()
 
     @property
-    def first_generation(self) -> int:
-        """Number of its first generation."""
-        return self.number * int(MERGED**self.level)
-
-    @property
     def next_generation(self) -> int:
         """Number of the generation that follows it."""
         return (self.number + 1) * int(MERGED**self.level)

@@ -13,7 +13,7 @@ from stream.tables.search.nearest import ALL, Kept
 from stream.tables.search.pair_collector import PairCollector
 from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.search.probes import probe_tree
-from stream.tables.search.queries import Criteria, Queries, TableKeys
+from stream.tables.search.queries import Criteria, Queries
 
 _ALL: Final = Kept.begin(ALL, 0, 0)
 
@@ -38,21 +38,21 @@ class Probing:
     def __init__(
         self,
         design: Design,
-        words: U64 | TableKeys,
+        words: U64,
         fingerprints: U64,
         uncertain: U8,
         options: SearchOptions,
         collector: PairCollector | None = None,
         kept: Kept = _ALL,
     ) -> None:
-        """`words` (n, W), or (n,) if W is 1, may come with the keys of their buckets."""
         # Copies read-only arrays, as those of queries, for which the loop would be compiled once more.
         uncertain = np.require(uncertain, requirements=("C", "W"))
         flipped = options.flip_bits if options.flips else 0
         if flipped:
             _refuse_others(uncertain, len(design.block_of_bit))
         self.design: Final = design
-        words, keys = words if isinstance(words, TableKeys) else keys_by(words, design)
+        words = words if words.ndim == 2 else words[:, None]
+        keys = keys_of(words, design.pieces)
         self.queries: Final = Queries(
             words=words,
             fingerprints=fingerprints,
@@ -74,12 +74,6 @@ class Probing:
     def criteria(self, distance: int, dead: U8) -> Criteria:
         """What the rest of this search finds, as a tier's loop takes it."""
         return Criteria(distance, dead, self.collector.room)
-
-
-def keys_by(words: U64, design: Design) -> TableKeys:
-    """Return the keys of queries by their words (n, W), or (n,) if W is 1."""
-    words = words if words.ndim == 2 else words[:, None]
-    return TableKeys(words, keys_of(words, design.pieces))
 
 
 def _refuse_others(uncertain: U8, width: int) -> None:

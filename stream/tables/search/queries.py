@@ -8,19 +8,6 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.search.probes import ProbeTree
 
 
-class TableKeys(NamedTuple):
-    """Words of n queries, and the keys of their exact buckets in all tables of a design."""
-
-    words: U64
-    """(n, W): what tables are indexed by."""
-    buckets: U64
-    """(n, T): keys of the exact buckets, by `Design.keys`."""
-
-    def take(self, rows: slice) -> TableKeys:
-        """Return those of some of the queries."""
-        return TableKeys(self.words[rows], self.buckets[rows])
-
-
 class Queries(NamedTuple):
     """n queries and their probes in T tables."""
 

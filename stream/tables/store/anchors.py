@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.errors import StateError
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.store.contents import difference, digest, hash_words, union
 from stream.tables.store.failures import damage_error
@@ -27,8 +28,8 @@ COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
 SKIPPED: Final = b"tables/skipped/"
 FIRST_ENTRY: Final = b"triples/first"
-HELD: Final = b"run/held"
-"""Below the prefix of runs, as it is of the tables, which a state's digest leaves out."""
+_DROPPED: Final = b"run/held"
+"""Where earlier versions noted before which anchor they had dropped tables."""
 
 
 def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -49,9 +50,14 @@ def first_anchor(store: Store) -> int:
     return _number(store, FIRST)
 
 
-def held_from(store: Store) -> int:
-    """The number from which on a store has tables, if that is not before its first anchor."""
-    return _number(store, HELD)
+def refuse_dropped(store: Store) -> None:
+    """Raise StateError if an earlier version has dropped the tables of some of the anchors."""
+    if (dropped := _number(store, _DROPPED)) > first_anchor(store):
+        raise StateError(
+            f"state directory {store.path}: an earlier version has dropped its tables of the anchors before"
+            f" {dropped}, and this one needs them all: move the directory and the checkpoints of it away, and"
+            " the state is built again from the logs"
+        )
 
 
 def _key(number: int) -> bytes:
@@ -257,63 +263,25 @@ def _digest_of_numbers(numbers: I64) -> int:
 
 
 class Dead(NumberSet):
-    """The dead anchors (superseded, expired or forgotten) of a store, as searches of its tables see them: the
-    anchors of which there are no tables are in the set as well, and not counted."""
+    """The dead anchors (superseded, expired or forgotten) of a store."""
 
-    def __init__(self, store: Store, held: int = 0) -> None:
-        """There are tables of the anchors from `held` on."""
-        first = first_anchor(store)
-        super().__init__(max(first, held))
-        marks = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
-        numbers = np.array(marks, np.int64)
-        self._dropped = NumberSet(first)
-        """The dead ones of which there are no tables."""
-        self._dropped.add(numbers[numbers < self.first])
-        self.add(numbers)
-
-    @property
-    def all_count(self) -> int:
-        """Number of dead anchors, with or without tables."""
-        return self.count + self._dropped.count
-
-    @property
-    def all_digest(self) -> int:
-        """Digest of all dead anchors."""
-        return union(self.digest, self._dropped.digest)
-
-    def are_dead(self, numbers: I64) -> NDArray[np.bool_]:
-        """Whether each of these anchors is dead, (n,), whether there are tables of it or not."""
-        dead = self.test(numbers)
-        if self._dropped.first < self.first:
-            before = np.flatnonzero(numbers < self.first)
-            dead[before] = self._dropped.test(numbers[before])
-        return dead
+    def __init__(self, store: Store) -> None:
+        super().__init__(first_anchor(store))
+        self.add(np.array([int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)], np.int64))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
         for anchor in anchors.tolist():
             batch.put(DEFAULT, DEAD + _key(anchor), b"")
-        self._dropped.add(anchors[anchors < self.first])
         self.add(anchors)
 
     def drop(self, batch: Writes, first: int) -> None:
         """Drop the marks of the anchors before `first`, which are gone, in RAM at once and in the store
         through `batch`."""
-        before = self.all_count
-        if first > self.first:
-            self._dropped = NumberSet(first)
-            self.raise_first(first)
-        else:
-            self._dropped.raise_first(first)
-        if self.all_count < before:
+        before = self.count
+        self.raise_first(first)
+        if self.count < before:
             batch.delete_range(DEFAULT, DEAD, DEAD + _key(first))
-
-    def hold_from(self, held: int) -> None:
-        """Let there be tables of the anchors from `held` on, which is not before the present number."""
-        for first in range(self.first, held, READ_AT_ONCE):
-            numbers = np.arange(first, min(first + READ_AT_ONCE, held))
-            self._dropped.add(numbers[self.test(numbers)])
-            self.raise_first(int(numbers[-1]) + 1)
 
 
 class Skips(NamedTuple):
@@ -416,46 +384,13 @@ class Skipped:
 class StoredAnchors:
     """All anchors of a store: their rows, which are dead, and which skipped full buckets."""
 
-    def __init__(self, store: Store, words: int, held: int = 0) -> None:
-        """`words` is the number of words by which tables index an anchor, W. There are tables of the anchors
-        from `held` on."""
+    def __init__(self, store: Store, words: int) -> None:
+        """`words` is the number of words by which tables index an anchor, W."""
         self.log: Final = AnchorLog(store, words)
-        self.dead: Final = Dead(store, held)
+        self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)
-        self.first_entry = _number(store, FIRST_ENTRY)
+        self.first_entry: Final = _number(store, FIRST_ENTRY)
         """Number of the first entry in triples."""
-
-
-class HeldLog:
-    """The rows of the anchors of which there are tables."""
-
-    def __init__(self, log: AnchorLog, held: int) -> None:
-        self._log = log
-        self.first = max(log.first, held)
-        """Number of the first of these anchors."""
-
-    @property
-    def count(self) -> int:
-        """Number of anchors ever inserted, which is the number of the next one."""
-        return self._log.count
-
-    def take(self, anchors: I64) -> U64:
-        """As `AnchorLog.take`."""
-        return self._log.take(anchors)
-
-    def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
-        """As `AnchorLog.slices`."""
-        return self._log.slices(start, end)
-
-
-class HeldAnchors:
-    """The anchors of a store of which there are tables (`IndexedAnchors`)."""
-
-    def __init__(self, stored: StoredAnchors, held: int) -> None:
-        self.stored: Final = stored
-        self.log: Final = HeldLog(stored.log, held)
-        self.dead: Final = stored.dead
-        self.skipped: Final = stored.skipped
 
 
 class _Log(Protocol):

@@ -15,7 +15,7 @@ from stream.compiled import compiled, popcount
 from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U32, U64
 from stream.tables.search.pair_collector import MOST_ANCHORS
-from stream.tables.store.anchors import HeldAnchors, HeldLog, NumberSet, Skips, StoredAnchors
+from stream.tables.store.anchors import AnchorLog, NumberSet, Skips, StoredAnchors
 from stream.tables.triples.keys import PAIRS, TRIPLES, prefix_of_triple
 
 READ_AT_ONCE: Final = 1 << 18
@@ -125,7 +125,7 @@ class Holders:
 class EntryLog:
     """The rows (n, W + 2) of entries: that of the anchor, with the triple's prefix before the fingerprint."""
 
-    def __init__(self, log: HeldLog, holders: Holders) -> None:
+    def __init__(self, log: AnchorLog, holders: Holders) -> None:
         self._log, self._holders = log, holders
         self.first = holders.first
         """Number of the first entry."""
@@ -160,29 +160,24 @@ class NoSkips:
         """No masks."""
 
 
-def first_entry_from(anchors: StoredAnchors, anchor: int) -> int:
-    """The number of the first entry of the anchors from `anchor` on, which is not gone."""
-    masks = anchors.skipped.entries(anchors.log.first, anchor).masks
-    return anchors.first_entry + int(np.bitwise_count(masks >> _PAIRS).sum())
-
-
 class Entries:
     """The entries of a store's anchors, as an index has its anchors."""
 
-    def __init__(self, anchors: HeldAnchors) -> None:
+    def __init__(self, anchors: StoredAnchors) -> None:
         first, end = anchors.log.first, anchors.log.count
         self._anchors = anchors.log
-        self.holders: Final = Holders(first, first_entry_from(anchors.stored, first))
+        self.holders: Final = Holders(first, anchors.first_entry)
         self.holders.add(*anchors.skipped.entries(first, end))
         self.log: Final = EntryLog(anchors.log, self.holders)
         self.dead: Final = NumberSet(self.log.first)
         self.skipped: Final = NoSkips()
 
-    def raise_first(self, anchor: int) -> None:
-        """Let the entries begin with those of `anchor` or later."""
+    def raise_first(self, anchor: int) -> int:
+        """Let the entries begin with those of `anchor` or later. Returns the number of the first one."""
         first = self.holders.first_entry_from(anchor)
         self.dead.raise_first(first)
         self.log.first = first
+        return first
 
     def trim(self, unread: int) -> None:
         """Free the memory of the entries before the first one, if they are many and before `unread`."""

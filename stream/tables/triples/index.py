@@ -21,8 +21,8 @@ from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
 from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.result import ProbedTriples
-from stream.tables.store.anchors import HeldAnchors
-from stream.tables.store.rocks import Store
+from stream.tables.store.anchors import FIRST_ENTRY, StoredAnchors
+from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
 from stream.tables.triples.entries import Entries, rows_of_entries
 from stream.tables.triples.keys import A_PAIR, DESIGN, PAIRS, pairs_above, prefix_of_triple
@@ -41,7 +41,7 @@ class TripleIndex:
         self,
         store: Store,
         pairs: Design,
-        anchors: HeldAnchors,
+        anchors: StoredAnchors,
         options: SearchOptions,
         sizes: TierSizes,
     ) -> None:
@@ -86,9 +86,10 @@ class TripleIndex:
             self._open(rows[some], triples)
             self.tiers.insert(rows_of_entries(rows[some], triples))
 
-    def raise_first(self, first: int) -> None:
-        """Let the entries begin with those of the anchor `first` or later."""
-        self._entries.raise_first(first)
+    def raise_first(self, batch: Writes, first: int) -> None:
+        """Let the entries begin with those of the anchor `first` or later. The caller writes `batch`."""
+        entry = self._entries.raise_first(first)
+        batch.put(DEFAULT, FIRST_ENTRY, entry.to_bytes(8, "little"))
         if first >= self._opened_from:  # the others are gone
             self._opened_before, self._opened = self._opened, no_pairs()
             self._opened_from = self._anchors.count
