@@ -423,6 +423,18 @@ async def test_missing_topics_are_named(settings: Settings, names: TopicNames) -
     assert all(row.id is None and row.problems for row in (await topics.describe(settings))[0])
 
 
+@pytest.mark.parametrize("left", ["segments", "candidates"])
+async def test_topics_of_an_earlier_version_are_refused_by_name(
+    settings: Settings, admin: AIOKafkaAdminClient, left: str
+) -> None:
+    await topics.create(settings, SCHEME, OPTIONS)
+    await topics.check(settings, "judge")
+    await admin.create_topics([NewTopic(f"{settings.namespace}.{left}", 1, 1)])
+    for question in (topics.create(settings, SCHEME, OPTIONS), topics.check(settings, "judge")):
+        with pytest.raises(TopicError, match=f"earlier version.*: {settings.namespace}.{left}.*delete"):
+            await question
+
+
 async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(
     settings: Settings, names: TopicNames, admin: AIOKafkaAdminClient
 ) -> None:
