@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tests.fuzz.decoder import Decoder
-from tests.fuzz.decoders.answers import AnswerRecords
 from tests.fuzz.decoders.avro import Avro
 from tests.fuzz.decoders.compressed_files import CompressedFiles
 from tests.fuzz.decoders.decisions import DecisionRecords
@@ -23,7 +22,6 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     Avro,
     JournalRecords,
     DecisionRecords,
-    AnswerRecords,
     KeptPageRecords,
     CompressedFiles,
     WebArchives,
