@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.chaos import schedule
-
 PARTITIONS: Final = 4
 DASHBOARDS: Final = 0.25
 """Fraction of epochs with a dashboard."""
@@ -16,10 +14,6 @@ TRIMMERS: Final = 0.5
 """Fraction of epochs in which journal and decisions are trimmed."""
 ELECTOR_EVERY: Final = 2
 """Of so many epochs, one has an elector, the first one of a run among them."""
-NO_PROBERS_EVERY: Final = 3
-"""Of so many epochs, one has no probers, the second one of a run among them."""
-SEGMENTS: Final = (64, 128)
-"""Anchors of a segment: so few that an epoch has several."""
 TRIM: Final = "trim --every 2s --keep 30s"
 """The trimmer's command. The checker reads the journal while it is written, and must be at most so late."""
 
@@ -45,8 +39,6 @@ class Configuration:
     """Whether journal and decisions are trimmed."""
     elector: bool
     """Whether an elector tells which pages are kept."""
-    probers: tuple[str, ...]
-    """The probers that answer for sealed segments; none if the judges hold all tables."""
 
 
 _EXPIRING: Final = ("--option", "lifetime=60s"), {"lifetime": 60_000}
@@ -95,10 +87,4 @@ def configuration(seed: int, epoch: int) -> Configuration:
         settings["rebuild_damaged"] = True
     if elector := epoch % ELECTOR_EVERY == 0:
         settings |= {"elect": "longest", "elect_seconds": rng.choice((0.0, 1.0))}
-    probers: tuple[str, ...] = ()
-    if epoch % NO_PROBERS_EVERY != 1:
-        settings |= {"segment_anchors": rng.choice(SEGMENTS), "prober_replicas": 1}
-        probers = (*schedule.PROBERS, *((schedule.FURTHER_PROBER,) if rng.random() < 0.5 else ()))
-    return Configuration(
-        OPTIONS[(seed + epoch) % len(OPTIONS)], settings, dashboard, trimmer, elector, probers
-    )
+    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, dashboard, trimmer, elector)

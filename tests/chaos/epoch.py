@@ -34,16 +34,8 @@ from tests.chaos.scene import HANG_SECONDS, HangError, Scene
 
 FAULTS_AHEAD: Final = 8
 """Faults since the last verdict, after which lanes wait for another one: so that something goes on."""
-MODES: Final = {
-    "judge-1": "ordered", "judge-2": "writeback", schedule.ELECTOR: "ordered",
-    "prober-1": "ordered", "prober-2": "writeback", schedule.FURTHER_PROBER: "ordered",
-}  # fmt: skip
+MODES: Final = {"judge-1": "ordered", "judge-2": "writeback", schedule.ELECTOR: "ordered"}
 """Modes of ext4 on the disks of roles that have a state."""
-EVENTS: Final = {
-    "segment": "exported", "dropped_segment": "dropped", "took_back_tables": "taken back",
-    "segment_loaded": "loaded",
-}  # fmt: skip
-"""What roles log about segments -> its name in the report."""
 SESSION_SECONDS: Final = 3
 COMMAND_SECONDS: Final = 60.0
 """Time-out of a command while brokers may be away."""
@@ -82,7 +74,6 @@ class Epoch:
         self._ahead = 0
         self._told = 0
         """Clusters of which an elector told something."""
-        self._segments: Counter[str] = Counter()
         self._over = asyncio.Event()
         self._without: frozenset[str] = frozenset()
 
@@ -123,7 +114,6 @@ class Epoch:
                 self._report.unexplained.append(f"epoch {self._number}: {error}")
             await asyncio.gather(*(role.end() for role in roles.values()))
             self._ends.cured += sum(role.count("state_damaged") for role in roles.values() if role.disk)
-            await self._count_segments(scene)
         await self._account(checker, time.monotonic() - started)
         # Leave nothing behind for the next epoch's brokers to carry.
         await asyncio.to_thread(insist, lambda: admin.delete_topics(f"{self._namespace}."))
@@ -135,7 +125,6 @@ class Epoch:
         absent = set() if self._made.dashboard else {schedule.DASHBOARD}
         absent |= set() if self._made.trimmer else {schedule.TRIMMER}
         absent |= set() if self._made.elector else {schedule.ELECTOR}
-        absent |= {*schedule.PROBERS, schedule.FURTHER_PROBER} - set(self._made.probers)
         for name in (each for each in schedule.ROLES if each not in absent):
             environment = self._environment(
                 self._kafka.network.bootstrap_servers(schedule.listener(name)),
@@ -148,8 +137,6 @@ class Epoch:
                 stack.callback(disk.remove)
                 self._without = frozenset() if disk.own else NEED_A_DISK
                 environment["NEARDUP_STATE_DIR"] = str(disk.path / "state")
-            if name == schedule.FURTHER_PROBER:
-                environment["NEARDUP_PROBER_GROUP"] = "further"
             roles[name] = Role(name, environment, self._logs, self._ends, fork_server, disk)
             if name == schedule.TRIMMER:
                 roles[name].command = TRIM
@@ -169,7 +156,8 @@ class Epoch:
     async def _faults(self, scene: Scene, bounds: EpochLimits) -> None:
         """Run all lanes concurrently, until the bounds are reached."""
         await scene.until(lambda: scene.checker.count)
-        lanes = [asyncio.create_task(self._lane(scene, name)) for name in schedule.lanes(scene.roles)]
+        names = [name for name in schedule.DECKS if name in scene.roles or name not in schedule.ROLES]
+        lanes = [asyncio.create_task(self._lane(scene, name)) for name in names]
         watch = asyncio.create_task(self._watch(scene, bounds))
         try:
             done, _ = await asyncio.wait({watch, *lanes}, return_when=asyncio.FIRST_COMPLETED)
@@ -187,15 +175,7 @@ class Epoch:
     async def _lane(self, scene: Scene, name: str) -> None:
         """Cause the faults of one lane, one after the other."""
         report = scene.report
-        faults = schedule.lane(
-            report.seed,
-            self._number,
-            name,
-            self._without,
-            report.often,
-            segments=bool(self._made.probers),
-        )
-        for plan in faults:
+        for plan in schedule.lane(report.seed, self._number, name, self._without, report.often):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), plan.pause)
             if self._ahead >= FAULTS_AHEAD:
@@ -210,8 +190,7 @@ class Epoch:
 
     async def _watch(self, scene: Scene, bounds: EpochLimits) -> None:
         """Return when the bounds are reached. Meanwhile, keep the load informed of the backlog."""
-        wanted = {kind for name in schedule.lanes(scene.roles) for kind in schedule.DECKS[name]}
-        wanted -= self._without
+        wanted = schedule.KINDS - self._without
         started, before = time.monotonic(), 0
         while time.monotonic() - started < bounds.seconds or (bounds.each and wanted - self._happened.keys()):
             await asyncio.sleep(1)
@@ -272,14 +251,6 @@ class Epoch:
                 "different", f"the dashboard counts {found}, due {dict(verdicts)}"
             )
 
-    async def _count_segments(self, scene: Scene) -> None:
-        """Count what judges and probers did with segments."""
-        for role in scene.roles.values():
-            self._segments.update({name: role.count(event) for event, name in EVENTS.items()})
-        if self._made.probers:
-            topic = f"{self._namespace}.candidates"
-            self._segments["answered"] = await asyncio.to_thread(insist, lambda: scene.admin.count(topic))
-
     async def _account(self, checker: Checker, seconds: float) -> None:
         """Report the findings of the checker, and of the system's own recomputation."""
         report, found, verdicts = self._report, checker.account.conclude(), checker.account.verdicts
@@ -298,7 +269,6 @@ class Epoch:
                 "orphans": checker.account.orphans,
                 "expired": checker.account.expired,
                 "clusters_told": self._told,
-                "segments": self._segments,
                 "forgotten": len(checker.account.forgotten),
                 "faults": self._happened,
                 "longest_stall": round(checker.longest_stall, 1),
@@ -308,7 +278,6 @@ class Epoch:
         )
         report.pages += self._load.sent
         report.verdicts.update(verdicts)
-        report.segments.update(self._segments)
         report.missing += found.missing
         report.repeated += found.repeated
         report.different += found.different + (again["different"] or 0)

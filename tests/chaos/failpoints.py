@@ -16,7 +16,6 @@ FAILPOINTS: Final = {
         "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
         "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
-    "prober": ("prober.loaded", "prober.answered"),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
     "elector": (
@@ -26,28 +25,19 @@ FAILPOINTS: Final = {
     ),
 }  # fmt: skip
 """Failpoints by kind of role."""
-TOOK_BACK: Final = "judge.took_back"
-OF_SEGMENTS: Final = ("segment.exported", "segment.announced", "judge.dropped_segment", TOOK_BACK)
-"""Further ones of a judge, where there are probers: every other one, as they are fewer."""
-OPENING: Final = ("restore.file", "restore.renamed", TOOK_BACK)
+OPENING: Final = ("restore.file", "restore.renamed")
 """Those that a role reaches before it works, or not at all."""
-LANES: Final = {"judge": 2, "worker": 2, "prober": 3}
+LANES: Final = {"judge": 2, "worker": 2}
 """Number of roles of a kind; of others there is one."""
 EPOCH_STEP: Final = 3
 """Places by which each epoch begins later than the one before: about as many as a lane comes to."""
 
 
-def places(seed: int, epoch: int, lane: str, *, segments: bool) -> Iterator[str]:
+def places(seed: int, epoch: int, lane: str) -> Iterator[str]:
     """The failpoints of a role, without end, dealt from a shuffled deck, so that each has its turn. All roles
     of a kind have the same deck, and begin at different cards; so do epochs."""
     kind, _, number = lane.partition("-")
-    decks = [FAILPOINTS[kind]]
-    if kind == "judge" and segments:
-        decks.insert(0, OF_SEGMENTS)
-    rng, orders = random.Random(f"{seed}/{kind}/failpoints"), []
-    for deck in decks:
-        order = rng.sample(deck, len(deck))
-        first = (int(number or 1) - 1) * len(deck) // LANES.get(kind, 1) + EPOCH_STEP * epoch
-        orders.append(cycle(order[first % len(deck) :] + order[: first % len(deck)]))
-    for dealt in cycle(orders):
-        yield next(dealt)
+    deck = FAILPOINTS[kind]
+    order = random.Random(f"{seed}/{kind}/failpoints").sample(deck, len(deck))
+    first = ((int(number or 1) - 1) * len(deck) // LANES.get(kind, 1) + EPOCH_STEP * epoch) % len(deck)
+    yield from cycle(order[first:] + order[:first])

@@ -26,12 +26,10 @@ def main() -> None:
     """Serve until standard input ends."""
     import stream.cli.elector
     import stream.cli.judge
-    import stream.cli.prober
     import stream.cli.trim
     import stream.cli.worker
     import stream.roles.elector.role
     import stream.roles.judge.role
-    import stream.roles.prober.role
     import stream.roles.trimmer.role
     import stream.roles.worker.role  # noqa: F401
 

@@ -38,9 +38,6 @@ class Report:
     """Pages lost to retention, as the journal declares."""
     gone: int = 0
     """Pages deleted with their topic before they were judged."""
-    segments: Counter[str] = field(default_factory=Counter)
-    """How often judges exported segments, dropped tables of them and took tables back, and probers loaded
-    segments and answered about some, each in one record."""
     cured: int = 0
     """Damaged states that were refused and deleted, or moved aside by the judge itself."""
     ends: Counter[str] = field(default_factory=Counter)
@@ -92,7 +89,6 @@ class Report:
             f"pages {self.pages}, verdicts {self.verdicts.total()}: {_listed(self.verdicts)}",
             f"missing {self.missing}, repeated {self.repeated}, different {self.different}; "
             f"lost to retention {self.lost}, gone with their topic {self.gone}",
-            f"segments: {_listed(self.segments)}",
             f"damaged states refused and cured {self.cured}; "
             f"ends of roles by themselves {self.ends.total()}: {_listed(self.ends)}",
             f"longest stall {self.longest_stall:.1f} s",

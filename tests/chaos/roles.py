@@ -25,8 +25,8 @@ PAUSE: Final = 0.3
 RESTART: Final = 2
 REFUSED: Final = 78
 """Exit code: a person must act (docs/operations.md)."""
-READY: Final = ("leading", "standby", "caught_up", "assigned")
-"""What a judge, an elector or a prober logs when it has opened its state and works."""
+READY: Final = ("leading", "standby", "caught_up")
+"""What a judge or an elector logs when it has opened its state and works."""
 STEADY_SECONDS: Final = 30.0
 """Lifetime from which a process does not count as failing at its start."""
 PATIENCE: Final = {True: 40.0, False: 180.0}
@@ -63,12 +63,10 @@ class Role:
         disk: Disk | None = None,
     ) -> None:
         self.name, self.disk, self._fork_server = name, disk, fork_server
-        self.environment, self._ends = environment, ends
+        self._environment, self._ends = environment, ends
         self.log = logs / f"{name}.log"
         self.command = self.kind
         """The command that it runs, with its options."""
-        self.next_command: str | None = None
-        """The command that its next process runs instead."""
         self.process: Process | None = None
         self.killed: Process | None = None
         """The last process that was killed by a fault, rather than by itself at a failpoint."""
@@ -211,14 +209,13 @@ class Role:
     async def _start(self) -> None:
         self.log.touch()
         self._since = self.log.stat().st_size
-        environment = dict(self.environment)
+        environment = dict(self._environment)
         if self.failpoint is not None:
             environment["NEARDUP_FAILPOINT"], self.failpoint = self.failpoint, None
         # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
         anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
         begin = start if anew else self._fork_server.fork
-        command, self.next_command = self.next_command or self.command, None
-        self.process = await begin(command, environment, self.log)
+        self.process = await begin(self.command, environment, self.log)
 
     async def _attend(self, code: int, failing: float) -> None:
         """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""

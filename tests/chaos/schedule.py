@@ -8,7 +8,7 @@ one the shares below. Only how far each lane comes depends on the machine.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,13 +18,8 @@ JUDGES: Final = ("judge-1", "judge-2")
 WORKERS: Final = ("worker-1", "worker-2")
 TRIMMER: Final = "trim"
 ELECTOR: Final = "elector"
-PROBERS: Final = ("prober-1", "prober-2")
-FURTHER_PROBER: Final = "prober-3"
-"""The prober of a further group, which holds all segments once more."""
 DASHBOARD: Final = "dashboard"
-SEGMENTS: Final = "segments"
-"""The lane of faults that concern all probers."""
-ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, ELECTOR, *PROBERS, FURTHER_PROBER, DASHBOARD)
+ROLES: Final = (*JUDGES, *WORKERS, TRIMMER, ELECTOR, DASHBOARD)
 
 STATE: Final = {
     "state-deleted": 1,
@@ -37,7 +32,7 @@ STATE: Final = {
 PROCESS: Final = {"kill": 4, "kill-while-starting": 1, "failpoint": 3, "stop": 2, "terminate": 1}
 DECKS: Final[Mapping[str, Mapping[str, int]]] = {
     **{judge: PROCESS | STATE | {"failpoint": 6} for judge in JUDGES},
-    **dict.fromkeys((ELECTOR, *PROBERS, FURTHER_PROBER), PROCESS | STATE),
+    ELECTOR: PROCESS | STATE,
     **{worker: PROCESS | {"kill-child": 3} for worker in WORKERS},
     TRIMMER: {"kill": 2, "failpoint": 3, "stop": 1, "terminate": 1},
     DASHBOARD: {"kill": 3, "kill-while-starting": 1, "stop": 1, "terminate": 1},
@@ -50,7 +45,6 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
         "replication-cut": 1,
     },
     "requests": {"forget": 1},
-    SEGMENTS: {"probers-changed": 3, "without-probers": 1, "answers-lost": 2},
     "topics": {"retention": 2, "topic-recreated": 1},
 }  # fmt: skip
 """Number of cards of each kind, by lane."""
@@ -61,7 +55,6 @@ PAUSES: Final = {
     "network": 3.0,
     "topics": 12.0,
     "requests": 8.0,
-    SEGMENTS: 8.0,
     TRIMMER: 8.0,
     DASHBOARD: 20.0,
 }
@@ -106,13 +99,11 @@ def lane(
     name: str,
     without: frozenset[str] = frozenset(),
     often: frozenset[str] = frozenset(),
-    *,
-    segments: bool = True,
 ) -> Iterator[PlannedFault]:
     """The faults of one lane, without end; kinds that cannot be had here are dealt and left out, those that
-    are wanted `often` have OFTEN times as many cards. `segments` says whether there are some."""
+    are wanted `often` have OFTEN times as many cards."""
     rng = random.Random(f"{seed}/{epoch}/{name}")
-    places = failpoints.places(seed, epoch, name, segments=segments)
+    places = failpoints.places(seed, epoch, name)
     cards = [
         kind for kind, count in DECKS[name].items() for _ in range(count * OFTEN if kind in often else count)
     ]
@@ -127,9 +118,3 @@ def lane(
                 plan = replace(plan, place=next(places))
             if kind not in without:
                 yield plan
-
-
-def lanes(roles: Collection[str]) -> list[str]:
-    """The lanes of an epoch with these roles."""
-    absent = set(ROLES) - set(roles) | (set() if PROBERS[0] in roles else {SEGMENTS})
-    return [name for name in DECKS if name not in absent]

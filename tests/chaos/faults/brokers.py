@@ -11,7 +11,7 @@ from typing import Final
 from tests.chaos.kafka_cluster.admin import NoAnswerError
 from tests.chaos.kafka_cluster.brokers import Broker
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import PROBERS, PlannedFault
+from tests.chaos.schedule import PlannedFault
 
 ALL_SECONDS: Final = 3.0
 
@@ -61,16 +61,14 @@ async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
 
 
 async def coordinator_kill(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL to the coordinator of the group of workers, judges or probers."""
-    groups = ("workers", "judge", *(("probers",) if PROBERS[0] in scene.roles else ()))
-    group = f"{scene.namespace}.{plan.rng.choice(groups)}"
+    """SIGKILL to the coordinator of the workers' or the judges' group."""
+    group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
     return await _kill_broker_of(scene, lambda: scene.admin.coordinator(group))
 
 
 async def leader_kill(scene: Scene, plan: PlannedFault) -> bool:
-    """SIGKILL to the leader of the journal, of the decisions, or of some segments or answers about them."""
-    topics = ("journal", "decisions", *(("segments", "candidates") if PROBERS[0] in scene.roles else ()))
-    topic = f"{scene.namespace}.{plan.rng.choice(topics)}"
+    """SIGKILL to the leader of the journal or of the decisions."""
+    topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
     return await _kill_broker_of(scene, lambda: scene.admin.leader(topic))
 
 

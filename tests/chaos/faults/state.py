@@ -1,4 +1,4 @@
-"""Faults of the state directory of a role while it is dead, and of its disk while it runs."""
+"""Faults of the state directory of a judge or elector while it is dead, and of its disk while it runs."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ async def _damage(scene: Scene, plan: PlannedFault, harm: Callable[[Path, random
         file = await asyncio.to_thread(_choose_file, role.state, plan.rng)
         if file is not None:
             await asyncio.to_thread(harm, file, plan.rng)
-            if role.kind != "prober":  # which never refuses its files, but makes them anew
-                role.note_damage()
+            role.note_damage()
         return file is not None
 
 

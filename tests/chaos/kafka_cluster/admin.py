@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.waiting import HANG_SECONDS
 
@@ -61,14 +61,6 @@ class BrokerAdmin:
     def delete_records(self, topic: str, partition: int, below: int) -> None:
         """Delete the records of a partition below an offset."""
         self._ask("delete_records", topic, partition, below)
-
-    def count(self, topic: str) -> int:
-        """Number of records that a topic had so far, deleted ones and transaction markers included."""
-        return int(self._ask("count", topic))
-
-    def empty(self, topic: str) -> None:
-        """Delete all records of a topic."""
-        self._ask("empty", topic)
 
     def _ask(self, request: str, *arguments: str | int) -> Any:
         command = [sys.executable, "-m", __name__, json.dumps([self._servers, request, *arguments])]
@@ -137,26 +129,9 @@ def _delete_records(admin: AdminClient, topic: str, partition: int, below: int) 
         answer.result(ASK_SECONDS)
 
 
-def _count(admin: AdminClient, topic: str) -> int:
-    newest = dict.fromkeys(_partitions_of(admin, topic), OffsetSpec.latest())
-    found = admin.list_offsets(newest, request_timeout=ASK_SECONDS)
-    return sum(answer.result(ASK_SECONDS).offset for answer in found.values())
-
-
-def _empty(admin: AdminClient, topic: str) -> None:
-    for answer in admin.delete_records(_partitions_of(admin, topic), request_timeout=ASK_SECONDS).values():
-        answer.result(ASK_SECONDS)
-
-
-def _partitions_of(admin: AdminClient, topic: str) -> list[TopicPartition]:
-    """All partitions of a topic, at their ends."""
-    return [TopicPartition(topic, number, OFFSET_END) for number in range(_partitions(admin, topic))]
-
-
 _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "coordinator": _coordinator, "leader": _leader, "partitions": _partitions, "topic_id": _topic_id,
     "create_topic": _create_topic, "delete_topics": _delete_topics, "delete_records": _delete_records,
-    "count": _count, "empty": _empty,
 }  # fmt: skip
 
 
