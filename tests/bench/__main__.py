@@ -22,7 +22,6 @@ STAGES = {
     "extract": ("extract", "extract_quality"),
     "tables": ("tables", "table_peers", "methods"),
     "judge": ("judge", "judge_hostile", "records"),
-    "probers": ("probers", "probers_loading", "probers_stream", "probers_failover", "probers_flood"),
     "elector": ("elector", "kept_pages"),
     "dashboard": ("dashboard",),
     "worker": ("worker",),

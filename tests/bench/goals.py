@@ -115,28 +115,6 @@ GOALS = (
         "buckets, which are copied into consecutive memory for the pages of a batch. One template alone has "
         "{one_template[later_ratio]}",
     ),
-    Goal(
-        "probers_stream", "processor of a prober, us a row", ("most_prober_us_a_row",), "<=", 5,
-    ),
-    Goal(
-        "probers_stream", "bytes of answers a row, in all", ("most_candidates_bytes_a_row",), "<=", 40,
-    ),
-    Goal(
-        "probers_stream", "p50 that two probers add at 2,000 pages a second, ms", ("added_p50_ms",), "<=", 25,
-        "the way of an answer takes 12 ms; the rest is the judge's, which shares two cores with broker and "
-        "probers",
-    ),
-    Goal(
-        "probers_failover", "longest pause, with a second group, s", ("replicated_longest_seconds",), "<=", 1,
-    ),
-    Goal(
-        "probers_flood", "slowest pages that share templates, rows a second, to ordinary ones",
-        ("worst_ratio",), ">=", 0.2,
-        "pages of new URLs have {one template[ratio]}, a judge alone {one template[alone_ratio]}. Where "
-        "pages come again, a judge alone has {one template, pages that come again[alone_ratio]}; with "
-        "probers, a list can need 577 pairs instead of 73, as the 512 pages of a record may supersede as "
-        "many of it: a megabyte a record, which is searched, sent and read",
-    ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
         "elector", "rows a processor second, first pass",

@@ -93,22 +93,17 @@ def near_zero(rng: np.random.Generator, rows: int) -> U64:
     return prints
 
 
-def templates(rows: int, templates: int, urls: int) -> list[Entry]:
-    """Pages of so many templates in turn, of so many URLs in turn."""
+def templates_in_turns(rows: int) -> list[Entry]:
+    """Pages of some templates, of which those of the first third come again, changed."""
     rng, scheme, numbers = np.random.default_rng(14), Scheme(), np.arange(rows)
     prints, minima = (
-        rng.integers(0, 1 << 64, (templates, size), np.uint64)[numbers % templates]
+        rng.integers(0, 1 << 64, (TEMPLATES, size), np.uint64)[numbers % TEMPLATES]
         for size in (1, MINIMA_WORDS)
     )
     sketches = sketches_of_one_set(rng, rows, scheme)
     sketches[:, -MINIMA_WORDS:] = minima
-    names = [f"https://host-{each % 997}.example/{each}.html" for each in (numbers % urls).tolist()]
+    names = [f"https://host-{each % 997}.example/{each}.html" for each in (numbers % -(-rows // 3)).tolist()]
     return HostileJournal(scheme).entries(prints[:, 0] ^ near_zero(rng, rows), sketches, names)
-
-
-def templates_in_turns(rows: int) -> list[Entry]:
-    """Pages of some templates, of which those of the first third come again, changed."""
-    return templates(rows, TEMPLATES, -(-rows // 3))
 
 
 def same_buckets_near(rows: int) -> list[Entry]:

@@ -45,16 +45,13 @@ def hashes(numbers: I64, columns: int, seed: int) -> U64:
 class MadeRows:
     """The records of a made journal, the first of which is number 0."""
 
-    def __init__(
-        self, scheme: Scheme, seed: int = 20, *, rows: int = ROWS, cluster: str = "c", first: int = 0
-    ) -> None:
-        """Records have so many `rows`, of source partitions of `cluster`, which begin with record `first`."""
-        self.scheme, self.seed, self.rows = scheme, seed, rows
-        self._cluster, self._first, self._words = cluster, first, scheme.sketch_bytes // 8
+    def __init__(self, scheme: Scheme, seed: int = 20) -> None:
+        self.scheme, self.seed = scheme, seed
+        self._words = scheme.sketch_bytes // 8
 
     def record(self, number: int) -> Rows:
         """The rows of a record."""
-        rows = np.arange(number * self.rows, (number + 1) * self.rows)
+        rows = np.arange(number * ROWS, (number + 1) * ROWS)
         prints, sketches = self._contents(rows)
         near = np.flatnonzero((rows % 10 >= 10 - NEAR_OF_TEN) & (rows >= 10))
         random = hashes(rows[near], 4, self.seed + 1)
@@ -101,16 +98,12 @@ class MadeRows:
         sketches[rows, self._words - MINIMA_WORDS + word] ^= np.maximum(bits, np.uint64(1)) << shift
 
     def _rows(self, number: int, rows: I64, prints: U64, sketches: U64, host: str) -> Rows:
-        turn, partition = divmod(number - self._first, PARTITIONS)
-        n, start = len(rows), turn * len(rows)
+        n, partition = len(rows), number % PARTITIONS
+        start = number // PARTITIONS * ROWS
         urls = [f"https://{host}-{i % 997}.example/articles/2026/{i}.html" for i in rows.tolist()]
         return Rows(
             scheme=self.scheme.id,
-            ranges=[
-                SourceRange(
-                    self._cluster, "pages", "0" * 32, partition, start, start + n, n, opening=start == 0
-                )
-            ],
+            ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[:, None],
             uncertain=np.zeros((n, 0), np.uint8),

@@ -61,35 +61,6 @@ def test_latency(on_the_broker: Callable[[str], Any], monkeypatch: pytest.Monkey
     json.dumps(found)
 
 
-def test_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("probers_stream")
-    for name, value in {"PROBERS": (0, 2), "WARM": 8, "MEASURED": 4, "SECONDS": 0.4}.items():
-        monkeypatch.setattr(module, name, value)
-    found = module.run(1024)
-    two = found["measured, by number of probers"]["2"]
-    assert 0 < two["candidates_bytes_a_row"] < two["journal_bytes_a_row"] < two["fetched_bytes_a_row"]
-    assert found["computed, not measured"]["fetched_mb_a_second"] > 0
-    json.dumps(found)
-
-
-def test_failover_of_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("probers_failover")
-    for name, value in {"KILLS": 1, "BETWEEN": 0.1, "SESSION_SECONDS": 3.0}.items():
-        monkeypatch.setattr(module, name, value)
-    found = module.run([1024])
-    assert found["1,024 anchors"]["taken_over_longest_seconds"] > 0
-    json.dumps(found)
-
-
-def test_floods_of_probers(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("probers_flood")
-    for name, value in {"ANCHORS": 1024, "MEASURED": 1}.items():
-        monkeypatch.setattr(module, name, value)
-    found = module.run(("one template, pages that come again",))
-    assert found["worst_ratio"] == 1
-    json.dumps(found)
-
-
 def test_end_to_end_suits_itself_to_a_machine_that_is_too_fast(
     on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,6 @@ from tests.bench import pictures, report
 from tests.bench.goals import GOALS, judged
 
 STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile", "elector"}
-STAGES |= {"probers_stream", "probers_failover", "probers_flood"}
 STAGES |= {"dashboard", "end_to_end", "latency", "growth", "lifetime", "match", "backfill", "templates"}
 
 

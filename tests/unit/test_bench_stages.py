@@ -26,7 +26,6 @@ from tests.bench import bench_end_to_end
 from tests.bench.quality import chrome
 
 WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
-WITH_A_BROKER |= {"probers_stream", "probers_failover", "probers_flood"}
 """In tests/kafka."""
 
 Change = Callable[..., None]
@@ -104,8 +103,6 @@ SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "methods": methods,
     "judge_hostile": lambda _: {"rows": 512},
     "records": records,
-    "probers": lambda _: {"anchors": 4096, "rows": 4096},
-    "probers_loading": lambda _: {"sizes": (4096,), "executor": lambda: ThreadPoolExecutor(1)},
     "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
