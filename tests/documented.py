@@ -45,17 +45,16 @@ PAGES_NOT_RUN: Final = {
     "docs/how-to/keep-checkpoints.md": "a bucket: tests/unit/test_judge_checkpoints.py has a directory",
     "docs/how-to/forget-pages.md": "a judge that decides: tests/kafka/test_forget.py runs the commands",
     "docs/how-to/trim-logs.md": "a bucket: tests/kafka/test_trim.py has a directory",
-    "docs/how-to/run-probers.md": "a bucket: tests/kafka/test_judge_with_probers.py has a directory",
     "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
 }
 """Pages whose commands cannot run in this sandbox, and why."""
 NEEDS_KAFKA: Final = re.compile(
-    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|elector|prober|best|trim|forget|dashboard|publish|load"
+    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|elector|best|trim|forget|dashboard|publish|load"
     r"|tail|verdicts|query|audit)|python (publish_pages|read_verdicts|keep_index\w*))\b",
     re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ROLE: Final = re.compile(r"^(?:\w+=\S+ )*neardup (?:run|worker|judge|elector|prober|dashboard)\b[^&]*$")
+_ROLE: Final = re.compile(r"^(?:\w+=\S+ )*neardup (?:run|worker|judge|elector|dashboard)\b[^&]*$")
 _GIVEN: Final = """
 import pyarrow
 text = other_text = "a text of some words " * 9

@@ -26,7 +26,6 @@ from stream.pages.page import Page
 from stream.roles.auditor import audit
 from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
-from stream.roles.prober.role import ProberRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import admin_of, read_all
@@ -48,7 +47,7 @@ def page(url: str, seed: object) -> bytes:
     return json.dumps({"url": url, "text": text(seed)}).encode()
 
 
-async def error_of(role: WorkerRole | JudgeRole | ElectorRole | ProberRole) -> Exception:
+async def error_of(role: WorkerRole | JudgeRole | ElectorRole) -> Exception:
     """Run a role until it fails, and return the error."""
     try:
         async with asyncio.timeout(HANG_SECONDS):

@@ -50,7 +50,6 @@ from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.request import names_of, request
 from stream.roles.forgetter.status import status
 from stream.roles.judge.role import JudgeRole
-from stream.roles.prober.role import ProberRole
 from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
@@ -106,10 +105,8 @@ def broker(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 @pytest.fixture
-async def deployed(
-    broker: LocalBroker, pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Settings:
-    """A deployment with an elector and segments, in which files of pruned checkpoints go soon."""
+async def deployed(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A deployment with an elector, in which files of pruned checkpoints go soon."""
     for module in (pruning, statuses):
         monkeypatch.setattr(module, "SPARED_SECONDS", SPARED_SECONDS)
     monkeypatch.setattr(uploads, "UPLOAD_SECONDS", UPLOAD_SECONDS)
@@ -121,7 +118,6 @@ async def deployed(
         state_dir=tmp_path / "state", worker_processes=1, dashboard_port=0, session_seconds=3.0,
         flush_seconds=0.5, checkpoints=str(tmp_path / "objects"), checkpoint_interval=0.5,
         checkpoints_kept=1, elect="longest", elect_seconds=0.5,
-        segment_anchors=1 << (pages // 4).bit_length() - 1,
     )  # fmt: skip
     await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     return settings
@@ -287,7 +283,6 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         running(WorkerRole(deployed)),
         running(JudgeRole(deployed)),
         running(ElectorRole(deployed)),
-        running(ProberRole(deployed)),
         dashboard(deployed) as client,
     ):
         await publish(deployed, [crawl.next() for _ in range(pages)])
@@ -339,7 +334,7 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         await until(is_removed)
     state, objects = deployed.state_dir / deployed.namespace, tmp_path / "objects"
     directories = {path.name for path in state.iterdir() if path.is_dir()}
-    assert directories == {"judge", "elector", "prober", "dashboard"}
+    assert directories == {"judge", "elector", "dashboard"}
     scan.size = 0
     assert topics_with(GONE) == set()
     assert not any(GONE in each for path in (state, objects) for each in scan.files(path))

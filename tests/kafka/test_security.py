@@ -35,7 +35,6 @@ from stream.roles.forgetter.request import Name, request
 from stream.roles.forgetter.status import status
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
-from stream.roles.prober.role import ProberRole
 from stream.roles.publisher import publish
 from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
@@ -57,7 +56,7 @@ pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
 """Unique, duplicate, changed (so that an anchor is superseded), rejected."""
 ROUTES = ["duplicate"]
-ROUTED = {"verdict_routes": ",".join(ROUTES), "elect": "longest", "segment_anchors": 2, "prober_replicas": 1}
+ROUTED = {"verdict_routes": ",".join(ROUTES), "elect": "longest"}
 
 
 @pytest.fixture(autouse=True)
@@ -94,9 +93,7 @@ async def create(settings: Settings) -> None:
 
 
 @pytest.fixture(scope="module")
-def roles(
-    secured: SecuredBroker, crawl: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Settings]:
+def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     """Settings of each role with exactly its grants, in a namespace where all roles have worked.
 
     Unread pages and unjudged journal records are left for the roles that must fail.
@@ -104,9 +101,7 @@ def roles(
     namespace = f"t{uuid.uuid4().hex[:10]}"
     principals = {role: f"{namespace}-{role.replace(' ', '-')}" for role in ROLES}
     by = {role: secured.by_token(namespace, principal, **ROUTED) for role, principal in principals.items()}
-    objects = str(tmp_path_factory.mktemp("store") / "objects")
-    store = {"checkpoints": objects, "checkpoint_interval": 0.1}
-    by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED, **store)
+    by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED)
     sources = [open_source(str(crawl))]
 
     @open_sockets()
@@ -119,7 +114,6 @@ def roles(
         async with running(WorkerRole(by["worker"])):
             async with running(JudgeRole(by["judge"])):
                 assert (await audited(by["audit"], len(PAGES))).clean
-                await until(lambda: segments_of_store(objects))
             before = await journal_end(by["worker"])
             await publish(by["publish"], sources)
 
@@ -131,12 +125,6 @@ def roles(
 
     asyncio.run(work())
     return by
-
-
-def segments_of_store(objects: str) -> int:
-    """How many files of segments a store has, which are announced, and lists of their dead."""
-    catalogue = Catalogue(objects)
-    return sum(len(catalogue.segments(journal)) for journal in catalogue.journals())
 
 
 async def journal_end(settings: Settings) -> int:
@@ -180,13 +168,6 @@ async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Setting
         lags = {each["role"]: each["lag_records"] for each in (await client.get("/api/v1/system"))["groups"]}
         assert lags["dashboard"] == 0
         assert min(lags["worker"], lags["judge"]) > 0
-
-        async def knows_segments() -> bool:
-            segments = await client.get("/api/v1/segments")
-            assert segments["error"] is None
-            return bool(segments["total"])
-
-        await until(knows_segments)
 
 
 async def test_logs_are_trimmed_with_just_the_grants_for_it_and_not_by_a_judge(
@@ -241,11 +222,9 @@ async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> Non
         case "worker":
             await WorkerRole(settings).run()
         case "judge":
-            await JudgeRole(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")})).run()
+            await JudgeRole(settings).run()
         case "elector":
             await ElectorRole(settings).run()
-        case "prober":
-            await ProberRole(settings.model_copy(update={"checkpoints": str(crawl.parent / "none")})).run()
         case "load":
             await load(settings, RowsSource(str(rows)))
         case "forget":
@@ -306,8 +285,6 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
             secured.everything(shared),
             [each for each in grants(role, TopicNames(shared)) if "Create" in each.operations],
         )
-    if role == "prober":  # whose topics are there with this setting alone
-        await create(secured.everything(shared, **ROUTED | {"segment_anchors": 2}))
     for number, _ in enumerate(without(role, TopicNames(shared))):
         principal = f"{namespace}-{number}"
         used = principal if role == "topics create" else shared  # what one made, the next need not make
@@ -395,8 +372,7 @@ async def test_a_dashboard_that_may_not_add_partitions_says_to_which(
 ) -> None:
     everything, names = secured.everything(namespace), TopicNames(namespace)
     await create(everything)
-    # Without `segment_anchors`, it needs no grants for segments.
-    needed = grants("dashboard", names, without=[names.segments, names.candidates, names.probers()])
+    needed = grants("dashboard", names)
     await make(everything, [each for each in needed if "Create" in each.operations])
     async with clients.open_client(everything, clients.admin(everything)) as admin:
         await admin.create_partitions({names.verdicts: NewPartitions(5)})

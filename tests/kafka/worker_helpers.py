@@ -27,12 +27,11 @@ from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
-from stream.roles.prober.role import ProberRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 
-Role = TypeVar("Role", WorkerRole, JudgeRole, ElectorRole, ProberRole)
+Role = TypeVar("Role", WorkerRole, JudgeRole, ElectorRole)
 SCRIPTED = "tests.kafka.fingerprinters.Scripted"
 ROOT = Path(__file__).parents[2]
 

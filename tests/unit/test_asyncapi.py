@@ -18,7 +18,6 @@ from stream.fingerprint.row import Row, Status
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, plan
 from stream.messages.best import ELECT_HEADER, decode_best
-from stream.messages.segments import decode_segment
 from stream.messages.verdict import Verdict
 from stream.roles.worker.backlog import PagesTopic, Rejected
 from stream.roles.worker.dead_letters import _headers
@@ -80,7 +79,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_channels_are_the_topics_as_the_code_makes_them() -> None:
-    settings = load(namespace="n", verdict_routes="duplicate", elect="longest", segment_anchors=1 << 24)
+    settings = load(namespace="n", verdict_routes="duplicate", elect="longest")
     topics = {each.name: each for each in plan(settings)}
     channels = {
         each["address"].format(namespace="n", verdict="duplicate"): each for each in API["channels"].values()
@@ -100,14 +99,11 @@ def test_examples_are_what_their_schemas_say() -> None:
             schema = json.loads((SCHEMAS / message["payload"]["schema"]["$ref"]).read_text("utf-8"))
             Draft202012Validator(schema).validate(example["payload"])
             found += 1
-    assert found == 4
+    assert found == 3
     kept = API["components"]["messages"]["best"]
     assert API["components"]["schemas"]["bestHeaders"]["required"] == [ELECT_HEADER]
     for example in kept["examples"]:
         decode_best(json.dumps(example["payload"]).encode(), example["name"])
-    for example in API["components"]["messages"]["segment"]["examples"]:
-        value = json.dumps(example["payload"]).encode()
-        decode_segment(str(example["payload"]["first"]).encode(), value, example["name"])
 
 
 def _written(value: object) -> str:
@@ -124,7 +120,7 @@ def test_groups_and_headers_are_the_codes() -> None:
         if "bindings" in each
     }
     names = TopicNames("n")
-    assert groups == {names.workers, names.judge, names.probers()}
+    assert groups == {names.workers, names.judge}
     messages = API["components"]["messages"]
     verdict = API["components"]["schemas"]["verdictHeaders"]["properties"]["verdict"]["enum"]
     assert verdict == [each.name.lower() for each in Verdict]

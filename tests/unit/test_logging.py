@@ -95,7 +95,7 @@ for minute in range(3):
         library.error("Unable connect to node with id %s: %s", tenth % 3, "refused")
         log.warning("no_room", partition=0)
         log.info("progress", pages=tenth)
-        log.error("answer_refused", message=f"topic n.candidates offset {600 * minute + tenth}: is no answer")
+        log.error("request_refused", message=f"topic n.requests offset {600 * minute + tenth}: is no request")
 """
 
 
@@ -110,7 +110,7 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
     ours = [line.get("left_out") for line in lines if line["event"] == "no_room"]
     assert ours == [None] * FREE + ([600 - FREE] + [None] * (FREE - 1)) * 2
     assert sum(line["event"] == "progress" for line in lines) == 3 * 600
-    refused = [line for line in lines if line["event"] == "answer_refused"]
+    refused = [line for line in lines if line["event"] == "request_refused"]
     assert [each["message"].split()[3] for each in refused] == [
         f"{600 * minute + tenth}:" for minute in range(3) for tenth in range(FREE)
     ]

@@ -226,17 +226,3 @@ def test_every_client_is_made_in_one_place() -> None:
     made = re.compile(r"\bAIOKafka(Consumer|Producer|AdminClient|Client)\(")
     makers = {file.name for file in package.rglob("*.py") if made.search(file.read_text("utf-8"))}
     assert makers == {"clients.py"}, "a client made elsewhere knows nothing of security"
-
-
-def test_segments_have_a_power_of_two_and_probers_need_them() -> None:
-    with pytest.raises(SettingsError, match="segment_anchors is 48, which is no power of two"):
-        load(segment_anchors=48)
-    with pytest.raises(SettingsError, match="prober_replicas requires segment_anchors"):
-        load(prober_replicas=1)
-    assert load(prober_replicas=1, segment_anchors=64).prober_replicas == 1
-
-
-def test_tables_are_taken_back_from_an_anchor_on() -> None:
-    result = neardup("judge", "--take-back", "-3")
-    assert result.exit_code == 2
-    assert "'-3' is neither the number of an anchor nor `all`" in result.output

@@ -38,15 +38,6 @@ def test_a_policy_adds_an_elector() -> None:
     assert elector.ops_url == "http://127.0.0.1:9502"
 
 
-def test_each_prober_has_a_directory_and_a_port() -> None:
-    settings = load(segment_anchors=16, ops_port=9500, state_dir="state")
-    judge, worker, *probers = deployment(settings, 1, probers=2)
-    assert [role.name for role in (judge, worker, *probers)] == ["judge", "worker", "prober", "prober"]
-    assert judge.environment["NEARDUP_STATE_DIR"] == "state"
-    assert [role.environment["NEARDUP_STATE_DIR"] for role in probers] == ["state/prober-1", "state/prober-2"]
-    assert [role.ops_url for role in probers] == ["http://127.0.0.1:9502", "http://127.0.0.1:9503"]
-
-
 def _free_pair() -> int:
     """The first of two adjacent ports that are free."""
     while True:

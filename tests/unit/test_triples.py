@@ -19,7 +19,7 @@ from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.arrays import U64
 from stream.tables.search.prefixes_compiled import keys_of
-from stream.tables.store.anchors import HeldAnchors, StoredAnchors
+from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.rocks import Store
 from stream.tables.triples import entries as triple_entries
 from stream.tables.triples.entries import Entries, rows_of_entries
@@ -94,7 +94,7 @@ def test_slices_of_the_log_of_entries_are_the_rows_that_were_inserted(
     rng = np.random.default_rng(2)
     with Store(tmp_path, PAIRS + 1, 1 << 20) as store:
         anchors, inserted, holders = StoredAnchors(store, 3), [], []
-        entries = Entries(HeldAnchors(anchors, 0))
+        entries = Entries(anchors)
         for first in range(0, 400, 100):
             rows = rng.integers(0, 1 << 64, (100, 4), dtype=np.uint64)
             some = np.sort(rng.choice(100, 30, replace=False))
@@ -109,7 +109,7 @@ def test_slices_of_the_log_of_entries_are_the_rows_that_were_inserted(
             inserted.append(rows_of_entries(rows[some], triples))
             holders += np.repeat(some + first, np.bitwise_count(triples)).tolist()
         whole = np.concatenate(inserted)
-        for each in (entries, Entries(HeldAnchors(StoredAnchors(store, 3), 0))):
+        for each in (entries, Entries(StoredAnchors(store, 3))):
             assert each.log.count == len(whole)
             numbers = each.holders.of_entries[: len(whole)] + each.holders.first_anchor
             assert numbers.tolist() == holders

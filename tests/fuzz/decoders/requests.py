@@ -15,13 +15,12 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from stream.dashboard.answers import About, Election, Segments, System
+from stream.dashboard.answers import About, Election, System
 from stream.dashboard.counting.app import Statistics
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rows import Counts
 from stream.dashboard.counting.view import View
 from stream.dashboard.deployment.changes import ChangeLog
-from stream.dashboard.deployment.holders import Holders
 from stream.dashboard.deployment.lag_history import LagHistory
 from stream.dashboard.deployment.system import Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
@@ -41,10 +40,10 @@ from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 ABOUT = About("neardup", "0.1.0", "0" * 16, {}, {}, {}, "neardup.rejected")
 PATHS = (
-    "/", "/host", "/cluster", "/segments", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json",
+    "/", "/host", "/cluster", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json",
     "/api/v1/session", "/api/v1/figures", "/api/v1/hosts", "/api/v1/neighbours", "/api/v1/clusters",
     "/api/v1/clusters/abcd1234.1.1", "/api/v1/clusters/abcd1234.1.1/comparison", "/api/v1/verdicts",
-    "/api/v1/system", "/api/v1/lag", "/api/v1/changes", "/api/v1/segments", "/api/v1/about",
+    "/api/v1/system", "/api/v1/lag", "/api/v1/changes", "/api/v1/about",
     "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
@@ -100,11 +99,9 @@ class Requests(Decoder):
         kept.election = Election("none")
         watch = create_autospec(Watch, instance=True)
         watch.now = System("neardup", 1_900_000_000.0, [], [], [], None, None, None, None, 0, 0, None)
-        watch.lags, watch.dropped_segments = LagHistory(1_900_000_000.0), None
+        watch.lags = LagHistory(1_900_000_000.0)
         watch.changes = ChangeLog(1_900_000_000.0)
-        holders = create_autospec(Holders, instance=True)
-        holders.segments.return_value = Segments("none", None, [], [], 0, 0, 0, None, None)
-        made = Api(statistics, LatestVerdicts(), watch, finder, superseded, kept, ABOUT, holders)
+        made = Api(statistics, LatestVerdicts(), watch, finder, superseded, kept, ABOUT)
         gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
         self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())
         self._app.freeze()
