@@ -405,106 +405,6 @@ class System(Struct):
     ] = None
 
 
-SegmentsState = Literal["none", "reading", "following"]
-Tables = Literal["held", "dropped"]
-HoldingState = Literal["answers", "silent", "rebalancing", "uncovered", "unknown"]
-
-
-class Holding(Struct):
-    """Who holds a segment in a group of probers."""
-
-    group: Annotated[str, Meta(description="Consumer group.")]
-    state: Annotated[
-        HoldingState,
-        Meta(
-            description="answers: the last answer seen is by the member that Kafka assigns the segment to."
-            " silent: that member was not seen to answer, as it loads the segment, or nothing was to be"
-            " answered. rebalancing: Kafka assigns the segments anew. uncovered: no member has it. unknown:"
-            " the dashboard may not describe the group."
-        ),
-    ]
-    holder: Annotated[str | None, Meta(description="Client id of that member.")] = None
-    address: Annotated[str | None, Meta(description="The address it connects from.")] = None
-    answered: Annotated[
-        int | None,
-        Meta(description="The journal record before which the last answer seen ends; null if none was seen."),
-    ] = None
-    answered_by: Annotated[str | None, Meta(description="Client id of who sent it.")] = None
-    answered_at: Annotated[Moment | None, Meta(description="When it was sent.")] = None
-    behind: Annotated[int | None, Meta(description="Journal records from there on that are not decided.")] = (
-        None
-    )
-
-
-class SegmentFigures(Struct):
-    """A segment, and who holds it."""
-
-    first: Annotated[int, Meta(description="Number of its first anchor.")]
-    end: Annotated[int, Meta(description="The number after that of its last anchor.")]
-    size: Annotated[int, Meta(description="Size of its file, in bytes.")]
-    digest: Annotated[str, Meta(description="First 12 digits of the SHA-256 of its file.")]
-    partition: Annotated[int, Meta(description="Partition of the topic `segments` that assigns it.")]
-    exported_at: Annotated[str, Meta(description="When its file was stored.")]
-    tables: Annotated[
-        Tables | None,
-        Meta(
-            description="Whether the leading judge has tables of its own; null if it is not in"
-            " `dashboard_roles`."
-        ),
-    ]
-    holdings: Annotated[list[Holding], Meta(description="In each group of probers.")]
-
-
-class ProberMember(Struct):
-    """A prober, as its group has it."""
-
-    holder: Annotated[str, Meta(description="Client id, as in its answers.")]
-    address: Annotated[str, Meta(description="The address it connects from.")]
-    segments: Annotated[int, Meta(description="Announced segments that it is assigned.")]
-
-
-class ProberGroup(Struct):
-    """A group of probers: one replica of all segments."""
-
-    group: Annotated[str, Meta(description="Consumer group.")]
-    state: Annotated[str, Meta(description="Kafka's state of the group; Unknown if it may not be described.")]
-    members: list[ProberMember]
-    uncovered: Annotated[
-        int | None, Meta(description="Announced segments that no member is assigned; null if unknown.")
-    ]
-    answered: Annotated[
-        int | None,
-        Meta(
-            description="The journal record before which all of its segments were answered for, by the last"
-            " answers seen; null if some were not seen."
-        ),
-    ]
-    behind: Annotated[int | None, Meta(description="Journal records from there on that are not decided.")]
-
-
-class Segments(Struct):
-    """Segments of anchors, and who holds them."""
-
-    state: Annotated[
-        SegmentsState,
-        Meta(description="none: `segment_anchors` is 0 here. reading: nothing is known yet."),
-    ]
-    error: Annotated[str | None, Meta(description="Why nothing newer is known; null on success.")]
-    groups: list[ProberGroup]
-    segments: Annotated[list[SegmentFigures], Meta(description="By first anchor, ascending.")]
-    total: Annotated[int, Meta(description="Number of announced segments.")]
-    anchors: Annotated[int, Meta(description="Number of anchors in them.")]
-    bytes: Annotated[int, Meta(description="Size of their files.")]
-    dropped: Annotated[
-        int | None,
-        Meta(
-            description="Segments of which the leading judge has no tables; null if it is not in"
-            " `dashboard_roles`."
-        ),
-    ]
-    next: Annotated[int | None, Meta(description="`offset` of the next page; null at the end.")]
-
-
 class About(Struct):
     """Version, scheme and rule of the deployment. Constant while a dashboard runs."""
 
@@ -612,7 +512,6 @@ ANSWERS: tuple[Any, ...] = (
     Lag,
     Changes,
     Neighbours,
-    Segments,
     Comparison,
     About,
     LookupRequest,

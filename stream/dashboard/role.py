@@ -20,7 +20,6 @@ from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rewriting import Rewriting
 from stream.dashboard.counting.verdict_columns import VerdictColumns
-from stream.dashboard.deployment.holders import Holders
 from stream.dashboard.deployment.system import OwnFigures, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
@@ -138,11 +137,10 @@ class DashboardRole:
             ),
         )
         watch.report(metrics)
-        holders = Holders(settings, genesis, metrics.uncovered)
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis), holders)
+            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis))
             await stack.enter_async_context(
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
@@ -157,11 +155,6 @@ class DashboardRole:
                     keep_reading(partial(rewriting.forgotten.follow, settings), "requests_unavailable"),
                     rewriting.run(statistics, recent),
                     *([kept.run()] if settings.elect else ()),
-                    *(
-                        [keep_reading(holders.look_on, "segments_unavailable")]
-                        if settings.segment_anchors
-                        else ()
-                    ),
                 )
             ]
             _freeze_garbage_collector()

@@ -26,7 +26,6 @@ from stream.dashboard.answers import (
     Forgetting,
     FormerPage,
     GroupLag,
-    Holding,
     HostFigures,
     HostPages,
     Hosts,
@@ -38,15 +37,11 @@ from stream.dashboard.answers import (
     NearAnchor,
     Neighbours,
     PartitionBehind,
-    ProberGroup,
-    ProberMember,
     Process,
     ProcessChange,
     RangeAnswer,
     RoleHealth,
     SeenVerdict,
-    SegmentFigures,
-    Segments,
     Series,
     System,
     Verdicts,
@@ -192,7 +187,7 @@ class Canned(Api):
 
 def canned(words: PageContent | None) -> Canned:
     """Return responses with content for every panel; without words, those of an empty deployment."""
-    made = Canned(*[None] * 8)  # type: ignore[arg-type]
+    made = Canned(*[None] * 7)  # type: ignore[arg-type]
     made.answers = _empty() if words is None else _full(words)
     made.answers["about"] = about(load(namespace=words.namespace if words else "neardup"), GENESIS)
     return made
@@ -300,7 +295,6 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
         "lag": _lag(0),
         "changes": Changes(range_, NOON, [], 0, complete=True),
         "neighbours": Neighbours("a.example", 0, [], [], 0),
-        "segments": Segments("none", None, [], [], 0, 0, 0, None, None),
         "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, None, [], 0),
     }
 
@@ -366,7 +360,6 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             [HostPages(host, 1 + i) for i, host in enumerate(words.hosts[1:])],
             17,
         ),
-        "segments": segments(words.namespace, f"host-of-{words.hosts[0]}"[:200], 1234),
         "changes": Changes(
             range_,
             NOON + 5,
@@ -406,46 +399,6 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             comparison(*words.urls),
         ),
     }
-
-
-def segments(namespace: str, holder: str, total: int, first: int = 0) -> Segments:
-    """25 segments of so many, two groups, and each state of a holding. The last answer for the second segment
-    was by a member that has it no more."""
-    groups, end, size = [f"{namespace}.probers", f"{namespace}.probers-b"], 987_654_321, 1 << 24
-    seen = {"answered": end - 12, "answered_at": NOON + 5.5, "behind": 12}
-    holdings = [
-        Holding(groups[0], "answers", holder, "10.0.0.7", answered_by=holder, **seen),
-        Holding(groups[0], "silent", holder, "10.0.0.7", answered_by="another-1234abcd", **seen),
-        Holding(groups[0], "rebalancing"),
-        Holding(groups[0], "unknown", answered_by=holder, **seen),
-    ]
-    members = [ProberMember(holder, "10.0.0.7", 700), ProberMember("another-1234abcd", "10.0.0.8", 534)]
-    return Segments(
-        state="following",
-        error=None,
-        groups=[
-            ProberGroup(groups[0], "Stable", members, 0, end - 12, 12),
-            ProberGroup(groups[1], "Empty", [], total, None, None),
-        ],
-        segments=[
-            SegmentFigures(
-                first=each * size,
-                end=(each + 1) * size,
-                size=144 * size,
-                digest=f"{each:012x}",
-                partition=each % 64,
-                exported_at="2026-01-02T11:00:00Z",
-                tables="dropped" if each < 3 else "held",
-                holdings=[holdings[min(each % 25, 3)], Holding(groups[1], "uncovered")],
-            )
-            for each in range(first, min(total, first + 25))
-        ],
-        total=total,
-        anchors=total * size,
-        bytes=total * size * 144,
-        dropped=3,
-        next=first + 25 if first + 25 < total else None,
-    )
 
 
 def comparison(*texts: str) -> Comparison:

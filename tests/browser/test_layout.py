@@ -45,8 +45,7 @@ async def filled(page: Page, api: Canned) -> None:
     await page.click("#lookup button[type=submit]")
     await expect(page.locator("#found .judgement")).to_be_visible()
     asked = {each.partition("?")[0].removeprefix("/api/v1/") for each in api.asked}
-    # A body, and what other pages ask.
-    assert asked >= api.answers.keys() - {"lookup", "neighbours", "segments"}
+    assert asked >= api.answers.keys() - {"lookup", "neighbours"}  # a body, and what the page of a host asks
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -73,8 +73,7 @@ async def test_with_a_token_nothing_but_health_and_the_login_is_open() -> None:
         assert await status(client, "POST", "/api/v1/lookup", json={}) == 401
         assert await status(client, "POST", "/api/v1/lookup", json={}, headers=BEARER) == 200
         assert await status(client, "GET", f"{FIGURES}?token={TOKEN}") == 401
-        pages = [(path, f"/login?to={path[1:]}") for path in ("/host", "/cluster", "/segments")]
-        for path, login in (("/", "/login"), *pages):
+        for path, login in (("/", "/login"), ("/host", "/login?to=host"), ("/cluster", "/login?to=cluster")):
             async with client.get(path, allow_redirects=False) as response:
                 assert (response.status, response.headers["Location"]) == (303, login)
         for path in ("/livez", "/readyz", "/login", "/static/login.js"):

@@ -12,8 +12,6 @@ from aiokafka.errors import KafkaError
 
 LONGEST: Final = 200
 """Maximum length of a member's name."""
-UNKNOWN: Final = "Unknown"
-"""The state of a group that may not be described, or that Kafka does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,6 @@ class Member:
     """The address it connects from."""
     partitions: frozenset[int]
     """Partitions of the watched topic assigned to it."""
-    client: str = ""
-    """Its client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,10 @@ async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> 
     (answer,) = await admin.describe_consumer_groups([group])
     _, _, state, _, _, members, *_ = answer.groups[0]
     return ConsumerGroup(
-        state or UNKNOWN,
+        state or "Unknown",
         tuple(
-            Member(
-                name[:LONGEST],
-                address.removeprefix("/")[:LONGEST],
-                _partitions(assignment, topic),
-                client[:LONGEST],
-            )
-            for name, client, address, _, assignment in members
+            Member(name[:LONGEST], address.removeprefix("/")[:LONGEST], _partitions(assignment, topic))
+            for name, _, address, _, assignment in members
         ),
     )
 

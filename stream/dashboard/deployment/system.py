@@ -51,8 +51,6 @@ ANSWER_SECONDS: Final = 1.5
 """Time-out for requests to roles."""
 BEHIND_SECONDS: Final = 60.0
 """A role whose lag exceeds this has the state `behind`."""
-BY: Final = {"outcome", "tables"}
-"""Labels by which metrics of the judge are told apart."""
 MOST_SECONDS: Final = 253_402_300_799
 """The last second that RFC 3339 can write."""
 MOST_BEHIND: Final = 20
@@ -102,8 +100,6 @@ class Watch:
             WatchedRole("judge", names.judge, names.journal),
             WatchedRole("dashboard", names.dashboard, names.verdicts),
         )
-        self.dropped_segments: int | None = None
-        """Segments of which the leading judge has no tables; None unless it is in `dashboard_roles`."""
         self.lags = LagHistory(health.started)
         self.changes = ChangeLog(health.started)
         self.now = System(
@@ -191,8 +187,6 @@ class Watch:
         anchors = judge_gauges.get("neardup_judge_anchors") or self._own.anchors()
         directory = self._settings.state_dir / self._settings.namespace / "judge"
         size = judge_gauges.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
-        dropped = judge_gauges.get("neardup_judge_segments dropped")
-        self.dropped_segments = None if dropped is None else int(dropped)
         self.now = System(
             namespace=self._settings.namespace,
             at=time.time(),
@@ -260,8 +254,8 @@ def _with_carried(window: Window | None, judge_gauges: dict[str, float]) -> Wind
 
 
 async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
-    """Return a role's metrics: name -> value, summed over labels; and name and label, with a space between ->
-    value, of those that have one of `BY`."""
+    """Return a role's metrics: name -> value, summed over labels; and name and outcome, with a space between
+    -> value, where they have outcomes."""
     try:
         async with session.get(f"{url}/metrics") as response:
             text = await response.text()
@@ -271,8 +265,8 @@ async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             gauges[sample.name] = gauges.get(sample.name, 0.0) + sample.value
-            for label in BY & sample.labels.keys():
-                gauges[f"{sample.name} {sample.labels[label]}"] = sample.value
+            if outcome := sample.labels.get("outcome"):
+                gauges[f"{sample.name} {outcome}"] = sample.value
     return gauges
 
 

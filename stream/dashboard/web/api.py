@@ -34,7 +34,6 @@ from stream.dashboard.counting.latest_verdicts import LatestVerdicts, TooManyLis
 from stream.dashboard.counting.rows import Counts, Histogram
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.windows import DAY, HOUR, MINUTE, WindowPlan
-from stream.dashboard.deployment.holders import Holders
 from stream.dashboard.deployment.system import ROLES, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages, without_former
@@ -72,7 +71,6 @@ class Api:
     superseded: SupersededClusters
     kept: KeptPages
     about: About
-    holders: Holders
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, which `stream.dashboard.web.openapi` documents."""
@@ -88,7 +86,6 @@ class Api:
             web.get("/api/v1/system", self.system),
             web.get("/api/v1/lag", self.lag),
             web.get("/api/v1/changes", self.changes),
-            web.get("/api/v1/segments", self.segments),
             web.get("/api/v1/about", self.tell_about),
             web.post("/api/v1/lookup", self.lookup),
         ]
@@ -283,17 +280,6 @@ class Api:
             ),
             csv_export.changes,
         )
-
-    async def segments(self, request: web.Request) -> web.Response:
-        """Return segments of anchors, and who holds them."""
-        limit, offset = _number(request, "limit", 50, 1, MOST), _number(request, "offset", 0, 0, 10**9)
-        system = self.watch.now
-        segments = self.holders.segments(
-            slice(offset, offset + limit),
-            (system.journal_position, system.journal_end),
-            self.watch.dropped_segments,
-        )
-        return self._export(request, "segments", segments, csv_export.segments)
 
     def _export(self, request: web.Request, name: str, body: T, to_csv: Callable[[T], str]) -> web.Response:
         """Return an answer as JSON, or as the file that the request asks for."""

@@ -6,16 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from stream.dashboard.answers import (
-    Changes,
-    ClusterFigures,
-    Clusters,
-    Figures,
-    Hosts,
-    Lag,
-    Segments,
-    Verdicts,
-)
+from stream.dashboard.answers import Changes, ClusterFigures, Clusters, Figures, Hosts, Lag, Verdicts
 from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.pages.times import to_the_second
 from stream.sinks import csv_text
@@ -116,20 +107,3 @@ def changes(answer: Changes) -> str:
     """Return restarts and rebalances."""
     rows = ([to_the_second(each.at), each.role, each.kind, each.detail] for each in answer.changes)
     return text_of(["time", "role", "kind", "detail"], rows)
-
-
-def segments(answer: Segments) -> str:
-    """Return segments: a row for each group of probers, and one without any for a segment of none."""
-    header = ["first", "end", "bytes", "digest", "exported_at", "tables"]
-    header += ["group", "state", "holder", "answered", "behind", "answered_at"]
-    return text_of(header, _segment_rows(answer))
-
-
-def _segment_rows(answer: Segments) -> Iterator[Sequence[Cell]]:
-    for each in answer.segments:
-        own: list[Cell] = [each.first, each.end, each.size, each.digest, each.exported_at, each.tables]
-        for of in each.holdings:
-            at = None if of.answered_at is None else to_the_second(of.answered_at)
-            yield *own, of.group, of.state, of.holder, of.answered, of.behind, at
-        if not each.holdings:
-            yield *own, None, None, None, None, None, None

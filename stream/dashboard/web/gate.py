@@ -26,7 +26,7 @@ from stream.settings import Settings, networks
 
 OPEN: Final = ("/livez", "/readyz", "/login", "/api/v1/session")
 """Paths without authentication: health and login. Files under /static/ are public too."""
-PAGES: Final = ("/host", "/cluster", "/segments")
+PAGES: Final = ("/host", "/cluster")
 """Pages beside the overview, to which a login returns."""
 SESSION_SECONDS: Final = 12 * 3600
 FAILURES: Final = 5

@@ -20,7 +20,6 @@ from stream.dashboard.answers import (
     Lookup,
     LookupRequest,
     Neighbours,
-    Segments,
     Session,
     System,
     Verdicts,
@@ -125,9 +124,6 @@ def document() -> dict[str, Any]:
         "/api/v1/system": _get("Roles, lag and positions", [], _answers(System)),
         "/api/v1/lag": _get("Lag over time", [*_RANGE, _ROLE, _FORMAT], _answers(Lag, 400)),
         "/api/v1/changes": _get("Restarts and rebalances", [*_RANGE, _FORMAT], _answers(Changes, 400)),
-        "/api/v1/segments": _get(
-            "Segments of anchors, and who holds them", [_LIMIT, _OFFSET, _FORMAT], _answers(Segments, 400)
-        ),
         "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {

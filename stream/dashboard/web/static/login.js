@@ -2,7 +2,7 @@
 import { post } from "./api.js";
 import { by } from "./dom.js";
 
-const PAGES = ["host", "cluster", "segments"]; // beside the overview; nothing else is followed
+const PAGES = ["host", "cluster"]; // beside the overview; nothing else is followed
 const wanted = new URLSearchParams(location.search).get("to");
 const to = PAGES.includes(wanted) ? wanted : "";
 
