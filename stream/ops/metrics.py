@@ -170,35 +170,7 @@ class JudgeMetrics(CheckpointMetrics):
         self._add_timers()
         self._add_gauges()
         self._add_window()
-        self._add_probing()
         self._add_checkpoints()
-
-    def _add_probing(self) -> None:
-        self.segments = self._gauge(
-            "neardup_judge_segments",
-            "Announced segments of anchors, by whether the judge has tables of them: held, or dropped as "
-            "probers answer for them.",
-            "tables",
-        )
-        for tables in ("held", "dropped"):
-            self.segments.labels(tables)
-        self.answers = self._counter(
-            "neardup_judge_answers_total",
-            "Answers of probers, by outcome: taken, unknown (no such segment is announced) or refused "
-            "(malformed, of another journal, scheme or file, or with a number that is out of its range).",
-            "outcome",
-        )
-        for outcome in ("taken", "unknown", "refused"):
-            self.answers.labels(outcome)
-        self.awaited_seconds = self._gauge(
-            "neardup_judge_awaited_answer_seconds",
-            "Seconds for which the next journal record has waited for answers of probers; 0 if it does not.",
-        )
-        self.contradicted = self._gauge(
-            "neardup_judge_contradicting_answers",
-            "1 once answers of probers contradict each other or what is known, for a minute, after which the "
-            "judge ends with exit code 78; else 0.",
-        )
 
     def _add_counters(self) -> None:
         self.consumed = self._counter(
@@ -298,11 +270,6 @@ class JudgeMetrics(CheckpointMetrics):
         )
 
     def _add_gauges(self) -> None:
-        self.exported_segments = self._gauge(
-            "neardup_judge_exported_segments",
-            "Segments of anchors that were announced when this judge last exported some beside a checkpoint; "
-            "0 without `segment_anchors`.",
-        )
         self.leading = self._gauge("neardup_judge_leading", "1 while this judge leads, 0 while it stands by.")
         self.lag_records = self._gauge(
             "neardup_judge_lag_records", "Journal records that the leader has not judged yet; 0 on standby."
@@ -414,8 +381,8 @@ class TrimMetrics(Metrics):
         )
         self.held = self._gauge(
             "neardup_trim_held",
-            "1 for what holds the logs up: keep, checkpoint, elector or segments, as always in the end; or "
-            "none, unverified, logs, replicas, store or brokers, which are problems.",
+            "1 for what holds the logs up: keep, checkpoint or elector, as always in the end; or none, "
+            "unverified, logs, replicas, store or brokers, which are problems.",
             "reason",
         )
         self.verified = self._gauge(
@@ -496,69 +463,6 @@ class ElectorMetrics(CheckpointMetrics):
         self._add_checkpoints()
 
 
-class ProberMetrics(Metrics):
-    """Answers about candidates among sealed ranges of anchors."""
-
-    role = "prober"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = self._counter(
-            "neardup_prober_rows_total", "Rows answered, each once for each segment that is held."
-        )
-        self.answers = self._counter(
-            "neardup_prober_answers_total",
-            "Answers sent, by reason: new; deaths (an anchor died of a list that is cut); repeated "
-            "(decisions stand still, or another judge leads).",
-            "reason",
-        )
-        for reason in ("new", "deaths", "repeated"):
-            self.answers.labels(reason)
-        self.answer_bytes = self._counter(
-            "neardup_prober_answer_bytes_total", "Bytes of answers sent, before compression."
-        )
-        self.cut = self._counter(
-            "neardup_prober_cut_rows_total",
-            "Rows answered with a list that was cut, because more anchors of a segment are candidates.",
-        )
-        self.stage_seconds = self._histogram(
-            "neardup_prober_stage_seconds",
-            "Time per stage: apply (deaths of some decision records), answer (some runs of records, each for "
-            "one segment), send; concurrent with them load (one segment).",
-            STAGE_BUCKETS,
-            "stage",
-        )
-        self.partitions = self._gauge(
-            "neardup_prober_partitions", "Assigned partitions of the topic `segments`."
-        )
-        self.rebalances = self._counter(
-            "neardup_prober_rebalances_total", "Assignments by the consumer group, including the first."
-        )
-        self.held = self._gauge(
-            "neardup_prober_held_anchors",
-            "Anchors of a segment that is held, by the number of its first one.",
-            "first",
-        )
-        self.missing = self._gauge(
-            "neardup_prober_missing_segments",
-            "Segments of the assigned partitions that are not loaded yet.",
-        )
-        self.loading_anchors = self._gauge(
-            "neardup_prober_loading_anchors",
-            "Anchors still to be loaded of the segment that is being loaded.",
-        )
-        self.lag_records = self._gauge(
-            "neardup_prober_lag_records", "Journal records that are not decided, and not read yet."
-        )
-        self.waiting_rows = self._gauge(
-            "neardup_prober_waiting_rows",
-            "Rows that are read and not decided, and not answered yet for each segment that is held.",
-        )
-        self.journal_position = self._gauge(
-            "neardup_prober_judged_position", "The next journal offset to decide, by the decisions applied."
-        )
-
-
 class DashboardMetrics(Metrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 
@@ -589,12 +493,6 @@ class DashboardMetrics(Metrics):
             "neardup_dashboard_role_processes",
             "Processes in the role's consumer group; NaN if unknown.",
             "role",
-        )
-        self.uncovered = self._gauge(
-            "neardup_dashboard_uncovered_segments",
-            "Announced segments that Kafka assigns to no member, by consumer group of probers. Groups are "
-            "those that Kafka lists, and those that have answered within six hours.",
-            "group",
         )
 
 

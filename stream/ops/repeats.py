@@ -16,7 +16,7 @@ FREE: Final = 5
 """Lines of one kind that are logged per period of SECONDS."""
 MOST: Final = 500
 """Kinds of lines that are tracked; the least recently seen is dropped."""
-REFUSALS: Final = frozenset({"answer_refused", "cluster_refused", "request_refused"})
+REFUSALS: Final = frozenset({"cluster_refused", "request_refused"})
 """Events of ours of which each names another record that somebody wrote, who may write any number."""
 LEFT_OUT: Final = "left_out"
 """Log field: number of suppressed lines of the same kind before this line."""
