@@ -115,7 +115,7 @@ def test_procfile_lines_are_commands() -> None:
 
 
 def test_containers_are_given_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(OURS) == {"topics", "worker", "judge", "prober", "elector", "dashboard"}
+    assert set(OURS) == {"topics", "worker", "judge", "elector", "dashboard"}
     for service in OURS.values():
         parse(service["command"])
         with monkeypatch.context() as patch:
@@ -124,11 +124,11 @@ def test_containers_are_given_commands_and_options_that_exist(monkeypatch: pytes
 
 def test_pods_are_given_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, str] = {}
-    for directory in ("base", "overlays/production", "components/elector", "components/prober"):
+    for directory in ("base", "overlays/production", "components/elector"):
         kustomization = yaml.safe_load((KUBERNETES / directory / "kustomization.yaml").read_text("utf-8"))
         for generator in kustomization["configMapGenerator"]:
             settings.update(line.split("=", 1) for line in generator["literals"])
-    roles = ("topics", "worker", "judge", "prober", "elector", "dashboard", "trim")
+    roles = ("topics", "worker", "judge", "elector", "dashboard", "trim")
     assert set(PODS) == {f"neardup-{role}" for role in roles}
     for pod in PODS.values():
         (container,) = pod["containers"]
@@ -186,7 +186,7 @@ def test_probes_and_ports_are_those_that_roles_serve() -> None:
         ops,
         dashboard,
     }
-    for name in ("neardup-worker", "neardup-judge", "neardup-prober", "neardup-elector", "neardup-dashboard"):
+    for name in ("neardup-worker", "neardup-judge", "neardup-elector", "neardup-dashboard"):
         (container,) = PODS[name]["containers"]
         (port,) = container["ports"]
         assert port["containerPort"] == (dashboard if name == "neardup-dashboard" else ops)
@@ -346,7 +346,7 @@ def test_an_overlay_takes_all_components(tmp_path: Path) -> None:
     if made is None:
         pytest.skip("no kubectl")
     assert {each["metadata"]["name"] for each in made} >= {f"neardup-{each.name}" for each in components}
-    assert sum("NEARDUP_SEGMENT_ANCHORS" in each.get("data", {}) for each in made) == 1
+    assert sum("NEARDUP_ELECT" in each.get("data", {}) for each in made) == 1
     for document in made:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
