@@ -60,7 +60,8 @@ class TopicSubscription(ClientOwner):
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield records, waiting for more."""
         while True:
-            partitions = self._to_read()
+            numbers = self._consumer.partitions_for_topic(self._topic)  # None while the topic is away
+            partitions = {TopicPartition(self._topic, number) for number in numbers or ()}
             if partitions and partitions != self._consumer.assignment():
                 self._assign(partitions)
             fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
@@ -71,11 +72,6 @@ class TopicSubscription(ClientOwner):
                 self._positions[key] = records[-1].offset + 1
                 for record in records:
                     yield record
-
-    def _to_read(self) -> set[TopicPartition]:
-        """The partitions to read; none while the topic is away."""
-        numbers = self._consumer.partitions_for_topic(self._topic) or set()
-        return {TopicPartition(self._topic, number) for number in numbers}
 
     async def _is_caught_up(self) -> bool:
         """Return whether all records are read that existed when the subscription began."""
