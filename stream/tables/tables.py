@@ -311,11 +311,6 @@ class Tables:
                 ranks[some] = ranks_of(distance[some], words, row[some], others, places)
         return ranks
 
-    def entered(self, anchors: I64) -> tuple[U64, U64]:
-        """What tells which buckets anchors (n,) entered, ascending and with or without tables: the words (n,
-        W) by which tables index them, and their masks (n,), as in `insert`. Read from the store."""
-        return self._log.take(anchors)[:, :-1], self._skipped.masks_of(anchors)
-
     def insert(
         self, batch: Writes, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
     ) -> None:

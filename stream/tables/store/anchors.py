@@ -159,7 +159,6 @@ class AnchorLog:
 
 
 _EVERY: Final = np.uint64(2**64 - 1)
-_NONE: Final = np.uint64(0)
 
 
 class _Bitmap(NamedTuple):
@@ -368,13 +367,6 @@ class Skipped:
         numbers, masks = self._held
         low, high = numbers.searchsorted([start, end])
         return Skips(numbers[low:high].copy(), masks[low:high].copy())
-
-    def masks_of(self, anchors: I64) -> U64:
-        """The masks (n,) of some anchors (n,)."""
-        numbers, masks = self._held
-        place = numbers.searchsorted(anchors)
-        is_there = np.append(numbers, -1)[place] == anchors
-        return np.where(is_there, np.append(masks, _NONE)[place], _NONE)
 
     def masks(self, start: int, end: int) -> U64 | None:
         """A mask of skipped tables for each of the anchors [start, end); None if all entered all tables."""
