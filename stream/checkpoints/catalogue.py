@@ -206,17 +206,12 @@ class Catalogue:
         with _translated_errors():
             self._store.put(name.file(NOTHING), b"")
 
-    def download(self, name: str, path: Path, turn: Callable[[], None] = lambda: None) -> str:
-        """Copy an object to a new file, and return its digest. `turn` is called often, and may raise. Raises
-        FileNotFoundError if there is no such object, and OSError if the file cannot be written."""
+    def download(self, name: str, path: Path) -> str:
+        """Copy an object to a new file, and return its digest. Raises FileNotFoundError if there is no such
+        object, and OSError if the file cannot be written."""
         hashed = new_hash()
-
-        def note(block: bytes) -> None:
-            turn()
-            hashed.update(block)
-
         with _translated_errors(FileNotFoundError, local=path):
-            self._store.download(name, path, note)
+            self._store.download(name, path, hashed.update)
         return hashed.hexdigest()
 
     def delete(self, names: Iterable[str]) -> None:
