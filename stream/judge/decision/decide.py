@@ -123,11 +123,7 @@ class Effort:
 
 
 def decide(
-    batch: Batch,
-    state: State,
-    rule: Rule,
-    ends: NDArray[np.int64],
-    effort: Effort | None = None,
+    batch: Batch, state: State, rule: Rule, ends: NDArray[np.int64], effort: Effort | None = None
 ) -> BatchVerdicts:
     """Decide the verdicts of `batch` against `state`, without changing either.
 
@@ -142,7 +138,7 @@ def decide(
     if not ready.size:
         return judged
     least = int(np.searchsorted(ready, ends[0])) if len(ends) else 0
-    end = _Pass(batch, ready, state, rule, judged, effort or Effort()).run(least)
+    end = _Pass(batch, ready, state, rule, judged, effort or Effort(), least).run()
     if end == len(batch):
         return judged
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
@@ -175,14 +171,14 @@ class _Pass:
         rule: Rule,
         judged: BatchVerdicts,
         effort: Effort,
+        least: int,
     ) -> None:
+        """At least the first `least` rows are judged, whatever the effort."""
         self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
-        self.ready, self.least, self.comparisons = ready, 0, 0
+        self.ready, self.least, self.comparisons = ready, least, 0
 
-    def run(self, least: int) -> int:
-        """Judge row by row: at least the first `least` rows, whatever the effort. Return the row of the batch
-        before which all rows are judged."""
-        self.least = least
+    def run(self) -> int:
+        """Judge row by row. Return the row of the batch before which all rows are judged."""
         urls, searched = self._search_all()
         rows = sum(each.rows for each in searched)
         parts = [part for each in searched for part in each.parts]
@@ -243,8 +239,7 @@ class _Pass:
         pages = FingerprintedPages(
             batch.fingerprint[rows], batch.uncertain[rows], batch.sketch[rows], batch.status[rows]
         )
-        parts = compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start))
-        for first, pairs in parts:
+        for first, pairs in compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start)):
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:
