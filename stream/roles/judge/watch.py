@@ -127,7 +127,7 @@ class JudgeWatch:
         self._at_hand.append(entries)
         with self.metrics.batch_seconds.time():
             yield
-        self._at_hand = [each for each in self._at_hand if each is not entries]
+        del self._at_hand[0]  # batches end in the order in which they began
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
