@@ -23,10 +23,7 @@ class Grant:
 
 
 def grants(
-    role: str,
-    names: TopicNames,
-    routes: Sequence[str] = (),
-    electors: Sequence[str] = ("",),
+    role: str, names: TopicNames, routes: Sequence[str] = (), electors: Sequence[str] = ("",)
 ) -> list[Grant]:
     """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
     KeyError for an unknown role."""
