@@ -16,12 +16,12 @@ from typing import Final
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
 from stream.futures import retrieved
 from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
-from stream.kafka.member import sticky_assignor
 from stream.settings import Settings
 
 COMMIT_SECONDS: Final = 1.0
@@ -78,11 +78,14 @@ class Election(ConsumerRebalanceListener, ClientOwner):  # type: ignore[misc]
         return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
     async def _open(self, stack: AsyncExitStack) -> None:
+        # aiokafka's sticky assignor stores the member's assignment on its class. Several judges in one
+        # process would claim each other's assignment, so each gets its own class.
+        sticky = type("Sticky", (StickyPartitionAssignor,), {})
         self._consumer = clients.consumer(
             self._settings,
             group_id=self._group,
             group_instance_id=self._instance,
-            partition_assignment_strategy=(sticky_assignor(),),
+            partition_assignment_strategy=(sticky,),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=int(self._settings.session_seconds * 1000),

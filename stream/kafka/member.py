@@ -1,5 +1,4 @@
-"""Members of consumer groups that keep what they had: static ids (KIP-345), stored beside the state of a
-role, and a sticky assignor."""
+"""Static member ids for consumer groups (KIP-345), stored beside the state of a role."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import re
 import uuid
 from pathlib import Path
 from typing import Final
-
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from stream.private import tighten
 from stream.tables.store.failures import TranslatedErrors
@@ -33,12 +30,3 @@ def member_id(path: Path) -> str:
             name = uuid.uuid4().hex
             path.write_text(f"{name} {inode}", encoding="ascii")
         return name
-
-
-def sticky_assignor() -> type[StickyPartitionAssignor]:
-    """Return a sticky assignor for one member.
-
-    aiokafka's stores the member's assignment on its class. Several members in one process would claim each
-    other's assignment, so each gets its own class.
-    """
-    return type("Sticky", (StickyPartitionAssignor,), {})

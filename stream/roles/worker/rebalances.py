@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 
-from stream.kafka.tasks import Tasks
 from stream.roles.worker.assignment import Assignment
+from stream.roles.worker.tasks import Tasks
 from stream.roles.worker.watch import WorkerStats, WorkerWatch
 
 log = structlog.get_logger(__name__, role="worker")

@@ -24,7 +24,6 @@ from stream.kafka.aiokafka_internals import raise_group_errors
 from stream.kafka.journal_producer import open_journal_producer
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.tasks import Tasks
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
@@ -40,6 +39,7 @@ from stream.roles.worker.polling import POLL_RECORDS, Polling
 from stream.roles.worker.positions import open_partitions, verify_topic
 from stream.roles.worker.rebalances import Rebalances
 from stream.roles.worker.reject_limit import RejectLimit
+from stream.roles.worker.tasks import Tasks
 from stream.roles.worker.watch import WorkerStats, WorkerWatch
 from stream.settings import Settings
 
