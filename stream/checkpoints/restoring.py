@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,6 +21,8 @@ from stream.failpoints import reach
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
 from stream.stores.files import new_file
+from stream.tables.store.anchors import refuse_dropped
+from stream.tables.store.rocks import DEFAULT, read_value
 
 AT_ONCE: Final = 4
 """Files downloaded at the same time."""
@@ -86,7 +89,7 @@ def _filled(directory: Path) -> StateBusyError:
     return StateBusyError(f"state directory {directory}: another process has filled it")
 
 
-def verify(catalogue: Catalogue, manifest: Manifest, report: Callable[[int], None] = lambda _: None) -> None:
+def verify(catalogue: Catalogue, manifest: Manifest) -> None:
     """Download all files of a checkpoint, and compare their digests. Raises DamagedCheckpointError, which
     names the first file that is not what was uploaded, and CheckpointError."""
     with TemporaryDirectory(prefix="neardup-verify-") as scratch:
@@ -94,7 +97,6 @@ def verify(catalogue: Catalogue, manifest: Manifest, report: Callable[[int], Non
         for file in manifest.files:
             _download_file(catalogue, manifest, file, path)
             path.unlink()
-            report(file.size)
 
 
 def _download(catalogue: Catalogue, manifest: Manifest, into: Path, report: Callable[[int], None]) -> None:
@@ -127,9 +129,10 @@ def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFil
 
 
 def _refuse_other_state(manifest: Manifest, path: Path) -> None:
-    """Raise DamagedCheckpointError unless the files are the state that the manifest says."""
+    """Raise DamagedCheckpointError unless the files are the state that the manifest says, with all tables."""
     try:
         summary = summary_of(path, manifest.kind)
+        refuse_dropped(path, partial(read_value, path, DEFAULT))
     except StateError as error:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: {error}") from error
     difference = "no metadata" if summary is None else manifest.difference(summary)

@@ -128,7 +128,7 @@ class Tables:
         self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
-        refuse_dropped(store)
+        refuse_dropped(store.path, lambda key: store.get(DEFAULT, [key])[0])
         anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
         of_triples = int(memory * TRIPLES_SHARE) if kind.triples else 0

@@ -42,7 +42,7 @@ from stream.errors import (
     StateBusyError,
 )
 from stream.judge.state.meta import Forgetting
-from stream.tables.store.rocks import LOG, URLS, Store
+from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
 from tests.checkpointed import (
     CHAIN,
     OTHER_CHAIN,
@@ -274,6 +274,20 @@ def test_files_of_another_state_are_refused(tmp_path: Path, catalogue: Catalogue
         with pytest.raises(DamagedCheckpointError, match=f"{name} .*, but its manifest says {value}"):
             restore(catalogue, wrong, tmp_path / "restored")
         assert not (tmp_path / "restored").exists()
+
+
+def test_a_state_without_the_tables_of_its_first_anchors_is_refused(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    with open_store(tmp_path / "judge") as store:
+        batch = store.batch()
+        batch.put(DEFAULT, b"run/held", (7).to_bytes(8, "little"))
+        store.write(batch)
+        write(store, 1)
+        made, _ = checkpoint(store, uploads_of(catalogue))
+    with pytest.raises(DamagedCheckpointError, match=f"{made.name}.*dropped its tables .* before 7"):
+        restore(catalogue, made, tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
 
 
 def test_a_manifest_that_is_not_what_was_written_is_refused(made: Manifest) -> None:

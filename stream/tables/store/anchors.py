@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -50,13 +51,15 @@ def first_anchor(store: Store) -> int:
     return _number(store, FIRST)
 
 
-def refuse_dropped(store: Store) -> None:
-    """Raise StateError if an earlier version has dropped the tables of some of the anchors."""
-    if (dropped := _number(store, _DROPPED)) > first_anchor(store):
+def refuse_dropped(path: Path, value_of: Callable[[bytes], bytes | None]) -> None:
+    """Raise StateError if an earlier version has dropped the tables of some of the anchors of a state.
+    `value_of` reads a key of the default family."""
+    dropped, first = (int.from_bytes(value_of(key) or b"", "little") for key in (_DROPPED, FIRST))
+    if dropped > first:
         raise StateError(
-            f"state directory {store.path}: an earlier version has dropped its tables of the anchors before"
-            f" {dropped}, and this one needs them all: move the directory and the checkpoints of it away, and"
-            " the state is built again from the logs"
+            f"state directory {path}: an earlier version has dropped its tables of the anchors before"
+            f" {dropped}, and this one needs them all: move the directory away, and the state is restored"
+            " from an earlier checkpoint, or built again from the logs"
         )
 
 
