@@ -15,6 +15,18 @@ from typing import Final
 VARIABLE: Final = "NEARDUP_FAILPOINT"
 
 
+def reach(place: str) -> None:
+    """Mark a failpoint: kills the process if a test chose this name, otherwise does nothing."""
+    _armed(place)
+
+
+def arm(setting: str) -> None:
+    """Choose a failpoint as the variable does, in a process that was forked from one that had imported this
+    module. An empty setting chooses none."""
+    global _armed
+    _armed = _killer(setting) if setting else _never
+
+
 def _killer(setting: str) -> Callable[[str], None]:
     """Return a `reach` that counts one name. It is thread-safe, because freezing runs in the background."""
     name, _, turn = setting.partition(":")
@@ -37,5 +49,5 @@ def _never(place: str) -> None:
     pass
 
 
-reach: Callable[[str], None] = _killer(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _never
-"""Mark a failpoint: kills the process if a test chose this name, otherwise does nothing."""
+_armed: Callable[[str], None]
+arm(os.environ.get(VARIABLE, ""))
