@@ -19,6 +19,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings, load
+from tests.kills import stop_server
+from tests.waiting import HANG_SECONDS
 
 # A busy machine is slow, not wrong: no example fails on time.
 hypothesis.settings.register_profile(
@@ -50,7 +52,8 @@ def _no_process_outlives_the_session() -> Iterator[None]:
     session = secrets.token_hex(8)
     os.environ[MARK] = session
     yield
-    _, alive = psutil.wait_procs(_ours(session), timeout=60)
+    stop_server()
+    _, alive = psutil.wait_procs(_ours(session), timeout=HANG_SECONDS)
     names = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in alive]
     for process in alive:
         process.kill()
