@@ -1,12 +1,8 @@
-"""A small state with checkpoints, for tests without a broker; also a program that a failpoint kills:
-
-python -m tests.checkpointed make|restore DIRECTORY STORE
-"""
+"""A small state with checkpoints, for tests without a broker."""
 
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -87,13 +83,15 @@ def digest_of(directory: Path) -> str:
         return store.digest()
 
 
-if __name__ == "__main__":
-    action, directory, catalogue = sys.argv[1], Path(sys.argv[2]), Catalogue(sys.argv[3])
-    if action == "restore":
-        restore(catalogue, catalogue.read(catalogue.kept(JOURNAL, JUDGE)[0]), directory)
-    else:
-        uploads = uploads_of(catalogue, kept=1)
-        with open_store(directory) as store:
-            for applied in (1, 2, 3):
-                write(store, applied)
-                checkpoint(store, uploads)
+def make_checkpoints(directory: Path, objects: Path | str) -> None:
+    """Three, of which one is kept."""
+    uploads = uploads_of(Catalogue(str(objects)), kept=1)
+    with open_store(directory) as store:
+        for applied in (1, 2, 3):
+            write(store, applied)
+            checkpoint(store, uploads)
+
+
+def restore_newest(directory: Path, objects: Path | str) -> None:
+    catalogue = Catalogue(str(objects))
+    restore(catalogue, catalogue.read(catalogue.kept(JOURNAL, JUDGE)[0]), directory)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +32,17 @@ from stream.roles.trimmer.role import trim_once
 from stream.settings import Settings
 from stream.stores import bucket as buckets
 from stream.tables.store.rocks import LOG
-from tests.checkpointed import checkpoint, cut, digest_of, flip, open_store, uploads_of, write
+from tests import kills
+from tests.checkpointed import (
+    checkpoint,
+    cut,
+    digest_of,
+    flip,
+    make_checkpoints,
+    open_store,
+    uploads_of,
+    write,
+)
 from tests.commands import neardup
 from tests.engines.s3_gateway import ALLOWED, BUCKET, USER, Gateway
 from tests.genesis import JOURNAL
@@ -110,9 +118,7 @@ def test_files_of_a_pruned_checkpoint_go_a_day_later(
 def test_half_an_upload_is_no_checkpoint_and_the_next_one_goes_on(
     tmp_path: Path, url: str, catalogue: Catalogue
 ) -> None:
-    command = [sys.executable, "-m", "tests.checkpointed", "make", str(tmp_path / "judge"), url]
-    killed = subprocess.run(command, env=os.environ | {"NEARDUP_FAILPOINT": "checkpoint.file:2"}, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    kills.killed("checkpoint.file:2", make_checkpoints, tmp_path / "judge", url)
     assert catalogue.kept(JOURNAL, JUDGE) == []
     stored = {each.digest: each.size for each in catalogue.contents(JOURNAL).files}
     assert len(stored) == 3, "two, and the one that tells the time"

@@ -7,9 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +14,24 @@ import pytest
 
 from stream.dedup import run as dedup_run
 from stream.errors import SchemeMismatchError, SettingsError, StateError
-from stream.failpoints import VARIABLE
 from stream.local.index import RUN
 from stream.sources.compressed import compression_of, decompressed, open_counting
+from tests import kills
 from tests.commands import neardup
+from tests.in_process_pool import InProcessPool
 from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, line_of, lines, pages, write
-from tests.waiting import HANG_SECONDS
 
 FAILPOINTS = (
     "rows.file", "rows.file:3", "rows.manifest", "scan.logged", "scan.logged:2", "scan.applied", "flush",
     "scan.flushed", "scan.written", "scan.closed", "dedup.copied", "dedup.written",
 )  # fmt: skip
-_PROGRAM = (
-    "import stream.local.scan as scan; scan.ROWS = 50;"
-    " import stream.dedup.run as run; run.PAGES_PER_FILE = 30;"
-    " from stream.cli import main; main()"
-)
+BY_DAY = ("rows.file:3", "rows.manifest", "scan.logged:2", "flush", "dedup.copied", "dedup.written")
+CONSTANTS = {
+    "stream.local.scan.ROWS": 50,
+    "stream.local.scan.ChildPool": InProcessPool,
+    "stream.dedup.run.PAGES_PER_FILE": 30,
+}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -42,18 +40,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def killed(failpoint: str, *arguments: str | Path) -> None:
     """Run until it is killed at a failpoint."""
-    process = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, "dedup", "--worker-processes", "1", *map(str, arguments)],
-        env=os.environ | {VARIABLE: failpoint},
-        capture_output=True,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
-    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
+    kills.killed(failpoint, kills.command, CONSTANTS, "dedup", *arguments)
 
 
 @pytest.fixture(autouse=True)
-def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_files_and_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream.local.scan.ChildPool", InProcessPool)
     monkeypatch.setattr(dedup_run, "PAGES_PER_FILE", 30)
 
 
@@ -70,13 +62,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def whole(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], bytes]:
-    """What a run that is not killed writes."""
+    """What a run that is not killed writes, with a child."""
     folder = tmp_path_factory.mktemp("whole")
     dedup(*files, "-o", folder / "out", "--dropped", folder / "dropped", code=1)
     return contents(folder / "out"), (folder / "dropped").read_bytes()
 
 
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize("failpoint", kills.cases(FAILPOINTS, by_day=BY_DAY))
 def test_a_killed_run_writes_the_same_when_it_is_run_again(
     failpoint: str, files: list[Path], whole: tuple[dict[str, bytes], bytes], tmp_path: Path
 ) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +11,13 @@ import psutil
 import pytest
 
 from stream.errors import StateError
-from stream.failpoints import VARIABLE
 from stream.tables.cold import freeze
 from stream.tables.cold.freeze import FOLDER, Freezing
 from stream.tables.cold.runs import Run
 from stream.tables.design import Block, Design
 from stream.tables.store.anchors import Skips
 from stream.tables.store.rocks import Store, table_family
+from tests import kills
 from tests.waiting import until
 
 DESIGN = Design(5, 2)
@@ -87,36 +84,20 @@ def test_child_that_fails_is_reported_with_what_it_said(
         freezing.finish()
 
 
-DIES = """
-import sys
-from pathlib import Path
-import numpy as np
-from stream.tables.design import Block, Design
-from stream.tables.cold.freeze import Freezing
-from stream.tables.store.rocks import Store
-from stream.tables.store.anchors import Skips
-from stream.tables.cold.runs import Run
-NO_SKIPS = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
-rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
-store, run = Store(Path(sys.argv[1]), 10, 1 << 20), Run(0, 0, 0, len(rows))
-freezing = Freezing(store, Design(5, 2), run, [rows], NO_SKIPS)
-while freezing._child is None:
-    pass
-print(freezing._child.pid, flush=True)
-freezing.finish()
-"""
+def build(path: Path) -> None:
+    """Build a run by a child process, and tell its number."""
+    rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
+    no_skips = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
+    store, run = Store(path, DESIGN.tables, 1 << 20), Run(0, 0, 0, len(rows))
+    freezing = Freezing(store, DESIGN, run, [rows], no_skips)
+    while freezing._child is None:
+        pass
+    os.write(1, str(freezing._child.pid).encode())
+    freezing.finish()
 
 
 async def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
-    parent = subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-c", DIES, str(tmp_path / "state")],
-        env=os.environ | {VARIABLE: "freeze.build:3", "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdout=subprocess.PIPE,
-    )
-    with parent:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-    assert parent.returncode == -signal.SIGKILL  # it was still building
+    child = int(kills.killed("freeze.build:3", build, tmp_path / "state"))  # it was still building
     await until(
         lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
     )

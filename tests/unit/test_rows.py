@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,6 @@ import pytest
 from pyarrow import parquet
 
 from stream.errors import RowsError, SchemeMismatchError, SettingsError
-from stream.failpoints import VARIABLE
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -25,7 +20,9 @@ from stream.rows.arrow import TYPES, Place, batch_of, foreign, rows_of, schema
 from stream.rows.files import RowsReader, seal, sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import NAME, Manifest
+from tests import kills
 from tests.commands import neardup
+from tests.in_process_pool import InProcessPool
 from tests.kafka.judge_helpers import text
 
 SCHEME = Scheme()
@@ -357,14 +354,9 @@ def test_a_run_killed_anywhere_is_resumed_with_the_same_bytes(
     tmp_path: Path, failpoint: str, uninterrupted: tuple[Path, Path]
 ) -> None:
     (source, whole), killed = uninterrupted, tmp_path / "killed"
-    command = ["fingerprint", source, "-o", killed, "--pages-per-file", "30", "--worker-processes", "1"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "stream.cli", *map(str, command)],
-        env=os.environ | {VARIABLE: failpoint},
-        capture_output=True,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL
+    constants = {"stream.local.scan.ChildPool": InProcessPool}
+    arguments = ("fingerprint", source, "-o", killed, "--pages-per-file", "30")
+    kills.killed(failpoint, kills.command, constants, *arguments)
     with pytest.raises(RowsError, match="not complete"):
         RowsReader(killed)
     (killed / ".neardup-0123.part").write_bytes(b"of a write that was killed")

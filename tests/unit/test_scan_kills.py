@@ -4,25 +4,22 @@ is there once, and every page that a verdict names. Otherwise it is refused, and
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream.errors import DamagedStateError, NeardupError, SettingsError, StateError
-from stream.failpoints import VARIABLE
 from stream.local.index import VERDICT_LOG, Index, RowsId
 from stream.rows.fingerprint import fingerprint_batch
 from stream.sources.rows import RowsSource
+from tests import kills
 from tests.unit.test_rows import directory, table
 from tests.unit.test_scan_rows import lines, read, scan
 from tests.verdict_projection import projection
@@ -38,11 +35,12 @@ FAILPOINTS = (
     "scan.logged", "scan.logged:4", "scan.applied:2", "flush", "flush:2", "scan.flushed", "scan.flushed:2",
     "scan.written", "scan.written:2", "scan.closed",
 )  # fmt: skip
-_PROGRAM = (
-    f"import stream.local.scan as scan; scan.ROWS = {BATCH};"
-    f" import stream.local.scan_output as output; output.CHECKPOINT = {CHECKPOINT}; output.ROWS = 100;"
-    " from stream.cli import main; main()"
-)
+BY_DAY = set(zip(("scan.logged:4", "flush", "scan.written"), OUTPUTS, strict=True))
+CONSTANTS = {
+    "stream.local.scan.ROWS": BATCH,
+    "stream.local.scan_output.CHECKPOINT": CHECKPOINT,
+    "stream.local.scan_output.ROWS": 100,
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +61,9 @@ def _other_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream.local.scan_output.CHECKPOINT", CHECKPOINT)
 
 
-def started(*arguments: str | Path, failpoint: str = "") -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "scan", "--worker-processes", "1", *map(str, arguments)],
-        env=os.environ | {VARIABLE: failpoint},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
 def killed(failpoint: str, *arguments: str | Path) -> bytes:
     """What a scan wrote to stdout until it was killed at a failpoint."""
-    process = started(*arguments, failpoint=failpoint)
-    out, error = process.communicate(timeout=HANG_SECONDS)
-    assert process.returncode == -signal.SIGKILL, error.decode()
-    return out
+    return kills.killed(failpoint, kills.command, CONSTANTS, "scan", *arguments)
 
 
 def assert_whole(verdicts: Sequence[dict[str, Any]]) -> None:
@@ -142,8 +128,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return projection(lines(output))
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize(("failpoint", "output"), kills.cases(product(FAILPOINTS, OUTPUTS), by_day=BY_DAY))
 def test_a_scan_killed_at_a_failpoint_gives_every_verdict_once(
     corpus: Path, whole: bytes, tmp_path: Path, failpoint: str, output: str
 ) -> None:
@@ -153,6 +138,7 @@ def test_a_scan_killed_at_a_failpoint_gives_every_verdict_once(
     assert_scans_go_on(corpus, folder, output, whole)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_a_scan_killed_at_any_moment_gives_every_verdict_once(
     corpus: Path, whole: bytes, tmp_path: Path, output: str
@@ -161,15 +147,16 @@ def test_a_scan_killed_at_any_moment_gives_every_verdict_once(
     for number in range(3):
         folder = tmp_path / str(number) / "killed"
         folder.mkdir(parents=True)
-        process = started(corpus / "rows", "--index", folder / "index", "-o", folder / output)
+        index = ("--index", folder / "index", "-o", folder / output)
+        process = kills.started(kills.command, CONSTANTS, "scan", corpus / "rows", *index)
         deadline = time.monotonic() + HANG_SECONDS
-        while not (folder / "index" / VERDICT_LOG).exists() and process.poll() is None:
+        while not (folder / "index" / VERDICT_LOG).exists() and process.is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.001)
         time.sleep(chance.uniform(0, 0.1))
         process.kill()
-        process.communicate(timeout=HANG_SECONDS)
-        if process.returncode:
+        process.join()
+        if process.exitcode:
             assert_scans_go_on(corpus, folder, output, whole)
 
 

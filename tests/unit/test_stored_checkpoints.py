@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +16,6 @@ import msgspec
 import pytest
 import structlog
 
-from stream import failpoints
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.digests import digest_of_file
 from stream.checkpoints.kinds import JUDGE
@@ -43,6 +40,7 @@ from stream.errors import (
 )
 from stream.judge.state.meta import Forgetting
 from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
+from tests import kills
 from tests.checkpointed import (
     CHAIN,
     OTHER_CHAIN,
@@ -51,13 +49,13 @@ from tests.checkpointed import (
     cut,
     digest_of,
     flip,
+    make_checkpoints,
     open_store,
+    restore_newest,
     uploads_of,
     write,
 )
 from tests.genesis import JOURNAL
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -722,32 +720,25 @@ def test_the_digest_is_of_the_whole_content(tmp_path: Path) -> None:
     assert len(turns) == 6
 
 
-def run(action: str, directory: Path, objects: Path, failpoint: str = "") -> int:
-    environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.checkpointed", action, str(directory), str(objects)],
-        env=environment, timeout=300, check=False,
-    ).returncode  # fmt: skip
+UPLOADS = [
+    ("checkpoint.linked", 0), ("checkpoint.linked:2", 1), ("checkpoint.file", 0), ("checkpoint.file:3", 0),
+    ("checkpoint.file:7", 1), ("checkpoint.manifest", 1), ("checkpoint.manifest:2", 2),
+    ("checkpoint.pruned", 1), ("checkpoint.pruned:2", 1),
+]  # fmt: skip
+"""Failpoints of uploads, and how many checkpoints are whole after them."""
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize(
-    ("failpoint", "kept"),
-    [
-        ("checkpoint.linked", 0), ("checkpoint.linked:2", 1), ("checkpoint.file", 0),
-        ("checkpoint.file:3", 0), ("checkpoint.file:7", 1), ("checkpoint.manifest", 1),
-        ("checkpoint.manifest:2", 2), ("checkpoint.pruned", 1), ("checkpoint.pruned:2", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("failpoint", "kept"), kills.cases(UPLOADS, by_day=UPLOADS[3::2]))
 def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
     tmp_path: Path, objects: Path, catalogue: Catalogue, failpoint: str, kept: int
 ) -> None:
     directory = tmp_path / "judge"
-    assert run("make", directory, objects, failpoint) == -signal.SIGKILL
+    kills.killed(failpoint, make_checkpoints, directory, objects)
     assert len(catalogue.kept(JOURNAL, JUDGE)) == kept
     for name in catalogue.kept(JOURNAL, JUDGE):
         restore(catalogue, catalogue.read(name), tmp_path / str(name))
-    assert run("make", directory, objects) == 0
+    make_checkpoints(directory, objects)
     (newest,) = catalogue.kept(JOURNAL, JUDGE)
     restore(catalogue, catalogue.read(newest), tmp_path / "restored")
     assert digest_of(tmp_path / "restored") == digest_of(directory)
@@ -755,16 +746,19 @@ def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("failpoint", ["restore.file", "restore.file:3", "restore.renamed"])
+@pytest.mark.parametrize(
+    "failpoint",
+    kills.cases(["restore.file", "restore.file:3", "restore.renamed"], by_day=["restore.file:3"]),
+)
 def test_a_killed_restore_leaves_the_whole_state_or_none(
     tmp_path: Path, objects: Path, failpoint: str, made: Manifest
 ) -> None:
     directory = tmp_path / "restored"
-    assert run("restore", directory, objects, failpoint) == -signal.SIGKILL
+    kills.killed(failpoint, restore_newest, directory, objects)
     if failpoint == "restore.renamed":
         assert digest_of(directory) == digest_of(tmp_path / "judge")
         shutil.rmtree(directory)
     assert not directory.exists()
-    assert run("restore", directory, objects) == 0
+    restore_newest(directory, objects)
     assert digest_of(directory) == digest_of(tmp_path / "judge")
     assert not scratch(tmp_path)
