@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream import failpoints
 from stream.judge.state import removal
 from stream.judge.state.page_log import PageLog
 from stream.judge.state.references import ANCHOR, DUPLICATE
 from stream.judge.state.removal import Removal
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
+from tests import kills
 
 pytestmark = pytest.mark.chaos
 
@@ -63,26 +59,27 @@ def replay(store: Store) -> None:
     removing.close()
 
 
+def replay_in(path: Path) -> None:
+    removal.LEAST_SWEPT = 16  # type: ignore[misc]
+    replay(Store(path, 1, 8 << 20))
+
+
 def words_of(numbers: range) -> np.ndarray:
     return np.arange(numbers.start * WORDS, numbers.stop * WORDS, dtype=np.uint64).reshape(-1, WORDS)
 
 
-@pytest.mark.parametrize(
-    "killed",
-    [
-        ["sweep.urls"],
-        ["sweep.urls:4", "drop.pages"],
-        ["drop.pages:9", "sweep.urls:2", "flush:2"],
-        ["flush:6", "drop.pages:4", "sweep.urls:3", "drop.pages:2"],
-    ],
-)
-def test_killed_while_pages_and_urls_are_removed(killed: list[str], tmp_path: Path) -> None:
-    for failpoint in killed:
-        environment = os.environ | {
-            failpoints.VARIABLE: failpoint, "PYTHONPATH": str(Path(__file__).parents[2])
-        }  # fmt: skip
-        ended = subprocess.run([sys.executable, __file__, str(tmp_path)], env=environment, check=False)
-        assert ended.returncode == -signal.SIGKILL
+FAILPOINTS = [
+    ("sweep.urls",),
+    ("sweep.urls:4", "drop.pages"),
+    ("drop.pages:9", "sweep.urls:2", "flush:2"),
+    ("flush:6", "drop.pages:4", "sweep.urls:3", "drop.pages:2"),
+]
+
+
+@pytest.mark.parametrize("number", kills.cases(range(len(FAILPOINTS)), by_day=[2]))
+def test_killed_while_pages_and_urls_are_removed(number: int, tmp_path: Path) -> None:
+    for failpoint in FAILPOINTS[number]:
+        kills.killed(failpoint, replay_in, tmp_path)
     with Store(tmp_path, 1, 8 << 20) as store:
         replay(store)
         urls = {}
@@ -100,8 +97,3 @@ def test_killed_while_pages_and_urls_are_removed(killed: list[str], tmp_path: Pa
                 urls[url_of(2 * number + (kind == ANCHOR))] = kind, number
         there = {url: reference(*page) for url, page in urls.items() if page[1] >= TURNS * PAGES - WINDOW}
         assert dict(store.scan(URLS)) == there
-
-
-if __name__ == "__main__":
-    removal.LEAST_SWEPT = 16  # type: ignore[misc]
-    replay(Store(Path(sys.argv[1]), 1, 8 << 20))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
+from itertools import product
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream import failpoints
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
@@ -23,6 +22,7 @@ from stream.tables.search.probing import SearchOptions
 from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import IndexKind, Tables
+from tests import kills
 from tests.first_numbers import LATE, LATE_ENTRY, begin_at
 from tests.property.test_first_raised import check_store
 
@@ -103,7 +103,7 @@ def uncertain(number: int) -> np.ndarray:
     return np.argsort(rng.random((ROWS, 64)), axis=1)[:, :32].astype(np.uint8)
 
 
-def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = False) -> None:
+def replay(store: Store, tables: Tables, setting: Setting, report: Connection | None = None) -> None:
     """Apply the turns not yet applied, as a judge would: one batch a turn, a flush now and then."""
     stored = store.get(DEFAULT, [APPLIED])[0]
     for number in range(int.from_bytes(stored or b"", "big"), TURNS):
@@ -121,8 +121,7 @@ def replay(store: Store, tables: Tables, setting: Setting, *, report: bool = Fal
         if number % 4 == 3:
             store.flush()
         if report:
-            sys.stdout.write(f"{number}\n")
-            sys.stdout.flush()
+            report.send(number)
     tables.maintain(wait=True)
     store.flush()
 
@@ -169,13 +168,9 @@ def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def child(path: Path, setting: Setting, failpoint: str) -> subprocess.Popen[bytes]:
-    root = Path(__file__).parents[2]
-    environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(root)}
-    numbers = (setting.memory, setting.generation, int(setting.triples), setting.first, setting.window)
-    return subprocess.Popen(
-        [sys.executable, __file__, str(path), *map(str, numbers)], env=environment, stdout=subprocess.PIPE
-    )
+def replay_in(path: Path, setting: Setting, report: Connection | None = None) -> None:
+    store = Store(path, setting.families, 8 << 20)
+    replay(store, setting.open(store), setting, report)
 
 
 def check_after_crash(path: Path, setting: Setting, undisturbed: Outcome) -> None:
@@ -200,10 +195,20 @@ OF_TRIPLES = [
 """Most generations are of entries: anchors make two of 170, with ten files each, and their entries thirty."""
 
 
-@pytest.mark.parametrize("memory", [0, 1 << 30])
+MEMORIES = 0, 1 << 30
+BY_DAY = [(False, "flush:3", 0), (False, "freeze.ingest:27", 1 << 30), (False, "freeze.reclaim", 0)]
+BY_DAY += [(True, "freeze.build:9", 0)]
+
+
 @pytest.mark.parametrize(
-    ("triples", "failpoint"),
-    [(False, each) for each in FAILPOINTS] + [(True, each) for each in OF_TRIPLES],
+    ("triples", "failpoint", "memory"),
+    kills.cases(
+        [
+            *product([False], FAILPOINTS, MEMORIES),
+            *product([True], OF_TRIPLES, MEMORIES),
+        ],
+        by_day=BY_DAY,
+    ),
     indirect=["triples"],
 )
 @pytest.mark.parametrize("first", [0], indirect=True)
@@ -211,40 +216,38 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
     failpoint: str, memory: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
     setting = Setting(memory, triples=triples)
-    with child(tmp_path, setting, failpoint) as process:
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", kills.cases(range(6), by_day=[0]))
 @pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_any_moment_and_replayed_is_the_same(
     seed: int, triples: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
     setting = Setting(0 if seed % 2 else 12 * 56 * 400, triples=triples)
     last = random.Random(seed).randrange(TURNS - 4)
-    with child(tmp_path, setting, "") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == last:
-                process.kill()
-                break
-    assert process.returncode == -signal.SIGKILL
+    reports, report = Pipe(duplex=False)
+    process = kills.started(replay_in, tmp_path, setting, report)
+    while reports.recv() < last:
+        pass
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     check_after_crash(tmp_path, setting, undisturbed)
 
 
+@pytest.mark.night
 def test_killed_again_and_again_is_the_same(
     triples: bool, first: int, tmp_path: Path, undisturbed: Outcome
 ) -> None:
     setting = Setting(0, triples=triples, first=first)
     for failpoint in ("flush:2", "freeze.ingest:13", "freeze.meta:2", "freeze.ingest:5", "flush:4"):
-        with child(tmp_path, setting, failpoint) as process:
-            process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("failpoint", ["freeze.meta:74", "freeze.reclaim:85"])
 def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_path: Path) -> None:
     setting = Setting(0, TURNS * ROWS // 66)  # 64 of them are one run of level 2
@@ -254,9 +257,7 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
         assert (tables.stats.generations, tables.stats.runs) == (66, 3)
         undisturbed = outcome(store, tables, setting)
         tables.close()
-    with child(tmp_path / "killed", setting, failpoint) as process:
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    kills.killed(failpoint, replay_in, tmp_path / "killed", setting)
     check_after_crash(tmp_path / "killed", setting, undisturbed)
     with Store(tmp_path / "killed", 10, 8 << 20) as store:  # and what was merged takes no disk
         tables = setting.open(store)
@@ -292,7 +293,7 @@ def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, O
     return found
 
 
-@pytest.mark.parametrize("number", range(len(WINDOW_FAILPOINTS)))
+@pytest.mark.parametrize("number", kills.cases(range(len(WINDOW_FAILPOINTS)), by_day=[1]))
 def test_killed_while_the_first_anchors_go_is_the_same(
     number: int, tmp_path: Path, undisturbed_window: dict[bool, Outcome]
 ) -> None:
@@ -301,10 +302,9 @@ def test_killed_while_the_first_anchors_go_is_the_same(
     setting = Setting(memory, WINDOWED[triples][0], triples, window=WINDOWED[triples][1])
     killed = 0
     for failpoint in failpoints:
-        with child(tmp_path / "killed", setting, failpoint) as process:
-            process.communicate()
-        assert process.returncode in (-signal.SIGKILL, 0)
-        killed += process.returncode != 0  # what was flushed before may leave too little to do
+        code, _, error = kills.end_of(failpoint, replay_in, tmp_path / "killed", setting)
+        assert code in (-signal.SIGKILL, 0), error.decode()
+        killed += code != 0  # what was flushed before may leave too little to do
     assert killed > 1
     check_after_crash(tmp_path / "killed", setting, undisturbed_window[triples])
     with Store(tmp_path / "killed", setting.families, 8 << 20) as store:
@@ -312,10 +312,3 @@ def test_killed_while_the_first_anchors_go_is_the_same(
         tables.maintain(wait=True)
         check_store(store, tables, 10)
         tables.close()
-
-
-if __name__ == "__main__":
-    memory, generation, of_triples, from_number, of_window = map(int, sys.argv[2:])
-    chosen = Setting(memory, generation, bool(of_triples), from_number, of_window)
-    opened = Store(Path(sys.argv[1]), chosen.families, 8 << 20)
-    replay(opened, chosen.open(opened), chosen, report=True)
