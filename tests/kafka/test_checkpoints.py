@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import shutil
-import signal
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +30,7 @@ from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import admin_of, running
+from tests.kills import cases, killed_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -275,16 +272,12 @@ async def test_a_query_restores_its_own_copy(judged: Settings, tmp_path: Path) -
     assert (directory(judged).with_name("query") / "CURRENT").exists()
 
 
-@pytest.mark.parametrize("failpoint", ["restore.file:2", "restore.renamed"])
+@pytest.mark.parametrize("failpoint", cases(["restore.file:2", "restore.renamed"], by_day=["restore.file:2"]))
 async def test_a_judge_that_is_killed_while_it_restores_leaves_no_half_state(
     judged: Settings, failpoint: str
 ) -> None:
     lose(judged)
-    environment = os.environ | judged.environment() | {"NEARDUP_FAILPOINT": failpoint}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", "judge", env=environment
-    )
-    assert await process.wait() == -signal.SIGKILL
+    await killed_command(judged, failpoint, "judge")
     assert directory(judged).exists() is (failpoint == "restore.renamed")
     logs = await deliver_again(judged)
     assert len(restored(logs)) == (failpoint != "restore.renamed")

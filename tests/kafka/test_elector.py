@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
-import signal
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,9 +35,10 @@ from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.elected import decided_of
 from tests.kafka.judge_helpers import error_of
-from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
+from tests.kafka.worker_helpers import admin_of, create, read_all, running
+from tests.kills import killed_command
 from tests.property.best_oracle import Judged, crawl, kept, show, url_of
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 PAGES = 400
@@ -123,15 +121,10 @@ def value(gauge: Any) -> float:
 async def test_killed_at_every_failpoint_the_topic_has_the_kept_pages(electing: Settings) -> None:
     await create(electing)
     judged = crawl(3, PAGES, offset=0)
-    environment, end = os.environ | electing.environment() | {"PYTHONPATH": str(ROOT)}, 0
+    end = 0
     for failpoint in ("elector.sent", "elector.written", "elector.sent", "elector.flushed", "flush"):
         end = await judge(electing, judged, range(end, end + 9))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "stream.cli", "elector",
-            env=environment | {"NEARDUP_FAILPOINT": failpoint}, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        async with asyncio.timeout(HANG_SECONDS):
-            assert await process.wait() == -signal.SIGKILL, failpoint
+        await killed_command(electing, failpoint, "elector")
     await judge(electing, judged, range(end, 1 << 30))
     async with running(ElectorRole(electing)) as role:
         await caught_up(role)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import Manifest, checkpoint_of
 from stream.errors import StateError
-from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state.meta import Meta, meta_of
@@ -26,7 +23,7 @@ from stream.roles.auditor.recompute import recompute
 from stream.roles.judge import ledger_records
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from tests.commands import neardup_process, run_process
+from tests.commands import neardup_process
 from tests.kafka.judge_helpers import (
     append,
     decided,
@@ -39,6 +36,7 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import running
+from tests.kills import cases, killed_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -162,7 +160,10 @@ async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings
 
 @pytest.mark.parametrize(
     ("failpoint", "left"),
-    [("judge.ledger_sent", 0), ("judge.ledger_committed", 1), ("judge.ledger_applied", 1)],
+    cases(
+        [("judge.ledger_sent", 0), ("judge.ledger_committed", 1), ("judge.ledger_applied", 1)],
+        by_day=[("judge.ledger_committed", 1)],
+    ),
 )
 async def test_a_judge_that_is_killed_at_a_ledger_record_repeats_nothing(
     deployed: Settings, failpoint: str, left: int, tmp_path: Path
@@ -170,11 +171,7 @@ async def test_a_judge_that_is_killed_at_a_ledger_record_repeats_nothing(
     """Everything is delivered again."""
     parts = [part(0, 0, 3, opening=True), part(1, 0, 3, opening=True)]
     await append(deployed, *map(record, parts))
-    code, _, error = await run_process(
-        sys.executable, "-m", "stream.cli", "judge",
-        environment=deployed.environment() | {VARIABLE: failpoint},
-    )  # fmt: skip
-    assert code == -signal.SIGKILL, error
+    await killed_command(deployed, failpoint, "judge")
     assert len(await ledgers(deployed)) == left
     parts.append(part(1, 3, 5))
     async with running(JudgeRole(deployed)):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from stream.errors import RefusedError, RowsError, SchemeMismatchError
-from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
@@ -27,9 +24,10 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
-from tests.commands import neardup, neardup_process, run_process
+from tests.commands import neardup, neardup_process
 from tests.kafka.judge_helpers import decisions, make, trim_decisions, verdicts
 from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
+from tests.kills import killed_command
 from tests.unit.test_keep_one import keep_one
 from tests.unit.test_rows import directory, fingerprint_batch, table
 from tests.unit.test_scan_rows import of_table, rows_of_table
@@ -67,11 +65,7 @@ def scanned_strictly(corpora: tuple[Path, Path], tmp_path: Path) -> Path:
 
 async def killed(settings: Settings, failpoint: str, *command: str | Path) -> None:
     """Run a command or role in a process of its own, which is killed at a failpoint."""
-    code, _, error = await run_process(
-        sys.executable, "-m", "stream.cli", *map(str, command),
-        environment=settings.environment() | {VARIABLE: failpoint},
-    )  # fmt: skip
-    assert code == -signal.SIGKILL, error
+    await killed_command(settings, failpoint, *command)
 
 
 async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(

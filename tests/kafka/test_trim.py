@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,6 +40,7 @@ from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.kafka.judge_helpers import append, decided, ledgers, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import admin_of, read_all, running
+from tests.kills import cases, killed_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -415,14 +413,10 @@ async def test_a_topic_with_too_few_replicas_in_sync_is_not_trimmed(judged: Sett
     assert await starts(judged) == (0, 0)
 
 
-@pytest.mark.parametrize("failpoint", ["trim.decisions", "trim.journal"])
+@pytest.mark.parametrize("failpoint", cases(["trim.decisions", "trim.journal"], by_day=["trim.decisions"]))
 async def test_a_trimmer_that_is_killed_between_the_topics_goes_on(judged: Settings, failpoint: str) -> None:
     oldest, known = kept(judged)[-1], await ends(judged)
-    environment = os.environ | judged.environment() | {"NEARDUP_FAILPOINT": failpoint}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", "trim", "--keep", "0", env=environment
-    )
-    assert await process.wait() == -signal.SIGKILL
+    await killed_command(judged, failpoint, "trim", "--keep", "0")
     journal = known[oldest.ledger] - 1
     assert await starts(judged) == (oldest.ledger, journal if failpoint == "trim.journal" else 0)
     if failpoint == "trim.decisions":
