@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
+from tests.chaos.processes import Process, fork
 from tests.waiting import HANG_SECONDS
 
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u") for c in ("n", "r", "l", "s")]
@@ -78,7 +77,7 @@ class Deployment:
 
     def __init__(self, settings: Settings, logs: Path, options: VerdictOptions | None = None) -> None:
         self.settings, self.logs, self._options = settings, logs, options or VerdictOptions()
-        self.running: dict[str, asyncio.subprocess.Process] = {}
+        self.running: dict[str, Process] = {}
 
     async def __aenter__(self) -> Deployment:
         await topics.create(self.settings, Scheme(), self._options, lambda _: None)
@@ -94,11 +93,8 @@ class Deployment:
         """Start the role before the first dash of its name; `failpoint` is where it will kill itself."""
         environment = self.settings.model_copy(update=changes).environment()
         environment |= {"NEARDUP_FAILPOINT": failpoint} if failpoint else {}
-        with (self.logs / f"{name}.log").open("ab") as log:
-            self.running[name] = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "stream.cli", name.split("-")[0], *options,
-                env=os.environ | environment, stderr=log, stdout=log, stdin=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
+        command = (name.split("-")[0], *options)
+        self.running[name] = await fork(command, environment, self.logs / f"{name}.log")
 
     @asynccontextmanager
     async def keep_running(self, name: str, **changes: object):
@@ -120,8 +116,7 @@ class Deployment:
     async def kill(self, name: str) -> None:
         """End a role by SIGKILL."""
         process = self.running.pop(name)
-        if process.returncode is None:
-            process.kill()
+        process.send_signal(signal.SIGKILL)
         await process.wait()
 
     async def stop(self, name: str) -> int:

@@ -5,17 +5,12 @@ python -m tests.chaos.neardup COMMAND
 
 from __future__ import annotations
 
-from stream.messages import verdict_options
+import sys
+from typing import Final
 
-verdict_options.LEAST_LIFETIME = 10  # type: ignore[misc]  # seconds
+from tests.kills import command
 
-
-def main() -> None:
-    """Run a command."""
-    from stream.cli import main as neardup
-
-    neardup()
-
+CONSTANTS: Final = {"stream.messages.verdict_options.LEAST_LIFETIME": 10}  # seconds
 
 if __name__ == "__main__":
-    main()
+    command(CONSTANTS, *sys.argv[1:])

@@ -1,15 +1,19 @@
-"""Processes of roles: started anew, or forked from the fork server."""
+"""Processes of roles: started anew, or forked by the server of tests/kills.py."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
-from collections import deque
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
+
+from stream.failpoints import VARIABLE
+from tests import kills
 
 
 class Process(Protocol):
@@ -29,80 +33,61 @@ class Process(Protocol):
 
 
 class ForkedProcess:
-    """A process forked by the fork server."""
+    """A process forked by the server."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def __init__(self, process: ForkServerProcess) -> None:
+        assert process.pid is not None
+        self._process, self.pid = process, process.pid
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._process.sentinel, self._note_end)
 
     @property
     def returncode(self) -> int | None:
         """None while it runs; minus the signal that killed it."""
-        return self._code.result() if self._code.done() else None
+        return self._process.exitcode if self._ended.is_set() else None
 
     async def wait(self) -> int:
         """Wait for its end; its exit code."""
-        return await asyncio.shield(self._code)
+        await self._ended.wait()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
 
     def send_signal(self, signal: int) -> None:
         """Send a signal, if it still runs."""
-        if not self._code.done():
+        if not self._ended.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal)
 
-    def note_end(self, code: int) -> None:
-        """Record its end."""
-        self._code.set_result(code)
+    def _note_end(self) -> None:
+        self._loop.remove_reader(self._process.sentinel)
+        self._process.join()
+        self._ended.set()
 
 
-class ForkServer:
-    """Starts `neardup COMMAND`, for `tests.chaos.fork_server` to fork."""
-
-    def __init__(self) -> None:
-        self._forked: dict[int, ForkedProcess] = {}
-        self._asked: deque[asyncio.Future[ForkedProcess]] = deque()
-
-    async def __aenter__(self) -> ForkServer:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.fork_server",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-        self._listening = asyncio.create_task(self._listen())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
-        await self._listening
-
-    async def fork(self, command: str, environment: dict[str, str], log: Path) -> Process:
-        """`neardup COMMAND` with these variables besides ours; its output is added to `log`."""
-        answer: asyncio.Future[ForkedProcess] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
-        question = {"command": command, "environment": environment, "log": str(log)}
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        # Not given up half-way: a process that nobody knows of would run on.
-        return await asyncio.shield(answer)
-
-    async def _listen(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            answer = json.loads(line)
-            if "started" in answer:
-                process = self._forked[answer["started"]] = ForkedProcess(answer["started"])
-                self._asked.popleft().set_result(process)
-            else:
-                self._forked.pop(answer["ended"]).note_end(answer["code"])
+async def fork(
+    command: Sequence[str],
+    environment: dict[str, str],
+    log: Path,
+    constants: Mapping[str, object] = MappingProxyType({}),
+) -> Process:
+    """Start `neardup COMMAND`, with these variables besides ours and other values of constants; its output is
+    added to `log`."""
+    failpoint = environment.get(VARIABLE, "")
+    return ForkedProcess(
+        await asyncio.to_thread(
+            kills.started, kills.command, dict(constants), *command,
+            failpoint=failpoint, environment=environment, output=log, error=log,
+        )
+    )  # fmt: skip
 
 
-async def start(command: str, environment: dict[str, str], log: Path) -> Process:
-    """Start `neardup COMMAND` as a new process, with the arguments of `ForkServer.fork`."""
+async def start(command: Sequence[str], environment: dict[str, str], log: Path) -> Process:
+    """Start `neardup COMMAND` as a new process, with the arguments of `fork`."""
     environment = {**os.environ, **environment, "NEARDUP_SUPERVISOR": str(os.getpid())}
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.neardup", *command.split(),
+            sys.executable, "-m", "tests.chaos.neardup", *command,
             env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip

@@ -18,7 +18,9 @@ from typing import Any, Final
 import psutil  # type: ignore[import-untyped]
 
 from tests.chaos.disk import Disk
-from tests.chaos.processes import ForkServer, Process, start
+from tests.chaos.neardup import CONSTANTS
+from tests.chaos.processes import Process, fork, start
+from tests.waiting import HANG_SECONDS
 
 PAUSE: Final = 0.3
 """Seconds between an end and the next start."""
@@ -32,7 +34,7 @@ STEADY_SECONDS: Final = 30.0
 PATIENCE: Final = {True: 40.0, False: 180.0}
 """How long processes may fail one after the other before a person would act: on a damaged state, and
 otherwise, where brokers may be away meanwhile."""
-STOP_SECONDS: Final = 120
+STOP_SECONDS: Final = HANG_SECONDS
 """Time-out of a stop in good order."""
 
 
@@ -59,10 +61,9 @@ class Role:
         environment: dict[str, str],
         logs: Path,
         ends: RoleExits,
-        fork_server: ForkServer,
         disk: Disk | None = None,
     ) -> None:
-        self.name, self.disk, self._fork_server = name, disk, fork_server
+        self.name, self.disk = name, disk
         self._environment, self._ends = environment, ends
         self.log = logs / f"{name}.log"
         self.command = self.kind
@@ -212,10 +213,11 @@ class Role:
         environment = dict(self._environment)
         if self.failpoint is not None:
             environment["NEARDUP_FAILPOINT"], self.failpoint = self.failpoint, None
-        # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
-        anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
-        begin = start if anew else self._fork_server.fork
-        self.process = await begin(self.command, environment, self.log)
+        command = self.command.split()
+        if self.kind == "dashboard":  # Faust reads variables when it is imported
+            self.process = await start(command, environment, self.log)
+        else:
+            self.process = await fork(command, environment, self.log, CONSTANTS)
 
     async def _attend(self, code: int, failing: float) -> None:
         """Handle an exit as a person would, who acts only if a start was refused or fails repeatedly."""

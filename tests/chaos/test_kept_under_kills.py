@@ -25,7 +25,7 @@ from tests.kafka.test_elector import all_agree, kept_pages, told
 from tests.property.best_oracle import Judged
 from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.night, pytest.mark.timeout(3600)]
 
 JUDGE_POINTS = ("judge.sent", "judge.committed", "flush", "freeze.meta")
 ELECTOR_POINTS = (
