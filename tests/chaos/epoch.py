@@ -27,10 +27,10 @@ from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST
 from tests.chaos.load import Load
-from tests.chaos.processes import ForkServer
 from tests.chaos.report import Report
 from tests.chaos.roles import Role, RoleExits
-from tests.chaos.scene import HANG_SECONDS, HangError, Scene
+from tests.chaos.scene import HangError, Scene
+from tests.waiting import HANG_SECONDS
 
 FAULTS_AHEAD: Final = 8
 """Faults since the last verdict, after which lanes wait for another one: so that something goes on."""
@@ -66,7 +66,7 @@ class Epoch:
         self._namespace = f"chaos-{report.seed}-{number}"
         self._directory, self._logs = directory, directory / "logs"
         self._load = Load(
-            kafka.bootstrap_servers, f"{self._namespace}.pages", rate, f"{report.seed}/{number}"
+            kafka.bootstrap_servers, f"{self._namespace}.pages", PARTITIONS, rate, f"{report.seed}/{number}"
         )
         self._ends = RoleExits()
         self._dashboard = free_ports(1)[0]
@@ -121,7 +121,6 @@ class Epoch:
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
         """Return judges with a disk each, workers, and in some epochs the other roles."""
         roles = {}
-        fork_server = await stack.enter_async_context(ForkServer())
         absent = set() if self._made.dashboard else {schedule.DASHBOARD}
         absent |= set() if self._made.trimmer else {schedule.TRIMMER}
         absent |= set() if self._made.elector else {schedule.ELECTOR}
@@ -137,7 +136,7 @@ class Epoch:
                 stack.callback(disk.remove)
                 self._without = frozenset() if disk.own else NEED_A_DISK
                 environment["NEARDUP_STATE_DIR"] = str(disk.path / "state")
-            roles[name] = Role(name, environment, self._logs, self._ends, fork_server, disk)
+            roles[name] = Role(name, environment, self._logs, self._ends, disk)
             if name == schedule.TRIMMER:
                 roles[name].command = TRIM
             stack.push_async_callback(roles[name].abandon)
@@ -264,7 +263,7 @@ class Epoch:
                 "configuration": self._made.options.name,
                 "settings": self._made.settings,
                 "seconds": round(seconds, 1),
-                "pages": self._load.sent,
+                "pages": len(self._load.given),
                 "verdicts": verdicts,
                 "orphans": checker.account.orphans,
                 "expired": checker.account.expired,
@@ -276,7 +275,7 @@ class Epoch:
                 "audit": again,
             }
         )
-        report.pages += self._load.sent
+        report.pages += len(self._load.given)
         report.verdicts.update(verdicts)
         report.missing += found.missing
         report.repeated += found.repeated

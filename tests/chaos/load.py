@@ -1,4 +1,9 @@
-"""The crawler: pages of our own making, sent by librdkafka, each remembered with the place it was given."""
+"""The crawler: pages of our own making, sent by librdkafka, and read back from their topic, which alone tells
+which places they have.
+
+An acknowledgement does not: brokers that had a page already acknowledge it without an offset, and they store
+a page twice if the producer had to begin a new epoch before the acknowledgement came.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 SYLLABLES: Final = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 WORDS: Final = [a + b for a in SYLLABLES for b in SYLLABLES]
 UNSENT: Final = 2000
 """Pages that may wait for their acknowledgement, or for their verdict, before no more are sent."""
 HANG_SECONDS: Final = 600
-"""Time-out of acknowledgements by brokers that are all up."""
+"""Time-out of acknowledgements by brokers that are all up, and of reading pages back. Not from
+`tests.waiting`, which imports the program."""
+SERIAL: Final = "serial"
+"""Header with the page's serial number."""
 REMEMBERED: Final = 400
 """Number of latest texts that may be copied."""
 MIRRORED: Final = 5
@@ -92,8 +100,7 @@ class PageMaker:
 
 
 class SentPages:
-    """The pages that were sent, by the places that brokers gave them, and which of them were deleted on
-    purpose."""
+    """The pages that are in their topics, by their places, and which of them were deleted on purpose."""
 
     def __init__(self) -> None:
         self._given: dict[Place, SentPage] = {}
@@ -102,7 +109,7 @@ class SentPages:
         self._lock = threading.Lock()
 
     def give(self, place: Place, page: SentPage) -> None:
-        """Record the acknowledgement of a page."""
+        """Record the place of a page."""
         with self._lock:
             self._given[place] = page
 
@@ -115,14 +122,18 @@ class SentPages:
         """Record that a topic is being deleted."""
         self._gone.add(topic_id)
 
-    def acknowledged_pages(self) -> Iterator[tuple[Place, SentPage]]:
-        """Yield every acknowledged page with its place."""
+    def __len__(self) -> int:
+        """Number of places."""
+        return len(self._given)
+
+    def stored_pages(self) -> Iterator[tuple[Place, SentPage]]:
+        """Yield every page with its place. A page may have two."""
         with self._lock:
             given = list(self._given.items())
         yield from given
 
     def page(self, place: Place) -> SentPage | None:
-        """Return the page at a place; None if it is not acknowledged yet."""
+        """Return the page at a place; None if it was not read back yet."""
         return self._given.get(place)
 
     def is_gone(self, place: Place) -> bool:
@@ -134,34 +145,70 @@ class SentPages:
         return place[2] < self._deleted.get(place[:2], 0)
 
     def ends(self, topic_id: str) -> dict[int, int]:
-        """Return the offset after the last acknowledged page of each partition of a topic."""
+        """Return the offset after the last page of each partition of a topic."""
         ends: dict[int, int] = {}
-        for (topic, partition, offset), _ in self.acknowledged_pages():
+        for (topic, partition, offset), _ in self.stored_pages():
             if topic == topic_id:
                 ends[partition] = max(offset + 1, ends.get(partition, 0))
         return ends
 
 
-class Load:
-    """Sends pages at a steady rate, in a thread of its own, until told to pause or stop."""
+class PagesUnderWay:
+    """Pages by serial number, until they are acknowledged, and read back from the topic."""
 
-    def __init__(self, servers: str, topic: str, rate: float, seed: str) -> None:
+    def __init__(self, given: SentPages) -> None:
+        self._given = given
+        self._pages: list[SentPage] = []
+        self._unacknowledged, self._unread = set[int](), set[int]()
+
+    def send(self, page: SentPage) -> int:
+        """Record that a page is sent. Returns its serial number."""
+        serial = len(self._pages)
+        self._pages.append(page)
+        self._unacknowledged.add(serial)
+        self._unread.add(serial)
+        return serial
+
+    def acknowledge(self, serial: int, error: object) -> None:
+        """Record the acknowledgement of a page. Raises AssertionError if it was not sent."""
+        assert error is None, f"page {serial} was not sent: {error}"
+        self._unacknowledged.remove(serial)
+
+    def read_back(self, place: Place, serial: int) -> None:
+        """Record the place of a page. A page that was stored before has another one."""
+        self._given.give(place, self._pages[serial])
+        self._unread.discard(serial)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Number of pages without an acknowledgement."""
+        return len(self._unacknowledged)
+
+    @property
+    def unread(self) -> int:
+        """Number of pages that were not read back."""
+        return len(self._unread)
+
+
+class Load:
+    """Sends pages at a steady rate, and reads them back, in a thread of its own, until told to pause or
+    stop."""
+
+    def __init__(self, servers: str, topic: str, partitions: int, rate: float, seed: str) -> None:
         self._servers, self._topic, self._rate = servers, topic, rate
         self.given = SentPages()
+        self.under_way = PagesUnderWay(self.given)
         self._crawl = PageMaker(seed)
-        self.sent = 0
         self.backlog = 0
         """Number of pages without a verdict, as last reported by the run. Beyond UNSENT, no pages are
         sent."""
         self.topic_id = ""
         """Id of the current pages topic."""
-        self._producer: Producer | None = None
-        self._unacknowledged = 0
-        self._next: dict[tuple[str, int], int] = {}
-        """Topic id and partition -> the offset after the last acknowledged page."""
+        self._next = dict.fromkeys(range(partitions), 0)
+        """Partition -> the offset that is read next."""
         self._paused, self._stop = threading.Event(), threading.Event()
         self._idle = threading.Event()
-        self._failed: str | None = None
+        self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
     def start(self, topic_id: str) -> None:
@@ -170,23 +217,25 @@ class Load:
         self._thread.start()
 
     def pause(self) -> None:
-        """Pause sending, and wait until all pages sent are acknowledged."""
+        """Pause sending, and wait until all pages sent are acknowledged and read back."""
         self._idle.clear()
         self._paused.set()
         ends = time.monotonic() + HANG_SECONDS
         while not self._idle.wait(0.1):
             self.check()
-            assert time.monotonic() < ends, f"{self._unacknowledged} pages are not acknowledged"
+            assert time.monotonic() < ends, (
+                f"{self.under_way.unacknowledged} pages are not acknowledged, and {self.under_way.unread} are"
+                " not in the topic"
+            )
 
-    def resume(self, topic_id: str | None = None) -> None:
-        """Go on sending; with a topic id, to a new topic, as the old one was deleted."""
-        if topic_id is not None:
-            self.given.delete_topic(self.topic_id)
-            self.topic_id = topic_id
+    def resume(self, topic_id: str) -> None:
+        """Go on sending, to a new topic, as the old one was deleted."""
+        self.given.delete_topic(self.topic_id)
+        self.topic_id, self._next = topic_id, dict.fromkeys(self._next, 0)
         self._paused.clear()
 
     def stop(self) -> None:
-        """Stop sending, and wait until all pages sent are acknowledged."""
+        """Stop sending, and wait until all pages sent are acknowledged and read back."""
         self.pause()
         self._stop.set()
         self._thread.join()
@@ -198,50 +247,78 @@ class Load:
             self._thread.join()
 
     def check(self) -> None:
-        """Raise AssertionError if pages could not be sent."""
-        assert self._failed is None, f"the load failed: {self._failed}"
+        """Raise AssertionError if pages could not be sent, or not be read back."""
+        if self._failed is not None:
+            raise AssertionError(f"the load failed: {self._failed}") from self._failed
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            if self._producer is None:  # a new one for a new topic: sequence numbers begin anew with it
-                self._producer = Producer(
-                    {
-                        "bootstrap.servers": self._servers, "enable.idempotence": True, "acks": "all",
-                        "message.timeout.ms": 0, "linger.ms": 5, "compression.type": "lz4",
-                        "reconnect.backoff.max.ms": 1000, "log_level": 0,
-                    }
-                )  # fmt: skip
-            if self._paused.is_set():
-                self._producer.flush(0.2)
-                if not self._unacknowledged:
-                    self._producer = None
-                    while self._paused.is_set() and not self._stop.is_set():
-                        self._idle.set()
-                        time.sleep(0.02)
-                continue
-            self._producer.poll(0)
-            if self._unacknowledged < UNSENT and self.backlog < UNSENT:
-                self._send()
-            time.sleep(1 / self._rate)
+        try:
+            while not self._stop.is_set():
+                # New ones for a new topic: sequence numbers and offsets begin anew with it.
+                self._converse(self._producer(), self._consumer())
+                while self._paused.is_set() and not self._stop.is_set():
+                    self._idle.set()
+                    time.sleep(0.02)
+        except BaseException as error:  # of callbacks, too; told by check()
+            self._failed = error
 
-    def _send(self) -> None:
+    def _converse(self, producer: Producer, consumer: Consumer) -> None:
+        """Send and read back until told to pause, and then until nothing is under way."""
+        try:
+            while not self._stop.is_set():
+                self._read_back(consumer, 1 / self._rate)
+                if not self._paused.is_set():
+                    producer.poll(0)
+                    if self.under_way.unacknowledged < UNSENT and self.backlog < UNSENT:
+                        self._send(producer)
+                elif self.under_way.unread or self.under_way.unacknowledged:
+                    producer.flush(0.2)
+                else:
+                    return
+        finally:
+            consumer.close()
+
+    def _producer(self) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self._servers, "enable.idempotence": True, "acks": "all",
+                "message.timeout.ms": 0, "linger.ms": 5, "compression.type": "lz4",
+                "reconnect.backoff.max.ms": 1000, "log_level": 0,
+            }
+        )  # fmt: skip
+
+    def _consumer(self) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers, "group.id": "load", "enable.auto.commit": False,
+                "fetch.wait.max.ms": 100, "reconnect.backoff.max.ms": 1000, "log_level": 0,
+                "topic.metadata.refresh.interval.ms": 10_000,
+            }
+        )  # fmt: skip
+        consumer.assign([TopicPartition(self._topic, *each) for each in self._next.items()])
+        return consumer
+
+    def _read_back(self, consumer: Consumer, seconds: float) -> None:
+        """Take what is read within so many seconds.
+
+        Errors are of brokers that are away, or do not know a new topic yet. If a page never comes, `pause`
+        tells it.
+        """
+        for message in consumer.consume(500, seconds):
+            if message.error() is None:
+                partition, offset, headers = message.partition(), message.offset(), message.headers()
+                assert partition is not None
+                assert offset is not None
+                serial = dict(headers or ())[SERIAL]
+                assert isinstance(serial, bytes)
+                self.under_way.read_back((self.topic_id, partition, offset), int(serial))
+                self._next[partition] = offset + 1
+
+    def _send(self, producer: Producer) -> None:
         page, message = self._crawl.next()
-        topic_id = self.topic_id
+        serial = self.under_way.send(page)
 
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            self._unacknowledged -= 1
-            if error is not None:
-                self._failed = str(error)
-                return
-            partition, offset = message.partition(), message.offset()
-            assert partition is not None
-            # A broker that had it already does not say where; nobody else writes, so it is in its turn.
-            due = self._next.get((topic_id, partition), 0)
-            assert offset is None or offset == due, f"{topic_id} {partition}: {offset}, not {due}"
-            self._next[topic_id, partition] = due + 1
-            self.given.give((topic_id, partition, due), page)
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            self.under_way.acknowledge(serial, error)
 
-        assert self._producer is not None
-        self._unacknowledged += 1
-        self.sent += 1
-        self._producer.produce(self._topic, message, on_delivery=on_delivery)
+        producer.produce(self._topic, message, headers={SERIAL: str(serial)}, on_delivery=on_delivery)

@@ -153,6 +153,17 @@ def test_a_verdict_of_a_page_that_nobody_journalled_is_different(account: Accoun
     assert wrong(account) == (0, 0, 1)
 
 
+def test_a_verdict_of_a_page_that_nobody_sent_is_different() -> None:
+    sent = SentPages()
+    account = Account({}, sent, JOURNAL)
+    journal(account, record([0, 1, 2], start=0, opening=True), 1)
+    for offset in range(3):
+        account.take_verdict(verdict(offset))
+        if offset < 2:
+            sent.give((TOPIC, 0, offset), SentPage(f"http://a.example/{offset}", str(offset)))
+    assert wrong(account) == (0, 0, 1)
+
+
 @pytest.mark.parametrize("deleted", [False, True])
 def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: SentPages, deleted: bool) -> None:
     account = Account({}, sent, JOURNAL)
@@ -227,9 +238,10 @@ def test_pages_are_forgotten_where_decisions_say_so_in_whatever_order_topics_are
     assert wrong(account) == (0, 0, 0)
 
 
-def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account) -> None:
+def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account, sent: SentPages) -> None:
     for offset in range(3):
         account.take_verdict(verdict(offset))
+    sent.give((TOPIC, 0, 3), SentPage("http://a.example/0", "0"))
     forgetting(account, "request", "forgotten", "again", "judged")
     named = {"id": "ffffffff.1.0", "url": "http://a.example/0"}
     account.take_verdict(
@@ -245,7 +257,9 @@ def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account) ->
 def test_pages_are_forgotten_before_or_after_the_turn_at_one_offset(turn_first: bool) -> None:
     """A duplicate that a turn carries keeps its anchor for another lifetime, which one that was forgotten
     before does not."""
-    account = Account({"lifetime": 10_000}, SentPages(), JOURNAL)
+    sent = SentPages()
+    sent.give((TOPIC, 0, 6), SentPage("http://a.example/2", "6"))
+    account = Account({"lifetime": 10_000}, sent, JOURNAL)
     times = {
         1: (0, record([0], start=0, opening=True)),
         2: (2_000, record([1], start=1, like=1, url=1)),  # a duplicate of the first page,

@@ -104,6 +104,8 @@ class Account:
         self._due: dict[Place, ExpectedVerdict] = {}
         self._early: dict[Place, dict[str, Any]] = {}
         """Verdicts that came before their journal records."""
+        self._uncompared: deque[tuple[Place, dict[str, Any], int]] = deque()
+        """Verdicts and fingerprints of pages that were not read back yet."""
         self._fingerprints: dict[str, int] = {}
         """By text: equal texts have equal fingerprints, whichever worker made them."""
 
@@ -114,19 +116,22 @@ class Account:
 
     def unjudged(self) -> Iterator[tuple[Place, SentPage]]:
         """Pages that should have a verdict and have none yet."""
-        for place, page in self._sent.acknowledged_pages():
+        for place, page in self._sent.stored_pages():
             if place not in self._judged and not self._sent.is_gone(place) and not self._is_lost(place):
                 yield place, page
 
     def count_excused(self) -> tuple[int, int]:
         """Return the numbers of pages without a verdict that were lost to retention, as declared, and of
         those whose topic was deleted."""
-        places = [place for place, _ in self._sent.acknowledged_pages() if place not in self._judged]
+        places = [place for place, _ in self._sent.stored_pages() if place not in self._judged]
         lost = sum(self._is_lost(place) for place in places)
         return lost, sum(self._sent.is_gone(place) and not self._is_lost(place) for place in places)
 
     def conclude(self) -> AccountFindings:
         """Return the findings. Called once all records are taken, so that missing verdicts stay missing."""
+        self._compare_pages()
+        for place, *_ in self._uncompared:
+            self.findings.note("different", f"{place}: a verdict, but no such page was sent")
         for place, page in self.unjudged():
             self.findings.note("missing", f"{place} {page.url}")
         for place in self._early:
@@ -248,9 +253,14 @@ class Account:
             self.findings.note("different", f"{place}: {got} {similarity}, due {due}")
         if verdict["url"] != due.url:
             self.findings.note("different", f"{place}: url {verdict['url']}, in the journal {due.url}")
-        page = self._sent.page(place)
-        if page is not None:
-            self._compare_page(place, verdict, page, due.fingerprint)
+        self._uncompared.append((place, verdict, due.fingerprint))
+        self._compare_pages()
+
+    def _compare_pages(self) -> None:
+        """Compare verdicts with what was sent, as far as the pages were read back."""
+        while self._uncompared and (page := self._sent.page(self._uncompared[0][0])) is not None:
+            place, verdict, fingerprint = self._uncompared.popleft()
+            self._compare_page(place, verdict, page, fingerprint)
 
     def _compare_page(self, place: Place, verdict: dict[str, Any], page: SentPage, fingerprint: int) -> None:
         if (verdict["verdict"] == "rejected") != page.malformed:

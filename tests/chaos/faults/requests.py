@@ -14,7 +14,7 @@ TRIES: Final = 5
 
 async def forget(scene: Scene, plan: PlannedFault) -> bool:
     """Request that the pages of some URLs be forgotten. If that fails, some of it may have been requested."""
-    pages = [page for _, page in scene.load.given.acknowledged_pages()][-NEWEST:]
+    pages = [page for _, page in scene.load.given.stored_pages()][-NEWEST:]
     urls = sorted({page.url for page in pages if not page.malformed})
     if not urls:
         return False
