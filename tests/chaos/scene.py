@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
 
 from tests.chaos.checker.checker import Checker
 from tests.chaos.kafka_cluster.admin import BrokerAdmin
@@ -15,9 +14,7 @@ from tests.chaos.load import Load
 from tests.chaos.report import Report
 from tests.chaos.roles import Role
 from tests.chaos.schedule import PlannedFault
-
-HANG_SECONDS: Final = 300
-"""Time-out without any progress."""
+from tests.waiting import HANG_SECONDS
 
 
 class HangError(AssertionError):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from stream.brokers import docker
 from tests.images import stand_ins
-from tests.images.deployment import ROOT, Deployment, services
+from tests.images.deployment import READY_SECONDS, ROOT, Deployment, services
 from tests.images.engine import Engine, ImagesError
 from tests.steps import require, run_check, say
 
@@ -153,7 +153,7 @@ def check_testcontainers(engine: Engine, work: Path) -> None:
         ["podman", "system", "service", "--time", "0", f"unix://{socket}"], env=dict(engine.environment)
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + READY_SECONDS
         while not socket.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         program = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -21,7 +19,6 @@ from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.restoring import restore
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
-from stream.failpoints import VARIABLE
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -42,7 +39,7 @@ from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from tests.commands import neardup_process, run_process
+from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard, dashboard_process
 from tests.kafka.disk_scan import DiskScan, block_of
 from tests.kafka.judge_helpers import (
@@ -60,6 +57,7 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import read_all, running, scrape
+from tests.kills import cases, killed_command
 from tests.url_digests import digest_of_url
 from tests.waiting import until
 
@@ -364,7 +362,7 @@ def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) ->
 async def test_each_dashboard_of_a_group_erases_what_it_has(deployed: Settings, tmp_path: Path) -> None:
     """One has counted all partitions before another takes some of them."""
     other = deployed.model_copy(update={"state_dir": tmp_path / "other"})
-    genesis = await topics.wait_for_genesis(deployed, 10)
+    genesis = await topics.wait_for_genesis(deployed)
     gone, kept = ([f"{url}-{each}" for each in range(3)] for url in (A, B))
     async with running(JudgeRole(deployed)), dashboard(deployed) as first:
         for partition, urls in enumerate(zip(gone, kept, strict=True)):
@@ -497,16 +495,15 @@ async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_f
         assert (A.encode() in content(restored)) == has
 
 
-@pytest.mark.parametrize("place", ["requested", "sent", "decided", "erased", "compacted"])
-async def test_a_killed_judge_goes_on_with_what_was_requested(deployed: Settings, place: str) -> None:
+FAILPOINTS = ("forget.requested", "forget.sent", "forget.decided", "forget.erased", "forget.compacted")
+
+
+@pytest.mark.parametrize("failpoint", cases(FAILPOINTS, by_day=["forget.decided"]))
+async def test_a_killed_judge_goes_on_with_what_was_requested(deployed: Settings, failpoint: str) -> None:
     async with running(JudgeRole(deployed)):
         await judge(deployed, 0, (A, 1), (B, 1), (C, 2))
     await ask(deployed, A)
-    code, _, error = await run_process(
-        sys.executable, "-m", "stream.cli", "judge",
-        environment=deployed.environment() | {VARIABLE: f"forget.{place}"},
-    )  # fmt: skip
-    assert code == -signal.SIGKILL, error
+    await killed_command(deployed, failpoint, "judge")
     async with running(JudgeRole(deployed)):
         await erased(deployed, 1)
         assert [each.pages for each in await forgotten(deployed)] == [[(0, 1)]]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -18,7 +15,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, SettingsError, TopicError
-from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
@@ -31,6 +27,7 @@ from stream.settings import Settings
 from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import append, recreate
 from tests.kafka.worker_helpers import read_all
+from tests.kills import killed_command
 from tests.waiting import HANG_SECONDS, until, until_transactions_end
 
 pytestmark = pytest.mark.broker
@@ -133,7 +130,7 @@ async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) ->
 async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
     made = await asyncio.gather(*(topics.create(settings, SCHEME, OPTIONS) for _ in range(4)))
     assert len({one.journal for one in made}) == 1
-    assert made[0] == await topics.wait_for_genesis(settings, 10)
+    assert made[0] == await topics.wait_for_genesis(settings)
 
 
 async def test_a_creator_that_died_half_way_leaves_no_genesis(
@@ -152,7 +149,7 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
         assert made.journal != lost.journal
         with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
             await dead.commit_transaction()
-        assert await topics.wait_for_genesis(settings, 10) == made
+        assert await topics.wait_for_genesis(settings) == made
     finally:
         await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
 
@@ -164,10 +161,10 @@ async def test_other_options_are_refused_and_named(settings: Settings) -> None:
     with pytest.raises(RefusedError, match=named):
         await topics.create(settings, SCHEME, other)
     with pytest.raises(RefusedError, match=named):
-        await topics.wait_for_genesis(settings, 10, expect_options=other)
+        await topics.wait_for_genesis(settings, expect_options=other)
     with pytest.raises(RefusedError, match=r"scheme\.segmenter is 'rjieba' in the journal, 'jieba' here"):
-        await topics.wait_for_genesis(settings, 10, expect_scheme=Scheme(segmenter="jieba"))
-    found = await topics.wait_for_genesis(settings, 10, expect_scheme=SCHEME, expect_options=OPTIONS)
+        await topics.wait_for_genesis(settings, expect_scheme=Scheme(segmenter="jieba"))
+    found = await topics.wait_for_genesis(settings, expect_scheme=SCHEME, expect_options=OPTIONS)
     assert found == made
 
 
@@ -195,7 +192,7 @@ async def test_of_two_creators_with_other_seeds_one_is_refused(settings: Setting
     )
     (made,) = [each for each in done if isinstance(each, Genesis)]
     (refused,) = [each for each in done if isinstance(each, RefusedError)]
-    assert made == await topics.wait_for_genesis(settings, 10)
+    assert made == await topics.wait_for_genesis(settings)
     assert made.seed in (b"\xab" * 16, b"\xcd" * 16)
     assert f"another seed, which cannot be changed: its digest is {made.scheme.seed_digest}" in str(refused)
     assert len(await read_all(settings, TopicNames(settings.namespace).genesis)) == 1
@@ -247,7 +244,7 @@ async def test_a_journal_of_another_behaviour_is_refused(
     made = await topics.create(settings, SCHEME, OPTIONS)
     monkeypatch.setitem(BEHAVIOUR, "segment", 999)
     with pytest.raises(SchemeMismatchError, match=made.scheme_id):
-        await topics.wait_for_genesis(settings, 10)
+        await topics.wait_for_genesis(settings)
     with pytest.raises(SchemeMismatchError, match=made.scheme_id):
         await topics.create(settings, SCHEME, OPTIONS)
 
@@ -262,7 +259,7 @@ async def test_a_genesis_with_options_of_another_version_is_refused(
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await producer.send_and_wait(names.genesis, msgspec.msgpack.encode(later), key=b"a", partition=0)
     with pytest.raises(RefusedError, match=rf"{names.genesis}: .*run the version that wrote it.*\$\.options"):
-        await topics.wait_for_genesis(settings, 10)
+        await topics.wait_for_genesis(settings)
 
 
 async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
@@ -274,7 +271,7 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
         await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
     said = rf"{names.genesis}: .* use a new namespace .*has version 3, but this program reads version 4"
     with pytest.raises(RefusedError, match=said):
-        await topics.wait_for_genesis(settings, 10)
+        await topics.wait_for_genesis(settings)
     with pytest.raises(RefusedError, match=said):
         await topics.create(settings, SCHEME, OPTIONS)
 
@@ -348,16 +345,11 @@ async def test_a_genesis_that_was_deleted_is_not_replaced_beside_its_journal(
 async def test_creator_killed_before_its_genesis_is_committed_is_followed_by_another(
     settings: Settings, names: TopicNames, place: str
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", "topics", "create",
-        env=os.environ | settings.environment() | {VARIABLE: place},
-    )  # fmt: skip
-    async with asyncio.timeout(HANG_SECONDS):
-        assert await process.wait() == -signal.SIGKILL
+    await killed_command(settings, place, "topics", "create")
     with pytest.raises(TopicError, match=r"genesis .*was not written within 0.3 s"):
         await topics.wait_for_genesis(settings, 0.3)
     made = await asyncio.gather(*(topics.create(settings, SCHEME, OPTIONS) for _ in range(2)))
-    assert made[0] == made[1] == await topics.wait_for_genesis(settings, 10)
+    assert made[0] == made[1] == await topics.wait_for_genesis(settings)
     assert len(await read_all(settings, names.genesis)) == 1
 
 

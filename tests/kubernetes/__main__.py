@@ -152,9 +152,9 @@ def check_controllers(cluster: Cluster, applied: Applied) -> None:
     for kind in ("Deployment", "StatefulSet"):
         for each in applied.objects(kind):
             name = f"{kind.lower()}/{each['metadata']['name']}"
-            cluster.kubectl("rollout", "status", name, "-n", namespace, "--timeout=60s")
+            cluster.kubectl("rollout", "status", name, "-n", namespace, "--timeout=300s")
     cluster.kubectl(
-        "wait", "job/neardup-topics", "-n", namespace, "--for=condition=Complete", "--timeout=60s"
+        "wait", "job/neardup-topics", "-n", namespace, "--for=condition=Complete", "--timeout=300s"
     )
     require(True, "rollouts end when the pods are ready, and the job when its pod has succeeded")
 

@@ -17,7 +17,7 @@ from tests.chaos.kafka_cluster.ports import free_ports
 from tests.steps import StepError
 
 START_SECONDS: Final = 120
-COMMAND_SECONDS: Final = 120
+COMMAND_SECONDS: Final = 600
 
 
 class ClusterError(StepError):

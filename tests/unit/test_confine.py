@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stream.children.confine import environment
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {
@@ -50,7 +51,12 @@ def reached() -> dict[str, Any]:
     """What a page finds in a child whose parent has secrets."""
     own = os.environ | SECRETS | {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        [sys.executable, "-c", PARENT], env=own, check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", PARENT],
+        env=own,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
     )
     assert "children_not_confined" not in done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -27,6 +27,7 @@ from stream.ops.http import HttpLimits, http_server
 from stream.ops.metrics import DashboardMetrics
 from stream.ops.server import add_ops_routes
 from stream.settings import load
+from tests.waiting import until
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 HANG = 600
@@ -92,7 +93,11 @@ async def test_a_connection_that_sends_no_request_is_closed(sent: bytes) -> None
         await asyncio.gather(*map(ended, clients))
         if dripping:
             dripping.cancel()
-        assert (await asked(port, GET + b"Connection: close\r\n\r\n"))[0] in (200, 503)
+
+        async def answered() -> bool:  # on a busy machine, the server may take a request for late
+            return (await asked(port, GET + b"Connection: close\r\n\r\n"))[0] in (200, 503)
+
+        await until(answered)
 
 
 async def test_half_open_connections_make_way_for_who_asks() -> None:

@@ -32,10 +32,10 @@ from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError, Sink
 from stream.sinks.open import open_sink
 from tests.fingerprint_sets import random_set
+from tests.waiting import HANG_SECONDS
 
 NEARDUP = (sys.executable, "-m", "stream.cli")
 FULL = Path("/dev/full")
-SECONDS = 120
 TMPFS_BYTES = 64 << 10
 
 
@@ -43,7 +43,7 @@ def run(*arguments: str | Path, **given: Any) -> subprocess.CompletedProcess[str
     given = {"stdout": subprocess.PIPE} | given
     return subprocess.run(
         [*NEARDUP, *map(str, arguments)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        timeout=SECONDS, check=False, **given,
+        timeout=HANG_SECONDS, check=False, **given,
     )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_an_interrupted_command_leaves_nothing(with_what: signal.Signals, tmp_pa
     told = [*NEARDUP, "match", "-", "-o", out]
     with subprocess.Popen(told, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as match:
         try:
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + HANG_SECONDS
             while not list(tmp_path.glob(".neardup-*")):
                 assert time.monotonic() < deadline
                 assert match.poll() is None
@@ -172,7 +172,7 @@ def test_an_interrupted_command_leaves_nothing(with_what: signal.Signals, tmp_pa
             match.send_signal(with_what)
             # To a shell these are the same. Python chooses the second if SIGINT came during `exec` of a
             # string, as imports use it, although the exception was handled.
-            assert match.wait(SECONDS) in (128 + with_what, -with_what)
+            assert match.wait(HANG_SECONDS) in (128 + with_what, -with_what)
             assert match.stderr is not None
             assert match.stderr.read().strip() == f"neardup: interrupted: {out} is unchanged"
         finally:
@@ -193,7 +193,7 @@ def test_an_interrupted_scan_says_how_far_it_came(tmp_path: Path) -> None:
             scan.stdin.flush()
             assert b"insufficient" in scan.stdout.readline()
             scan.send_signal(signal.SIGINT)
-            _, error = scan.communicate(timeout=SECONDS)
+            _, error = scan.communicate(timeout=HANG_SECONDS)
         finally:
             scan.kill()
     assert scan.returncode == 130
@@ -264,7 +264,7 @@ def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
         with writing(pipe) as file:
             file.write(b"new")
-        assert reader.communicate(timeout=SECONDS)[0] == b"new"
+        assert reader.communicate(timeout=HANG_SECONDS)[0] == b"new"
     assert pipe.is_fifo()
 
 

@@ -26,6 +26,7 @@ from stream.settings import load
 from stream.sinks.open import open_sink
 from stream.supervisor import dashboard, deployment
 from tests.genesis import genesis_of
+from tests.waiting import HANG_SECONDS
 
 PASSWORD, TOKEN, LOGIN, REGISTRY, KEY = (
     f"{name}-hush-31415926" for name in ("password", "token", "login", "registry", "key")
@@ -43,7 +44,6 @@ ATTEMPTS: Final = 2
 """After these a process that keeps on trying has shown what it logs."""
 LINGER_SECONDS: Final = 1.0
 """For the log of the last attempt."""
-SECONDS: Final = 120.0
 
 
 @dataclass
@@ -144,7 +144,7 @@ async def output(environment: dict[str, str], broker: FakeBroker, *arguments: st
     told = asyncio.create_task(process.communicate())
     enough = asyncio.create_task(broker.enough.wait())
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             await asyncio.wait({told, enough}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({told}, timeout=LINGER_SECONDS)
             if process.returncode is None:
