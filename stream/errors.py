@@ -126,6 +126,10 @@ class BrokerError(NeardupError):
     """No broker can be reached or started; the message says what was tried."""
 
 
+class OpenTransactionError(BrokerError):
+    """An open transaction hides the end of a log; the message names topic, partition and offset."""
+
+
 class SecurityError(BrokerError):
     """Authentication with a broker failed, in either direction; the message names the option."""
 

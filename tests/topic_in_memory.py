@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from stream.errors import BrokerError, TrimmedLogError
+from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.outage import retry_until_answered
 
 
 class TopicInMemory:
@@ -21,7 +23,7 @@ class TopicInMemory:
         """Whether the leader is silent."""
 
     @property
-    def end(self) -> int | None:
+    def stable(self) -> int:
         return self._first + len(self._values)
 
     @property
@@ -53,10 +55,16 @@ class TopicInMemory:
     def seek(self, offset: int) -> None:
         self.position = offset
 
-    async def bounds(self) -> tuple[int, int]:
+    async def bounds(self) -> LogBounds:
         if self.silent:
             raise BrokerError(f"topic {self.topic}: its leader does not answer")
-        return self._first, self._first + len(self._values)
+        return LogBounds(self._first, self.stable, self.stable)
+
+    async def settled_bounds(self, on_iteration: Callable[[], None] = lambda: None) -> LogBounds:
+        return await retry_until_answered(f"topic {self.topic}", self.bounds, on_iteration)
+
+    async def hidden_records(self) -> list[str]:
+        return []
 
     async def reach(self) -> None:
         """Do nothing: it is always reachable."""

@@ -40,7 +40,7 @@ async def until_transactions_end(settings: Settings, topics: list[str]) -> None:
     async with broker_metadata.connect(settings) as client:
 
         async def ended() -> bool:
-            stable = await broker_metadata.log_bounds(client, topics, committed=True)
-            return stable == await broker_metadata.log_bounds(client, topics)
+            bounds = await broker_metadata.log_bounds(client, topics)
+            return all(each.stable == each.end for each in bounds.values())
 
         await until(ended)

@@ -52,7 +52,10 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     console = Console(stderr=True)
     async with open_follower(settings, genesis, directory, restore=True) as follower:
         with console.status("following the decisions"):
-            await follower.follow_to_end()
+            await follower.follow_to_stable()
+            hidden = await follower.decisions.hidden_records()
+        for line in hidden:
+            click.echo(line, err=True)
         messages = chain.from_iterable(opened)
         while chunk := list(islice(messages, CHUNK)):
             rows = [fingerprinter.message(message.value, settings.page_bytes) for message in chunk]

@@ -403,6 +403,10 @@ class System(Struct):
             " `dashboard_roles`."
         ),
     ] = None
+    hidden: Annotated[
+        list[str],
+        Meta(description="Which records of pages, journal and verdicts open transactions hide, in words."),
+    ] = []
 
 
 class About(Struct):

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,7 @@ from stream.kafka.verdict_values import VerdictReader
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
-from stream.roles.auditor.audit import Findings, audit
+from stream.roles.auditor.audit import Findings, audit, committed_records
 from stream.roles.publisher import publish
 from stream.settings import Settings, load
 from stream.sources.source import Source
@@ -223,19 +224,14 @@ async def _swapped(settings: Settings, metrics: str) -> list[BestRecord]:
         while True:
             async with session.get(metrics) as response:
                 gauges = dict(_GAUGE.findall(await response.text()))
-            if float(gauges["journal_position"]) >= journal.end and not float(gauges["due_clusters"]):
+            if float(gauges["journal_position"]) >= journal.stable and not float(gauges["due_clusters"]):
                 break
             await asyncio.sleep(0.1)
-    consumer = clients.reader(settings, names.best(), auto_offset_reset="earliest")
     last: dict[str, BestRecord] = {}
-    async with clients.open_client(settings, consumer):
-        partitions = consumer.assignment()
-        ends = await consumer.end_offsets(partitions)
-        while any([await consumer.position(each) < ends[each] for each in partitions]):
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                for record in records:
-                    best = decode_best(record.value, f"{record.topic} offset {record.offset}")
-                    last[best.cluster] = best
+    async with aclosing(committed_records(settings, names.best())) as records:
+        async for record in records:
+            best = decode_best(record.value, f"{record.topic} offset {record.offset}")
+            last[best.cluster] = best
     return [each for each in last.values() if each.best and each.best.id != each.cluster]
 
 

@@ -38,6 +38,7 @@ RETRY_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 0.2
 EARLIEST: Final = -2
 LATEST: Final = -1
+READ_COMMITTED: Final = 1
 UNKNOWN_TOPIC: Final = 3
 """Kafka's error code UNKNOWN_TOPIC_OR_PARTITION."""
 
@@ -76,7 +77,12 @@ class LogBounds:
     """The range of offsets in a partition's log: [start, end)."""
 
     start: int
+    stable: int
+    """The last stable offset, up to which committed records can be read: that of the first record of an open
+    transaction, or the end."""
     end: int
+    """The high watermark. What a transaction hides may be committed: whoever takes the stable offset for the
+    end, and writes what follows, makes a second history (rule 9)."""
 
 
 @asynccontextmanager
@@ -205,13 +211,11 @@ async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[s
     return configs
 
 
-async def log_bounds(
-    client: AIOKafkaClient, topics: Iterable[str], *, committed: bool = False
-) -> dict[TopicPartition, LogBounds]:
-    """Return the log bounds of all partitions of topics, from their leaders.
+async def log_bounds(client: AIOKafkaClient, topics: Iterable[str]) -> dict[TopicPartition, LogBounds]:
+    """Return the log bounds of all partitions of topics, from their leaders. Nothing else asks where a log
+    ends (`tests/unit/test_log_bounds.py`).
 
-    With `committed`, the end is the last stable offset, i.e. before any open transaction. Raises TopicError
-    for a missing topic, and BrokerError if a partition has no leader for RETRY_SECONDS.
+    Raises TopicError for a missing topic, and BrokerError if a partition has no leader for RETRY_SECONDS.
     """
     wanted = list(topics)
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
@@ -219,7 +223,7 @@ async def log_bounds(
         topic_metadata = await metadata(client, wanted)
         _ids(topic_metadata, wanted)
         try:
-            return await _bounds(client, topic_metadata, committed)
+            return await _bounds(client, topic_metadata)
         except TopicAuthorizationFailedError:
             raise
         except (KafkaError, BrokerError) as error:  # the leader changed between the two requests
@@ -228,26 +232,35 @@ async def log_bounds(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _bounds(
-    client: AIOKafkaClient, topic_metadata: Metadata, committed: bool
-) -> dict[TopicPartition, LogBounds]:
+async def _bounds(client: AIOKafkaClient, topic_metadata: Metadata) -> dict[TopicPartition, LogBounds]:
     by_leader: defaultdict[int, dict[str, list[int]]] = defaultdict(dict)
     for name, topic in topic_metadata.topics.items():
         for number, partition in topic.partitions.items():
             if partition.leader < 0:
                 raise NotLeaderForPartitionError(f"{name} {number}")
             by_leader[partition.leader].setdefault(name, []).append(number)
-    ends: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
+    bounds: dict[TopicPartition, LogBounds] = {}
     for leader, topics in by_leader.items():
-        for which, offsets in ends.items():
-            wanted = [(name, [(number, which) for number in numbers]) for name, numbers in topics.items()]
-            answer = await _ask(client, OffsetRequest(-1, int(committed), wanted), leader)
-            for name, partitions in answer.topics:
-                for number, code, _, offset in partitions:
-                    if code:
-                        raise for_code(code)(f"{name} {number}")
-                    offsets[TopicPartition(name, number)] = offset
-    return {key: LogBounds(start, ends[LATEST][key]) for key, start in ends[EARLIEST].items()}
+        start = await _offsets(client, leader, topics, EARLIEST)
+        # The end first: a transaction that begins between the two is none that hides what was before.
+        end = await _offsets(client, leader, topics, LATEST)
+        stable = await _offsets(client, leader, topics, LATEST, READ_COMMITTED)
+        bounds |= {key: LogBounds(start[key], min(stable[key], end[key]), end[key]) for key in end}
+    return bounds
+
+
+async def _offsets(
+    client: AIOKafkaClient, leader: int, topics: Mapping[str, list[int]], which: int, isolation: int = 0
+) -> dict[TopicPartition, int]:
+    wanted = [(name, [(number, which) for number in numbers]) for name, numbers in topics.items()]
+    answer = await _ask(client, OffsetRequest(-1, isolation, wanted), leader)
+    offsets = {}
+    for name, partitions in answer.topics:
+        for number, code, _, offset in partitions:
+            if code:
+                raise for_code(code)(f"{name} {number}")
+            offsets[TopicPartition(name, number)] = offset
+    return offsets
 
 
 def _ids(topic_metadata: Metadata, wanted: list[str]) -> dict[str, str]:

@@ -11,10 +11,9 @@ from aiokafka.client import AIOKafkaClient
 
 from stream.errors import StateError
 from stream.judge.state.ledger import SourceKey, key_of
-from stream.kafka import broker_metadata
 from stream.kafka.ledger_search import records_between, windows_before
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import retry_until_answered
+from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import RecordReader, TopicReader
 from stream.settings import Settings
 
@@ -25,17 +24,13 @@ async def expected_offsets(
     """Return source -> the next offset that the judge expects, for the sources that the decisions mention.
 
     The judge may lag behind the journal; pages that are then read again are dropped as redelivered. Waits
-    while brokers are unreachable. Raises TopicError if the decisions topic is missing, and StateError as
-    `last_expected` does.
+    while brokers are unreachable, or an open transaction hides decisions. Raises TopicError if the decisions
+    topic is missing, and StateError as `last_expected` does.
     """
     if not wanted:
         return {}
     topic = TopicNames(settings.namespace).decisions
-
-    async def ask() -> broker_metadata.LogBounds:
-        return (await broker_metadata.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
-
-    bounds = await retry_until_answered(f"topic {topic}", ask)
+    bounds = (await settled_bounds(client, [topic]))[TopicPartition(topic, 0)]
     if not bounds.end:
         return {}
     async with TopicReader(settings, topic, bounds.end) as decisions:
@@ -49,24 +44,24 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
     all, so nothing before the newest one is read. Raises StateError if older records were deleted, and no
     ledger record is left.
     """
-    start, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+    bounds = await decisions.settled_bounds()
     missing, offsets = set(wanted), dict[SourceKey, int]()
-    for first, until in windows_before(start, end):
+    for first, until in windows_before(bounds.start, bounds.end):
         try:
             here = await _expected_within(decisions, first, until)
         except StateError:
-            start, _ = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-            if start <= first:
+            if (await decisions.settled_bounds()).start <= first:
                 raise
             return await last_expected(decisions, wanted)  # older records were deleted meanwhile
         offsets |= {key: expected for key, expected in here.expected.items() if key in missing}
         missing -= here.expected.keys()
         if here.has_ledger or not missing:
             return offsets
-    if missing and start:
+    if missing and bounds.start:
         raise StateError(
-            f"topic {decisions.topic}: begins at offset {start} and has no ledger record, so it does not say "
-            f"how far {'/'.join(map(str, min(missing)))} was judged: records that are needed were deleted"
+            f"topic {decisions.topic}: begins at offset {bounds.start} and has no ledger record, so it does "
+            f"not say how far {'/'.join(map(str, min(missing)))} was judged: records that are needed were "
+            "deleted"
         )
     return offsets
 

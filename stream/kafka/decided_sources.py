@@ -23,9 +23,9 @@ class DecidedSources:
 
     async def begin(self) -> None:
         """Go to the first record of the log. Waits for brokers."""
-        start, _ = await retry_until_answered(f"topic {self.decisions.topic}", self.decisions.bounds)
-        self.decisions.seek(start)
-        self.needs_ledger = start > 0
+        at = await retry_until_answered(f"topic {self.decisions.topic}", self.decisions.bounds)
+        self.decisions.seek(at.start)
+        self.needs_ledger = at.start > 0
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[SourceProgress]:
         """Return the progress that the next decisions made, oldest first, waiting for them for at most

@@ -42,7 +42,7 @@ class Follower:
     @property
     def remaining(self) -> int:
         """Number of decision records to apply as of the last fetch, including transaction markers."""
-        return max(0, (self.decisions.end or 0) - self.decisions.position)
+        return max(0, (self.decisions.stable or 0) - self.decisions.position)
 
     async def follow(self) -> None:
         """Apply new decisions. Waits briefly if there are none."""
@@ -72,10 +72,18 @@ class Follower:
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
     async def follow_to_end(self) -> None:
-        """Apply all decisions up to the current log end. Waits while leaders are unreachable."""
-        _, end = await retry_until_answered(
+        """Apply all decisions that are in the log, as who leads must. Waits while leaders are unreachable, or
+        an open transaction hides decisions."""
+        await self._follow_to((await self.decisions.settled_bounds(self.on_iteration)).end)
+
+    async def follow_to_stable(self) -> None:
+        """Apply all decisions that no open transaction hides. Waits while leaders are unreachable."""
+        asked = retry_until_answered(
             f"topic {self.decisions.topic}", self.decisions.bounds, self.on_iteration
         )
+        await self._follow_to((await asked).stable)
+
+    async def _follow_to(self, end: int) -> None:
         while self.decisions.position < end:
             await self.follow()
 

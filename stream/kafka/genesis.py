@@ -19,6 +19,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_DIGEST, random_seed
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
@@ -108,6 +109,7 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
     # Starting the producer completes or aborts the transaction of any earlier creator, and fences it. If the
     # topic is empty from here on, it stays empty until our commit, or our commit fails.
     async with clients.open_client(settings, producer):
+        await settled_bounds(client, [names.genesis])  # another's may be hidden
         if await read_genesis(client, settings) is not None:
             return False
         await refuse_records_without_genesis(client, settings)
@@ -168,14 +170,14 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
     """Read the first committed record of a topic with one partition, or None if there are only aborted ones
     and markers."""
     partition = TopicPartition(topic, 0)
-    bounds = (await broker_metadata.log_bounds(client, [topic], committed=True))[partition]
-    if bounds.start == bounds.end:
+    bounds = (await broker_metadata.log_bounds(client, [topic]))[partition]
+    if bounds.start == bounds.stable:
         return None
     consumer = clients.reader(settings, auto_offset_reset="none")
     async with clients.open_client(settings, consumer):
         consumer.assign([partition])
         consumer.seek(partition, bounds.start)
-        while await consumer.position(partition) < bounds.end:
+        while await consumer.position(partition) < bounds.stable:
             records = await consumer.getmany(partition, timeout_ms=200, max_records=1)
             for record in records.get(partition, ()):
                 return record

@@ -6,8 +6,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
+from stream.kafka.open_transactions import ASK_SECONDS
 from stream.kafka.outage import Outage, retry_until_answered
-from stream.kafka.reader import ASK_SECONDS, RecordReader
+from stream.kafka.reader import RecordReader
 from stream.messages.decision import Decisions, decode_decisions
 
 FIRST_WINDOW: Final = 64

@@ -33,6 +33,11 @@ def patience(seconds: float) -> Iterator[None]:
         _PATIENCE.reset(token)
 
 
+def patience_limit() -> float | None:
+    """Return the limit of `patience` in seconds; None for no limit."""
+    return _PATIENCE.get()
+
+
 _PATIENCE: Final = ContextVar[float | None]("patience", default=None)
 
 

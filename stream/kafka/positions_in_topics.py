@@ -37,21 +37,21 @@ async def misfit(
     record before it, and StateError if that record is gone in another way.
     """
     names = TopicNames(settings.namespace)
-    first, end = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
-    if position.decided > end:
-        return f"has applied topic {names.decisions} up to {position.decided}, but it ends at {end}"
-    if position.decided < first:
+    at = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
+    if position.decided > at.end:
+        return f"has applied topic {names.decisions} up to {position.decided}, but it ends at {at.end}"
+    if position.decided < at.start:
         raise TrimmedLogError(
-            f"topic {names.decisions}: needed from {position.decided} on, but it starts at {first}"
+            f"topic {names.decisions}: needed from {position.decided} on, but it starts at {at.start}"
         )
-    first, end = await retry_until_answered(f"topic {names.journal}", journal.bounds)
+    at = await retry_until_answered(f"topic {names.journal}", journal.bounds)
     needed = max(0, position.applied - 1)
-    if needed < first:
-        raise TrimmedLogError(f"topic {names.journal}: needed from {needed} on, but it starts at {first}")
+    if needed < at.start:
+        raise TrimmedLogError(f"topic {names.journal}: needed from {needed} on, but it starts at {at.start}")
     if not position.last:
         return None
-    if position.applied > end:
-        return f"has applied topic {names.journal} up to {position.applied}, but it ends at {end}"
+    if position.applied > at.end:
+        return f"has applied topic {names.journal} up to {position.applied}, but it ends at {at.end}"
     async with journal_reader(settings, position.applied - 1, genesis) as reader:
         entries = await reader.read_up_to(position.applied)
     if entries[-1].digest != position.last:

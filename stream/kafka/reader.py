@@ -10,14 +10,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final, Protocol, Self
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 
 from stream.errors import BrokerError, RefusedError, StateError, TrimmedLogError
 from stream.judge.batch import BATCH_BYTES, Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import ASK_SECONDS, bounds_soon, hidden_records, settled_bounds
 from stream.kafka.outage import Outage, retry_until_answered
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
@@ -26,8 +28,6 @@ POLL_SECONDS = 0.2
 RECORDS_AT_ONCE: Final = 16
 """Maximum number of records per poll. Fetches are bounded before decompression, which may make a thousand
 bytes of one; a record is bounded by what its producer may send."""
-ASK_SECONDS = 5.0
-"""Time-out after which a leader is considered unreachable."""
 SHORT_SECONDS = 60.0
 """How long a log may appear to end before a record that is known to exist. A newly elected leader may not
 know the committed end of the log yet."""
@@ -41,8 +41,8 @@ class RecordReader(Protocol):
     """The next offset to read."""
 
     @property
-    def end(self) -> int | None:
-        """The offset after the last committed record as of the last fetch; None before any fetch."""
+    def stable(self) -> int | None:
+        """The last stable offset as of the last fetch; None before any fetch."""
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
         """Return the next records, waiting for them for at most `seconds`; possibly none."""
@@ -54,8 +54,15 @@ class RecordReader(Protocol):
     def leader(self) -> int | None:
         """Id of the broker that leads the topic's partition; None if it is not known."""
 
-    async def bounds(self) -> tuple[int, int]:
-        """Return the log start and log end. Raises BrokerError if the leader does not answer."""
+    async def bounds(self) -> LogBounds:
+        """Return the log bounds. Raises BrokerError if the leader does not answer."""
+
+    async def settled_bounds(self, on_iteration: Callable[[], None] = lambda: None) -> LogBounds:
+        """Return the log bounds once no open transaction hides any record before the end, as
+        `open_transactions.settled_bounds` does."""
+
+    async def hidden_records(self) -> list[str]:
+        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
 
     async def reach(self) -> None:
         """Check that a broker answers. Raises BrokerError if none does for long."""
@@ -90,10 +97,11 @@ class TopicReader(ClientOwner):
                 self._partition, timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
             )
         except OffsetOutOfRangeError:
-            first, end = await retry_until_answered(f"topic {self.topic}", self.bounds)
-            kind = TrimmedLogError if self.position < first else StateError
+            at = await retry_until_answered(f"topic {self.topic}", self.bounds)
+            kind = TrimmedLogError if self.position < at.start else StateError
             raise kind(
-                f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
+                f"topic {self.topic}: offset {self.position} is needed, but it contains {at.start} to"
+                f" {at.end}"
             ) from None
         records: list[Any] = fetched.get(self._partition, [])
         self.position = await self._consumer.position(self._partition)
@@ -105,10 +113,10 @@ class TopicReader(ClientOwner):
         self.position = offset
 
     @property
-    def end(self) -> int | None:
-        """The offset after the last committed record as of the last fetch; None before any fetch."""
-        end = self._consumer.last_stable_offset(self._partition)
-        return None if end is None else int(end)
+    def stable(self) -> int | None:
+        """The last stable offset as of the last fetch; None before any fetch."""
+        stable = self._consumer.last_stable_offset(self._partition)
+        return None if stable is None else int(stable)
 
     @property
     def leader(self) -> int | None:
@@ -116,20 +124,19 @@ class TopicReader(ClientOwner):
         leader = client_of(self._consumer).cluster.leader_for_partition(self._partition)
         return None if leader is None or leader < 0 else int(leader)
 
-    async def bounds(self) -> tuple[int, int]:
-        """Return the log start and log end, which include control records.
+    async def bounds(self) -> LogBounds:
+        """Return the log bounds, which include control records. Raises BrokerError if the leader does not
+        answer."""
+        return (await bounds_soon(client_of(self._consumer), [self.topic]))[self._partition]
 
-        Raises BrokerError if the leader does not answer.
-        """
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                first = await self._consumer.beginning_offsets([self._partition])
-                end = await self._consumer.end_offsets([self._partition])
-        except clients.DENIED:
-            raise
-        except (TimeoutError, KafkaError) as error:
-            raise BrokerError(f"topic {self.topic}: its leader does not answer ({error!r})") from None
-        return first[self._partition], end[self._partition]
+    async def settled_bounds(self, on_iteration: Callable[[], None] = lambda: None) -> LogBounds:
+        """Return the log bounds as `open_transactions.settled_bounds` does."""
+        settled = await settled_bounds(client_of(self._consumer), [self.topic], on_iteration)
+        return settled[self._partition]
+
+    async def hidden_records(self) -> list[str]:
+        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
+        return await hidden_records(client_of(self._consumer), [self.topic])
 
     async def reach(self) -> None:
         """Check that a broker answers. Raises BrokerError if none does for long."""
@@ -174,12 +181,7 @@ class JournalReader:
     @property
     def remaining(self) -> int:
         """Number of records not returned yet, as of the last fetch."""
-        return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
-
-    @property
-    def end(self) -> int:
-        """The end of the log, as of the last fetch."""
-        return max(self._topic.end or 0, self._topic.position)
+        return len(self._waiting) + max(0, (self._topic.stable or 0) - self._topic.position)
 
     @property
     def leader(self) -> int | None:
@@ -276,7 +278,7 @@ class JournalReader:
                 self._outage.end()
                 continue
             try:
-                _, log_end = await self._topic.bounds()
+                log_end = (await self._topic.bounds()).end
             except BrokerError as error:
                 short_since = None
                 self._outage.note(error)
@@ -301,8 +303,8 @@ class JournalReader:
             )
         return entries
 
-    async def bounds(self) -> tuple[int, int]:
-        """Return the log start and log end. Raises BrokerError if the leader does not answer."""
+    async def bounds(self) -> LogBounds:
+        """Return the log bounds. Raises BrokerError if the leader does not answer."""
         return await self._topic.bounds()
 
     async def _fetch(self, seconds: float) -> None:

@@ -169,9 +169,9 @@ async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
     ):
         starts = {}
         for reader in (decisions, journal):
-            start, _ = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
-            if start:
-                starts[reader.topic] = start
+            at = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+            if at.start:
+                starts[reader.topic] = at.start
     return " and ".join(f"topic {topic} starts at {start}" for topic, start in starts.items()) or None
 
 

@@ -12,6 +12,7 @@ from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.client_owner import ClientOwner
+from stream.kafka.open_transactions import hidden_records
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.settings import Settings
 
@@ -52,10 +53,14 @@ class TopicSubscription(ClientOwner):
         """Begin at the present ends, unless told otherwise. Raises TopicError and BrokerError."""
         await stack.enter_async_context(clients.open_client(self._settings, self._consumer))
         client = client_of(self._consumer)
-        bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
+        bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic])
         if not self._from_beginning:
-            self._positions = {key: bound.end for key, bound in bounds.items()}
+            self._positions = {key: bound.stable for key, bound in bounds.items()}
         self._assign(bounds)
+
+    async def hidden_records(self) -> list[str]:
+        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
+        return await hidden_records(client_of(self._consumer), [self._topic])
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield records, waiting for more."""
@@ -66,7 +71,7 @@ class TopicSubscription(ClientOwner):
                 self._assign(partitions)
             fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
             if not fetched and self._report_waiting is not None and await self._is_caught_up():
-                self._report_waiting(any(bound.start < bound.end for bound in self._bounds.values()))
+                self._report_waiting(any(bound.start < bound.stable for bound in self._bounds.values()))
                 self._report_waiting = None
             for key, records in fetched.items():
                 self._positions[key] = records[-1].offset + 1
@@ -77,7 +82,7 @@ class TopicSubscription(ClientOwner):
         """Return whether all records are read that existed when the subscription began."""
         partitions = self._consumer.assignment() & self._bounds.keys()
         positions = {key: await self._consumer.position(key) for key in partitions}
-        return all(position >= self._bounds[key].end for key, position in positions.items())
+        return all(position >= self._bounds[key].stable for key, position in positions.items())
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._consumer.assign(list(partitions))  # which forgets positions

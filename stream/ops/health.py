@@ -31,6 +31,8 @@ class Health:
         """Name -> condition for the role to be ready."""
         self.trouble: str | None = None
         """A problem that needs human action, reported with the readiness."""
+        self.awaited: str | None = None
+        """What another program has to end before the role goes on, which makes it not ready."""
 
     def turn(self) -> None:
         """Note an iteration of the role's loop."""
@@ -55,10 +57,12 @@ class Health:
         return seconds <= LIVE_SECONDS, {"turned_seconds_ago": round(seconds, 3)}
 
     async def ready(self) -> tuple[bool, dict[str, object]]:
-        """Return whether all checks pass, and the result of each. A role without checks is not ready."""
+        """Return whether all checks pass and nothing is awaited, and the result of each check. A role without
+        checks is not ready."""
         names = list(self.checks)
         answers = await asyncio.gather(*(_answer(self.checks[name]) for name in names))
-        return bool(names) and all(answers), dict(zip(names, answers, strict=True))
+        is_ready = bool(names) and all(answers) and self.awaited is None
+        return is_ready, dict(zip(names, answers, strict=True))
 
 
 async def _answer(check: Check) -> bool:

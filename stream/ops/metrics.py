@@ -46,6 +46,12 @@ class Metrics:
             "Always 1; the labels are the role and its version.",
             "role", "version", "python",
         ).labels(self.role, our_version(), platform.python_version()).set(1)  # fmt: skip
+        self.awaited_transaction = self._gauge(
+            f"neardup_{self.role}_awaited_transaction_seconds",
+            "Seconds for which this role has waited for the end of an open transaction that hides the last "
+            "records of a partition; no series if it waits for none.",
+            "topic", "partition",
+        )  # fmt: skip
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         self.defined.append(Definition(name, "counter", labels, meaning))
@@ -382,7 +388,7 @@ class TrimMetrics(Metrics):
         self.held = self._gauge(
             "neardup_trim_held",
             "1 for what holds the logs up: keep, checkpoint or elector, as always in the end; or none, "
-            "unverified, logs, replicas, store or brokers, which are problems.",
+            "unverified, logs, replicas, store, brokers or transaction, which are problems.",
             "reason",
         )
         self.verified = self._gauge(

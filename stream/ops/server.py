@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
+from stream.ops.awaited import shown_by
 from stream.ops.health import Health
 from stream.ops.http import http_server
 from stream.ops.metrics import Metrics
@@ -34,7 +35,7 @@ def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> No
 
     async def readyz(_: web.Request) -> web.Response:
         ready, checks = await health.ready()
-        trouble = {"trouble": health.trouble} if health.trouble else {}
+        trouble = {"trouble": why} if (why := health.awaited or health.trouble) else {}
         answer = {"ready": ready, "checks": checks, "started": round(health.started, 3), **trouble}
         return web.json_response(answer, status=200 if ready else 503)
 
@@ -57,4 +58,5 @@ async def ops_server(settings: Settings, metrics: Metrics, health: Health) -> As
     host, port = settings.ops_host, settings.ops_port
     async with http_server(app, host, port, options="ops", close_seconds=CLOSE_SECONDS) as url:
         log.info("ops_listening", url=url, paths=["/metrics", "/livez", "/readyz"])
-        yield url
+        with shown_by(metrics, health):
+            yield url

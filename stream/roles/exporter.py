@@ -12,6 +12,7 @@ from stream.errors import RecordError, TopicError
 from stream.judge.batch import BATCH_BYTES
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import hidden_records
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -31,8 +32,16 @@ async def check_topic(settings: Settings) -> None:
 
 
 @clients.with_translated_errors
+async def hidden_verdicts(settings: Settings) -> list[str]:
+    """Say which verdicts an open transaction hides, as `open_transactions.hidden_records` does."""
+    async with broker_metadata.connect(settings) as client:
+        return await hidden_records(client, [TopicNames(settings.namespace).verdicts])
+
+
+@clients.with_translated_errors
 async def export(settings: Settings, sink: Sink, progress: Callable[[int], None] | None = None) -> int:
-    """Append the verdicts that the sink does not have yet, up to the current end. Returns their number.
+    """Append the verdicts that the sink does not have yet, up to the current end, but for those that an open
+    transaction hides. Returns their number.
 
     The sink stores offsets in the same transaction as the rows, so a crash neither duplicates nor loses any.
     Verdicts that retention deletes meanwhile are skipped. `progress` is called with the number of rows
@@ -42,9 +51,9 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     consumer = clients.reader(settings, auto_offset_reset="earliest")
     async with broker_metadata.connect(settings) as client, clients.open_client(settings, consumer):
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
-        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
+        bounds = await broker_metadata.log_bounds(client, [topic])
         starts = sink.offsets(topic_id)
-        ends = {key.partition: bound.end for key, bound in bounds.items()}
+        ends = {key.partition: bound.stable for key, bound in bounds.items()}
         at = {key.partition: max(starts.get(key.partition, 0), bound.start) for key, bound in bounds.items()}
         behind = [TopicPartition(topic, partition) for partition in at if at[partition] < ends[partition]]
         if not behind:

@@ -231,7 +231,7 @@ async def audited(settings: Settings, pages: int) -> audit.Findings:
     async def done() -> bool:
         nonlocal found
         found = await audit.audit(settings)
-        return found.pages >= pages and not (found.missing or found.waiting)
+        return found.pages >= pages and not (found.missing or found.hidden or found.waiting)
 
     await until(done)
     return found

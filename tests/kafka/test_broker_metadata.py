@@ -103,16 +103,14 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
     try:
         async with producer.transaction():
             await producer.send_and_wait(namespace, b"open", partition=1)
-            every = await broker_metadata.log_bounds(admin._client, [namespace])
-            committed = await broker_metadata.log_bounds(admin._client, [namespace], committed=True)
-        assert every[key] == broker_metadata.LogBounds(0, 1)
-        assert committed[key] == broker_metadata.LogBounds(0, 0)
-        assert every[TopicPartition(namespace, 0)] == broker_metadata.LogBounds(0, 0)
+            bounds = await broker_metadata.log_bounds(admin._client, [namespace])
+        assert bounds[key] == broker_metadata.LogBounds(0, stable=0, end=1)
+        assert bounds[TopicPartition(namespace, 0)] == broker_metadata.LogBounds(0, 0, 0)
     finally:
         await producer.stop()
 
     async def committed_with_its_marker() -> bool:
-        return (await broker_metadata.log_bounds(admin._client, [namespace], committed=True))[key].end == 2
+        return (await broker_metadata.log_bounds(admin._client, [namespace]))[key].stable == 2
 
     await until(committed_with_its_marker)
 

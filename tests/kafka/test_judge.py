@@ -370,15 +370,15 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     await create(quick)
     parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
     following, go_on = asyncio.Event(), asyncio.Event()
-    to_end = Follower.follow_to_end
+    to_stable = Follower.follow_to_stable
 
     async def gated(follower: Follower) -> None:
         if follower.directory.is_relative_to(tmp_path / "second"):
             following.set()
             await go_on.wait()
-        await to_end(follower)
+        await to_stable(follower)
 
-    monkeypatch.setattr(Follower, "follow_to_end", gated)
+    monkeypatch.setattr(Follower, "follow_to_stable", gated)
     second = JudgeRole(quick.model_copy(update={"state_dir": tmp_path / "second"}))
     async with running(JudgeRole(quick)) as first:
         await decided(quick, await append(quick, record(parts[0])))

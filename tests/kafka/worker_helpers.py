@@ -151,8 +151,8 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
 async def read_all(settings: Settings, topic: str) -> list[Any]:
     """Return all committed records of a topic, up to the present ends."""
     async with broker_metadata.connect(settings) as client:
-        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
-    bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.end}
+        bounds = await broker_metadata.log_bounds(client, [topic])
+    bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.stable}
     if not bounds:  # and aiokafka cannot stop a consumer that has done nothing since its start
         return []
     consumer = AIOKafkaConsumer(
@@ -165,7 +165,7 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
         async with asyncio.timeout(HANG_SECONDS):
             for partition, bound in bounds.items():
                 consumer.seek(partition, bound.start)
-                while await consumer.position(partition) < bound.end:
+                while await consumer.position(partition) < bound.stable:
                     for records in (await consumer.getmany(partition, timeout_ms=100)).values():
                         found += records
         return found

@@ -129,7 +129,7 @@ async def test_all_that_there_was_at_the_beginning_may_be_deleted_meanwhile() ->
     assert await last_expected(topic, [key(0), key(1), key(8)]) == {key(0): 100, key(1): 101}
 
 
-BOUNDS = LogBounds(3, 20)
+BOUNDS = LogBounds(3, 20, 20)
 
 
 @pytest.mark.parametrize(

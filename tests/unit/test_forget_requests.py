@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_thread
 from stream.messages.verdict import ClusterRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -127,8 +128,8 @@ class Topic:
             SimpleNamespace(topic=self.topic, partition=0, offset=offset, key=cluster.encode(), value=value)
         )
 
-    async def bounds(self) -> tuple[int, int]:
-        return 0, len(self.records)
+    async def settled_bounds(self) -> LogBounds:
+        return LogBounds(0, len(self.records), len(self.records))
 
     def seek(self, offset: int) -> None:
         self.position = offset

@@ -35,7 +35,7 @@ async def test_a_log_that_ends_before_the_offset_holds_the_trim(
         return trim._Survey([], [], [], [], set())
 
     async def bounds() -> dict[str, LogBounds]:
-        return {"crawl.decisions": LogBounds(0, 50), "crawl.journal": LogBounds(0, 90)}
+        return {"crawl.decisions": LogBounds(0, 50, 50), "crawl.journal": LogBounds(0, 90, 90)}
 
     async def point(*_: object, **__: object) -> tuple[Any, Hold]:
         return SimpleNamespace(offset=20, end=31), Hold(CHECKPOINT, "the oldest one")

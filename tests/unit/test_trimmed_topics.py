@@ -70,7 +70,7 @@ async def test_a_position_behind_a_log_is_no_trim() -> None:
 
 async def read(sources: DecidedSources) -> list[SourceProgress]:
     topic, found = sources.decisions, list[SourceProgress]()
-    while topic.position < (await topic.bounds())[1]:
+    while topic.position < (await topic.bounds()).end:
         found += await sources.poll()
     return found
 

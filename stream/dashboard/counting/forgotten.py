@@ -214,8 +214,8 @@ class ForgottenPages:
             TopicReader(settings, names.requests, 0) as requests,
             TopicReader(settings, names.decisions, 0) as decisions,
         ):
-            first, _ = await retry_until_answered(f"topic {names.requests}", requests.bounds)
-            requests.seek(max(first, self._position))
+            bounds = await retry_until_answered(f"topic {names.requests}", requests.bounds)
+            requests.seek(max(bounds.start, self._position))
             is_reading = False
             while True:
                 await self._read_requests(requests)
@@ -242,18 +242,18 @@ class ForgottenPages:
     async def _read_requests_before(self, until: int, reader: RecordReader) -> None:
         """Read what came after requests were read, as far as a decision is about it."""
         if reader.position < until:
-            _, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
-            while reader.position < min(until, end):
+            bounds = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+            while reader.position < min(until, bounds.end):
                 await self._read_requests(reader)
 
     async def _seek(self, settings: Settings, decisions: TopicReader, appended: int) -> None:
         """Go to the first decision since a time."""
         async with broker_metadata.connect(settings) as client:
             since = await first_since(client, decisions.topic, appended)
-        first, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-        decisions.seek(max(first, end if since is None else since.offset))
+        bounds = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        decisions.seek(max(bounds.start, bounds.end if since is None else since.offset))
         self._floor, self._floor_appended = None, 0
-        self._is_trimmed = decisions.position == first > 0
+        self._is_trimmed = decisions.position == bounds.start > 0
 
     async def _read_decisions(self, decisions: RecordReader, requests: RecordReader) -> None:
         records = await decisions.poll()

@@ -189,8 +189,8 @@ class LatestVerdicts:
     async def fill(self, settings: Settings, topic: str) -> None:
         """Read the end of the topic, so that a restarted dashboard does not start empty."""
         async with broker_metadata.connect(settings) as client:
-            bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
-        open_ones = {key: bound.end for key, bound in bounds.items() if bound.start < bound.end}
+            bounds = await broker_metadata.log_bounds(client, [topic])
+        open_ones = {key: bound.stable for key, bound in bounds.items() if bound.start < bound.stable}
         if not open_ones:
             return
         consumer = clients.reader(settings)

@@ -57,12 +57,12 @@ async def measure_lag(
 ) -> TopicLag:
     """Measure what is not read of a topic, by the first unread record of each partition.
 
-    Log ends include control records, which consumers do not see. If only those follow, there is no lag.
+    Stable offsets include control records, which consumers do not see. If only those follow, there is no lag.
     """
     behind = {
-        key: (max(committed.get(key, bound.start), bound.start), bound.end)
+        key: (max(committed.get(key, bound.start), bound.start), bound.stable)
         for key, bound in bounds.items()
-        if key.topic == topic and committed.get(key, bound.start) < bound.end
+        if key.topic == topic and committed.get(key, bound.start) < bound.stable
     }
     if not behind:
         return TopicLag(())

@@ -40,7 +40,9 @@ from stream.dashboard.deployment.lag_history import LagHistory
 from stream.errors import NeardupError, StaleError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import hidden_since
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import Settings
@@ -100,6 +102,8 @@ class Watch:
             WatchedRole("judge", names.judge, names.journal),
             WatchedRole("dashboard", names.dashboard, names.verdicts),
         )
+        self._bounds = dict[TopicPartition, LogBounds]()
+        """Log bounds as of the last look."""
         self.lags = LagHistory(health.started)
         self.changes = ChangeLog(health.started)
         self.now = System(
@@ -163,9 +167,7 @@ class Watch:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
-        bounds = await broker_metadata.log_bounds(
-            client_of(admin), {each.topic for each in self._watched}, committed=True
-        )
+        bounds = await broker_metadata.log_bounds(client_of(admin), {each.topic for each in self._watched})
         partitions = sum(key.topic == self._names.verdicts for key in bounds)
         check_partitions(self._names.verdicts, partitions, self.now.partitions)
         group_lags, roles, committed = [], [], {}
@@ -194,7 +196,7 @@ class Watch:
             groups=group_lags,
             processes=processes,
             journal_position=committed["judge"].get(journal),
-            journal_end=bounds[journal].end,
+            journal_end=bounds[journal].stable,
             anchors=None if anchors is None else int(anchors),
             state_bytes=None if size is None else int(size),
             partitions_read=self._own.read(),
@@ -203,7 +205,9 @@ class Watch:
             window=_with_carried(self._own.window(), judge_gauges),
             forgetting=self._own.forgetting(),
             clock_ahead=judge_gauges.get("neardup_judge_append_time_ahead_seconds"),
+            hidden=hidden_since(self._bounds, bounds),
         )
+        self._bounds = bounds
 
     def _report_failure(self, why: str) -> None:
         log.warning("look_failed", error=why)
@@ -233,7 +237,9 @@ async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Proce
             answer = await response.json()
         failing = [name for name, holds in answer["checks"].items() if not holds]
         state = "ready" if answer["ready"] else "not ready"
-        detail = f"failing checks: {', '.join(failing)}" if failing else "all checks pass"
+        detail = (
+            f"failing checks: {', '.join(failing)}" if failing else answer.get("trouble", "all checks pass")
+        )
         if not answer["checks"]:
             detail = "it is starting"  # a role has no checks until its clients are connected
         return Process(role, url, state, detail, _moment(answer.get("started")))

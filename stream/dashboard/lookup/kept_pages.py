@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 
 from stream.dashboard.answers import Election, ElectionState, Kept
 from stream.dashboard.lookup.reading import keep_reading
@@ -60,22 +60,20 @@ class KeptPages:
 
     async def _read(self) -> None:
         async with broker_metadata.connect(self._settings) as client:
-            counts = await broker_metadata.partition_counts(client, [self._topic])
-        if self._topic not in counts:
-            self._state = "none"
-            return
+            if not await broker_metadata.partition_counts(client, [self._topic]):
+                self._state = "none"
+                return
+            bounds = await broker_metadata.log_bounds(client, [self._topic])
         self._state = "reading"
-        partitions = [TopicPartition(self._topic, number) for number in range(counts[self._topic])]
         consumer = clients.reader(self._settings, auto_offset_reset="earliest")
         async with clients.open_client(self._settings, consumer):
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
+            consumer.assign(list(bounds))
             while True:
                 for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                     for record in records:
                         self._add(record)
                 if self._state == "reading":
-                    at = [await consumer.position(each) >= ends[each] for each in partitions]
+                    at = [await consumer.position(key) >= each.stable for key, each in bounds.items()]
                     self._state = "following" if all(at) else "reading"
 
     def _add(self, record: ConsumerRecord) -> None:

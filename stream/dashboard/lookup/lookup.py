@@ -127,8 +127,8 @@ class Finder:
             while True:
                 async with self._one_at_a_time:
                     await follower.follow()
-                _, end = await follower.decisions.bounds()
-                self.behind = max(0, end - follower.decisions.position)
+                bounds = await follower.decisions.bounds()
+                self.behind = max(0, bounds.stable - follower.decisions.position)
                 if not self.behind:
                     self._follower = follower
                 await asyncio.sleep(0)

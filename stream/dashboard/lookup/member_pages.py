@@ -39,8 +39,8 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
         ids = await broker_metadata.topic_ids(client, [key.topic])
         if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):
             raise PageGoneError(not_present)
-        bounds = (await broker_metadata.log_bounds(client, [key.topic], committed=True)).get(key)
-        if bounds is None or not bounds.start <= source.offset < bounds.end:
+        bounds = (await broker_metadata.log_bounds(client, [key.topic])).get(key)
+        if bounds is None or not bounds.start <= source.offset < bounds.stable:
             raise PageGoneError(f"{where}: retention has deleted the message")
         async with clients.open_client(settings, consumer):
             value = await _value_at(consumer, key, source.offset)

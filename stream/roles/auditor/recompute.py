@@ -58,9 +58,9 @@ async def recompute(
     checkpoint on that fits what is left, which `report_checkpoint` is called with.
 
     A missing or repeated verdict is no difference: `stream.roles.auditor.audit` finds those. Takes 16 bytes
-    of memory for each verdict. Raises SettingsError if the logs were trimmed and the setting `checkpoints`
-    names no store, StateError if it has no checkpoint that fits, and StaleError if they were trimmed
-    meanwhile.
+    of memory for each verdict. Waits while an open transaction hides decisions. Raises SettingsError if the
+    logs were trimmed and the setting `checkpoints` names no store, StateError if it has no checkpoint that
+    fits, and StaleError if they were trimmed meanwhile.
     """
     names = TopicNames(settings.namespace)
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
@@ -69,7 +69,7 @@ async def recompute(
     with ScratchDirectory("audit") as directory:
         async with _open(settings, genesis, Path(directory) / "state", report_checkpoint) as follower:
             decisions, turns = follower.decisions, _Turns(follower.judge)
-            _, end = await decisions.bounds()
+            end = (await decisions.settled_bounds()).end
             while decisions.position < end:
                 for record in await decisions.poll():
                     logged = decode_decisions(record.value, record.offset)

@@ -7,16 +7,16 @@ from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, Final
 
-from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from stream.elector.elector import Due, TopicRecord
 from stream.elector.layout import NOBODY
 from stream.errors import RecordError, StateError
 from stream.futures import retrieved
-from stream.kafka import broker_metadata, clients
+from stream.kafka import clients
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames, record_name
+from stream.kafka.open_transactions import bounds_soon, settled_bounds
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import VERDICTS_BYTES
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
@@ -101,34 +101,35 @@ class BestTopic(ClientOwner):
     async def refuse_other_policy(self) -> None:
         """Raise StateError if the topic has records by another policy. For before the entry, which ends the
         elector that writes them."""
-        async with aclosing(self.records_from({})) as batches:
+        async with aclosing(self.records_from({}, settled=False)) as batches:
             async for _ in batches:
                 return
 
     async def records_from(
-        self, positions: Mapping[int, int]
+        self, positions: Mapping[int, int], *, settled: bool = True
     ) -> AsyncGenerator[tuple[list[TopicRecord], dict[int, int]], None]:
         """Yield the records from these positions on, partition by partition, with the positions after them.
 
-        Raises StateError for records by another policy, and if the topic ends before a position; RecordError
-        for what is no record of this topic.
+        Waits while an open transaction hides some, or leaves these out unless `settled`. Raises StateError
+        for records by another policy, and if the topic ends before a position; RecordError for what is no
+        record of this topic.
         """
         async with clients.open_client(
             self._settings, clients.client(self._settings), patiently=True
         ) as client:
-            counts = await retry_until_answered(
-                f"topic {self.name}", lambda: broker_metadata.partition_counts(client, [self.name])
-            )
-        partitions = [TopicPartition(self.name, each) for each in range(counts[self.name])]
+            if settled:
+                bounds = await settled_bounds(client, [self.name])
+            else:
+                bounds = await retry_until_answered(
+                    f"topic {self.name}", lambda: bounds_soon(client, [self.name])
+                )
         consumer = clients.reader(self._settings, auto_offset_reset="none")
         async with clients.open_client(self._settings, consumer, patiently=True):
-            consumer.assign(partitions)
-            first = await consumer.beginning_offsets(partitions)
-            ends = await consumer.end_offsets(partitions)
-            for partition in partitions:
-                self._refuse_loss(partition.partition, ends[partition], positions)
-                consumer.seek(partition, max(first[partition], positions.get(partition.partition, 0)))
-            while waiting := [each for each in partitions if await consumer.position(each) < ends[each]]:
+            consumer.assign(list(bounds))
+            for key, at in bounds.items():
+                self._refuse_loss(key.partition, at.end, positions)
+                consumer.seek(key, max(at.start, positions.get(key.partition, 0)))
+            while waiting := [key for key, at in bounds.items() if await consumer.position(key) < at.stable]:
                 try:
                     fetched = await consumer.getmany(*waiting, timeout_ms=POLL_MS, max_records=READ_AT_ONCE)
                 except OffsetOutOfRangeError as error:

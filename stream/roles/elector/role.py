@@ -96,7 +96,7 @@ class ElectorRole:
         while not self._stop.is_set():
             self.watch.health.turn()
             await run_unless_stopped(self._stop, self._follow(elector, journal, decisions))
-            if not has_caught_up and decisions.end is not None and decisions.position >= decisions.end:
+            if not has_caught_up and decisions.stable is not None and decisions.position >= decisions.stable:
                 has_caught_up = not elector.is_catching_up
                 if has_caught_up:
                     self._next_election = 0.0  # all that a backlog left due
@@ -107,7 +107,7 @@ class ElectorRole:
             if time.monotonic() >= self._next_election:
                 self._next_election = time.monotonic() + self.settings.elect_seconds
                 await self._tell(elector, topic)
-            await self._erase_if_due(elector, topic)
+            await run_unless_stopped(self._stop, self._erase_if_due(elector, topic))
             await self._flush_if_due(elector.state)
             self._scrubs.refuse_damage()
             self._checkpoints.begin_if_due(elector.state, self._checkpoints.request())
@@ -115,8 +115,8 @@ class ElectorRole:
     async def _refuse_loss(self, elector: Elector, decisions: RecordReader, topic: BestTopic) -> None:
         """Raise StateError if the decisions end for SHORT_SECONDS before the last page that the topic knows:
         then nothing would be told until they have come as far again, and then something wrong."""
-        _, end = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-        if decisions.position < end:
+        bounds = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
+        if decisions.position < bounds.end:
             self._short_since = None
             return
         now, meta = time.monotonic(), elector.state.meta
@@ -246,7 +246,7 @@ class ElectorRole:
                 if topic is None:
                     return
                 with watch.following(elector.state, journal, decisions):
-                    await self._take_over(elector, topic)
+                    await run_unless_stopped(self._stop, self._take_over(elector, topic))
                     await self._elect_on(elector, journal, decisions, topic)
             log.info("stopped", applied=elector.state.meta.applied, due=elector.state.meta.due)
 
@@ -279,7 +279,5 @@ class ElectorRole:
             async for records, positions in topic.records_from(elector.state.meta.positions):
                 await in_thread(elector.take_over, records, positions)
                 count += len(records)
-                if self._stop.is_set():
-                    return
         if count:
             log.info("taken_over", records=count, until=elector.state.meta.told_until)

@@ -30,7 +30,7 @@ class ElectorWatch:
         checks["followed"] = lambda: False
 
         def remaining() -> int:
-            return max(0, (decisions.end or 0) - decisions.position)
+            return max(0, (decisions.stable or 0) - decisions.position)
 
         metrics.lag_records.set_function(remaining)
         metrics.lag_seconds.set_function(

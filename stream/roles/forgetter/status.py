@@ -24,7 +24,7 @@ from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import retry_until_answered
+from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader
 from stream.kafka.rewritten import counted_partitions, rewritten_in
 from stream.messages.decision import NamedDigests, decode_decisions
@@ -114,9 +114,7 @@ async def status(settings: Settings) -> Status:
     await acl_check.check(settings, "forget")
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     async with broker_metadata.connect(settings) as client:
-        bounds = (await broker_metadata.log_bounds(client, [names.requests]))[
-            TopicPartition(names.requests, 0)
-        ]
+        bounds = (await settled_bounds(client, [names.requests]))[TopicPartition(names.requests, 0)]
         since = await first_since(client, names.requests, 0)
         first = await first_since(client, names.decisions, since.time) if since else None
     offsets = list[int]()
@@ -167,10 +165,10 @@ async def _read_decisions(settings: Settings, genesis: Genesis, start: int) -> _
     """Read what decisions from an offset on say of requests."""
     decided, topic = _Decided(pages={}), TopicNames(settings.namespace).decisions
     async with TopicReader(settings, topic, start) as reader:
-        first, end = await retry_until_answered(f"topic {topic}", reader.bounds)
-        reader.seek(max(first, start))
-        is_trimmed = start <= first > 0
-        while reader.position < end:
+        bounds = await reader.settled_bounds()
+        reader.seek(max(bounds.start, start))
+        is_trimmed = start <= bounds.start > 0
+        while reader.position < bounds.end:
             for each in await reader.poll():
                 record = decode_decisions(each.value, each.offset)
                 if (forgotten := record.forgotten) is None:

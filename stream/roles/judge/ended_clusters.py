@@ -17,7 +17,6 @@ import structlog
 from stream.judge.forgetting import Wanted
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames, record_name
-from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.messages.verdict import ClusterRecord
 from stream.settings import Settings
@@ -53,15 +52,15 @@ class EndedClusters(ClientOwner):
 
     async def search(self, *, pauses: bool = False) -> None:
         """Read on to the end that the topic has now, or until MOST_FOUND are found; with `pauses`, as long as
-        it works, in which a judge goes on. Cancelled, as while brokers are unreachable, it may be called
-        again."""
+        it works, in which a judge goes on. Cancelled, as while brokers are unreachable or an open transaction
+        hides records, it may be called again."""
         reader, self.has_more = self._reader, False
-        first, end = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
+        bounds = await reader.settled_bounds()
         if not self._is_placed:
-            reader.seek(first)
+            reader.seek(bounds.start)
             self._is_placed = True
         worked = 0.0
-        while reader.position < end:
+        while reader.position < bounds.end:
             if len(self._found) >= MOST_FOUND:
                 self.has_more = True
                 return

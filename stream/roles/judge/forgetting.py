@@ -197,10 +197,10 @@ async def forget_requests(
     """Open the requests that are not decided. Ends a running search on exit."""
     topic, position = TopicNames(settings.namespace).requests, judge.state.meta.forgetting.requests
     async with TopicReader(settings, topic, position) as reader:
-        start, end = await retry_until_answered(f"topic {topic}", reader.bounds)
-        if not start <= position <= end:
-            log.error("requests_lost", topic=topic, needed=position, start=start, end=end)
-            reader.seek(start)
+        at = await retry_until_answered(f"topic {topic}", reader.bounds)
+        if not at.start <= position <= at.end:
+            log.error("requests_lost", topic=topic, needed=position, start=at.start, end=at.end)
+            reader.seek(at.start)
         requests = ForgetRequests(settings, reader, judge, publisher, watch)
         try:
             yield requests

@@ -160,7 +160,7 @@ class JudgeRole:
     async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
         """Follow the leading judge until this one is elected, then lead."""
         settings, names, watch = self.settings, self.names, self.watch
-        await run_unless_stopped(self._stop, follower.follow_to_end())
+        await run_unless_stopped(self._stop, follower.follow_to_stable())
         joining = watch.join(Election(settings, names.judge, names.journal, instance))
         async with enter_unless_stopped(self._stop, joining) as election:
             if election is None:
@@ -188,7 +188,8 @@ class JudgeRole:
         async with enter_unless_stopped(self._stop, fencing) as publisher:
             if publisher is None:
                 return
-            # The end of the decisions is final only now that our producer has ended all earlier transactions.
+            # The end of the decisions is final only now that our producer has ended all earlier transactions
+            # of judges, and once none of another program hides what these committed.
             await run_unless_stopped(self._stop, follower.follow_to_end())
             if self._stop.is_set():
                 return

@@ -27,8 +27,8 @@ async def live_lag(admin: AIOKafkaAdminClient, names: TopicNames) -> int | None:
             raise
         return None
     try:
-        bounds = await broker_metadata.log_bounds(client_of(admin), [names.pages], committed=True)
+        bounds = await broker_metadata.log_bounds(client_of(admin), [names.pages])
     except TopicError:
         return None
     read: dict[TopicPartition, int] = {key: each.offset for key, each in committed.items()}  # -1 for none
-    return sum(max(0, each.end - max(each.start, read.get(key, -1))) for key, each in bounds.items())
+    return sum(max(0, each.stable - max(each.start, read.get(key, -1))) for key, each in bounds.items())

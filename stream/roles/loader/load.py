@@ -99,7 +99,7 @@ async def load(
         await turn.come()
         admin = await enter(clients.open_client(settings, clients.admin(settings)))
         decisions = await enter(TopicReader(settings, names.decisions, 0))
-        _, end = await decisions.bounds()
+        end = (await decisions.settled_bounds()).end
         source = LoadedSource(rows.digest, Corpus(replace_surrogates(rows.name), rows.count))
         judged = JudgedRows(source)
         judged.note(await last_expected(decisions, judged.sources))

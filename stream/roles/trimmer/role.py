@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from stream.errors import BrokerError, CheckpointError, SecurityError
+from stream.errors import BrokerError, CheckpointError, OpenTransactionError, SecurityError
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.outage import patience, retry_until_answered
 from stream.ops.server import ops_server
 from stream.ops.signals import run_unless_stopped, stop_event_on_signals
-from stream.roles.trimmer.trim import BROKERS, STORE, Hold, Outcome, Trimmer
+from stream.roles.trimmer.trim import BROKERS, STORE, TRANSACTION, Hold, Outcome, Trimmer
 from stream.roles.trimmer.watch import TrimWatch
 from stream.settings import Settings
 
@@ -81,7 +81,7 @@ class TrimRole:
             except SecurityError:
                 raise
             except (CheckpointError, BrokerError) as error:
-                watch.note_failure(Hold(STORE if isinstance(error, CheckpointError) else BROKERS, str(error)))
+                watch.note_failure(Hold(_reason(error), str(error)))
                 rest = min(pause, self._every)
                 pause *= 2
             await self._rest(rest)
@@ -91,3 +91,9 @@ class TrimRole:
         while (left := ends - time.monotonic()) > 0:
             self.watch.health.turn()
             await asyncio.sleep(min(left, TURN_SECONDS))
+
+
+def _reason(error: CheckpointError | BrokerError) -> str:
+    if isinstance(error, OpenTransactionError):
+        return TRANSACTION
+    return STORE if isinstance(error, CheckpointError) else BROKERS

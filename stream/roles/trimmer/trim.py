@@ -32,6 +32,7 @@ from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.ledger_search import LedgerRecord, last_ledger, ledger_at
 from stream.kafka.log_starts import delete_records, first_since
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader, journal_reader
 from stream.kafka.restored_state import misfit_of_logs, misfit_of_program
 from stream.messages.journal import Genesis
@@ -57,7 +58,9 @@ STORE: Final = "store"
 """The store of checkpoints fails."""
 BROKERS: Final = "brokers"
 """Brokers do not answer."""
-REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS)
+TRANSACTION: Final = "transaction"
+"""An open transaction hides the end of a log."""
+REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS, TRANSACTION)
 EXPECTED: Final = (KEEP, CHECKPOINT, ELECTOR)
 """Reasons that always hold a trim sooner or later. The others are problems."""
 
@@ -371,7 +374,7 @@ class _Run:
         return bounds[topic].end if first is None else first.offset
 
     async def _bounds(self) -> dict[str, LogBounds]:
-        by_partition = await broker_metadata.log_bounds(self._client, self._topics)
+        by_partition = await settled_bounds(self._client, self._topics)
         return {key.topic: bounds for key, bounds in by_partition.items()}
 
     async def _refuse_few_replicas(self) -> None:
