@@ -195,11 +195,12 @@ class JudgeRole:
                 return
             judge, journal = follower.judge, follower.journal
             before = await election.committed_offset()
-            if not judge.state.meta.decided and before > judge.state.meta.applied:
+            if before > judge.state.meta.applied:
                 raise StateError(
-                    f"topic {self.names.decisions} is empty, but the journal was judged up to {before}: the "
-                    "topic was recreated, and judging from the start would repeat all verdicts; restore it, "
-                    "or use another namespace"
+                    f"topic {self.names.decisions} decides the journal up to {judge.state.meta.applied}, but "
+                    f"group {self.names.judge} has judged it up to {before}: the topic was recreated, or it "
+                    "lost records, and judging again would repeat verdicts; restore it, or use another "
+                    "namespace"
                 )
             election.note_judged(judge.state.meta.applied)  # the previous leader may not have committed it
             watch.note_leading(journal)
