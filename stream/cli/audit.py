@@ -27,6 +27,7 @@ FINDINGS: Final = {
     "rows": "how many of these are loaded rows",
     "waiting": "not judged yet",
     "missing": "judged, but without a verdict: a fault",
+    "hidden": "judged, verdict hidden by an open transaction: not checked",
     "repeated": "verdicts beyond the first one of a page: a fault",
     "unexplained": "verdicts that are of no page: a fault",
     "lost": "deleted by retention before they were read",
@@ -39,6 +40,7 @@ FINDINGS: Final = {
 """The rows of the table, and what each counts."""
 ALWAYS: Final = ("pages", "waiting", "missing", "repeated", "unexplained", "lost")
 """Rows that are shown even if they are 0."""
+EXIT_HIDDEN: Final = 3
 TIMEOUT: Final = 600.0
 LINE_SECONDS: Final = 10.0
 """Interval of progress lines where stderr is not a terminal."""
@@ -67,7 +69,8 @@ def command(
     directories: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
+    """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not, and with 3
+    if an open transaction hides verdicts, so that it cannot be seen.
 
     The deployment may be running. Pages that are not judged yet are `waiting`; only pages that were judged
     and have no verdict are `missing`. With --wait, the audit waits for the judge first.
@@ -107,6 +110,7 @@ def command(
                 | {
                     "verdicts": dict(findings.verdicts),
                     "waiting_since": findings.waiting_since,
+                    "hidden_by": findings.hidden_by,
                     "different": len(differences) if recompute else None,
                     "recomputed_from": (begun[0].applied if begun else 0) if recompute else None,
                     "seconds": round(seconds, 3),
@@ -120,6 +124,8 @@ def command(
                 f"decided again from journal offset {begun[0].applied} on, with checkpoint {begun[0].name}:"
                 " older records were trimmed, and verdicts on their pages are counted only"
             )
+    if findings.hidden and not findings.faults and not differences:
+        sys.exit(EXIT_HIDDEN)
     sys.exit(0 if findings.clean and not differences else 1)
 
 
@@ -162,7 +168,7 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
             "different", f"{len(differences):,}", "decisions or verdicts that do not follow: a fault"
         )
     console.print(table, soft_wrap=False)
-    for line in (*findings.examples, *(differences or ())):
+    for line in (*findings.examples, *findings.hidden_by, *(differences or ())):
         console.print(line, markup=False)
     if findings.faults or differences:
         console.print("[bold red]not clean")
@@ -178,6 +184,8 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
         oldest = "" if since is None else f", the oldest published {_age(since)} ago"
         waiting = quantity(findings.waiting, "page")
         console.print(f"{waiting} not judged yet{oldest}; `neardup audit --wait` waits for the judge")
+    if findings.hidden:
+        console.print("a transaction hides verdicts: audit again when it has ended")
     if findings.superseded:
         console.print(
             f"{namespace}.verdicts is compacted, which keeps the newest verdict of each key; the required"

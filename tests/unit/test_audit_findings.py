@@ -11,7 +11,7 @@ import pytest
 from stream.cli.audit import FINDINGS, _show
 from stream.messages.appends import APPEND_ROWS
 from stream.messages.journal import LOAD_PARTITIONS
-from stream.roles.auditor.audit import Findings, PageSource, _FirstVerdicts
+from stream.roles.auditor.audit import Findings, PageSource, _JudgedOffsets
 from stream.roles.auditor.audited import NO_LIMIT, PartitionPages, RowPages
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "run-a-deployment.md"
@@ -68,8 +68,25 @@ def test_verdicts_may_have_been_deleted_below_the_first_that_is_left(
     starts: dict[int, int], verdicts: dict[int, int], limit: int | None
 ) -> None:
     """Of the pages of partition 1."""
-    first = _FirstVerdicts()
+    judged = _JudgedOffsets()
     for partition, offset in verdicts.items():
         for later in (2, 0, 1):
-            first.add(PageSource("pages", "ab", 1, offset + later), partition)
-    assert first.limits([("ab", 1)], starts) == ({} if limit is None else {("ab", 1): limit})
+            judged.add(PageSource("pages", "ab", 1, offset + later), partition)
+    assert judged.limits([("ab", 1)], starts) == ({} if limit is None else {("ab", 1): limit})
+
+
+def test_verdicts_are_hidden_behind_the_last_that_is_visible() -> None:
+    judged = _JudgedOffsets()
+    judged.add(PageSource("pages", "ab", 1, 7), 1)
+    keys = [("ab", partition) for partition in range(4)]
+    assert judged.visible(keys, {1, 2}, 3) == {keys[0]: NO_LIMIT, keys[1]: 8, keys[2]: 0, keys[3]: NO_LIMIT}
+
+
+def test_hidden_verdicts_are_no_fault_and_no_praise(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Findings(pages=9, hidden=2, hidden_by=["2 records from offset 7 of crawl.verdicts-0 are hidden"])
+    assert (found.clean, found.faults) == (False, 0)
+    _show("crawl", found, None)
+    out = capsys.readouterr().out
+    assert "every page" not in out
+    assert "offset 7 of crawl.verdicts-0" in out
+    assert "audit again" in out

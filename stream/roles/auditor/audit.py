@@ -11,7 +11,7 @@ import asyncio
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 from stream.errors import RecordError, TopicError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_sources import DecidedSources
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import hidden_records
 from stream.kafka.reader import RECORDS_AT_ONCE, TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import SourceProgress
@@ -77,6 +79,8 @@ class Findings:
     """Pages that were judged, but have no verdict."""
     waiting: int = 0
     """Pages without a verdict that the judge had not come to before the verdicts were read."""
+    hidden: int = 0
+    """Pages that were judged, and whose verdicts an open transaction hides."""
     waiting_since: int | None = None
     """When the oldest of the waiting pages was published, in milliseconds since the epoch; None for rows."""
     trimmed: int = 0
@@ -97,11 +101,13 @@ class Findings:
     lost: int = 0
     """Offsets that retention deleted before they were read, as declared in the journal."""
     examples: list[str] = field(default_factory=list)
+    hidden_by: list[str] = field(default_factory=list)
+    """Which records open transactions hide."""
 
     @property
     def clean(self) -> bool:
         """Whether every page has exactly one verdict, and none was lost."""
-        return not (self.waiting or self.faults)
+        return not (self.waiting or self.hidden or self.faults)
 
     @property
     def faults(self) -> int:
@@ -139,10 +145,15 @@ async def audit(
     await _wait(decided, audited, wait_seconds, report_waiting)
     expected = dict(decided.expected)
     holes = {p: _Holes() for p in pages}
-    first = _FirstVerdicts()
+    judged = _JudgedOffsets()
+    hiding = set[int]()
+
+    def note_hiding(bounds: Mapping[int, LogBounds]) -> None:
+        hiding.update(partition for partition, each in bounds.items() if each.stable < each.end)
+
     reader = VerdictReader(settings)
     # Close the generator, and thereby its consumer, also if decoding a record fails.
-    async with aclosing(committed_records(settings, names.verdicts, progress)) as records:
+    async with aclosing(committed_records(settings, names.verdicts, progress, note_hiding)) as records:
         async for record in records:
             verdict = _decode(record, reader.json(record))
             findings.verdicts[verdict.verdict] += 1
@@ -168,16 +179,22 @@ async def audit(
                     of_pages.verdicts[place] += 1
                     if of_pages.verdicts[place] == 1 and not of_pages.present[place]:
                         holes[source.partition].add(verdict, record.key)
-            first.add(source, record.partition)
+            judged.add(source, record.partition)
     await _explain(settings, findings, names.pages, holes, progress, compacts=compacts[names.pages])
     async with broker_metadata.connect(settings) as client:
         await _refuse_recreated(client, names.pages, topic_id)
         # After all verdicts were read: what retention deleted meanwhile is below these.
         bounds = await broker_metadata.log_bounds(client, [names.pages, names.verdicts])
+        findings.hidden_by = await hidden_records(client, [names.pages, names.decisions, names.verdicts])
     for partition, of_pages in pages.items():
         of_pages.remove_without_verdict_below(bounds[TopicPartition(names.pages, partition)].start)
     starts = {key.partition: bound.start for key, bound in bounds.items() if key.topic == names.verdicts}
-    trimmed = first.limits([key for each in audited for key in each.partitions], starts)
+    keys = [key for each in audited for key in each.partitions]
+    trimmed, visible = judged.limits(keys, starts), judged.visible(keys, hiding, len(starts))
+    for each in audited:
+        hidden = _missing(each, expected, trimmed) & ~each.below(visible)
+        _list(findings, "hidden", each.where, each.start + np.flatnonzero(hidden))
+        each.remove(hidden)
     if compacts[names.verdicts]:
         for rows_of_directory in of_rows.values():  # their keys are in files that an audit does not read
             findings.superseded += rows_of_directory.remove(_missing(rows_of_directory, expected, trimmed))
@@ -212,16 +229,20 @@ async def _wait(
         await decided.read_on()
 
 
-class _FirstVerdicts:
-    """The lowest offset of a page that has a verdict, by source partition and partition of the verdicts."""
+class _JudgedOffsets:
+    """The lowest offset of a page that has a verdict, by source partition and partition of the verdicts; and
+    the highest one."""
 
     def __init__(self) -> None:
         self._offset: dict[tuple[str, int], dict[int, int]] = {}
+        self._last: dict[tuple[str, int], int] = {}
 
     def add(self, source: PageSource, partition: int) -> None:
         """Add a verdict, which is in this partition of the verdicts."""
         offsets = self._offset.setdefault((source.topic_id, source.partition), {})
         offsets[partition] = min(source.offset, offsets.get(partition, source.offset))
+        key = source.topic_id, source.partition
+        self._last[key] = max(source.offset, self._last.get(key, 0))
 
     def limits(
         self, partitions: Iterable[tuple[str, int]], starts: Mapping[int, int]
@@ -244,6 +265,17 @@ class _FirstVerdicts:
             elif offsets:  # of a time with fewer partitions
                 limits[key] = max(offsets.values())
         return limits
+
+    def visible(
+        self, partitions: Iterable[tuple[str, int]], hiding: Collection[int], width: int
+    ) -> dict[tuple[str, int], int]:
+        """Return source partition -> the offset up to which no verdict is hidden.
+
+        `hiding` are those of the `width` partitions of the verdicts that hide their last records.
+        """
+        return {
+            key: self._last.get(key, -1) + 1 if key[1] % width in hiding else NO_LIMIT for key in partitions
+        }
 
 
 @dataclass(slots=True)
@@ -362,8 +394,8 @@ async def _pages(
     """Return partition -> its pages, from the log start on."""
     pages: dict[int, PartitionPages] = {}
 
-    def bounds(first: dict[int, int], end: dict[int, int]) -> None:
-        pages.update({p: PartitionPages(topic_id, p, first[p], end[p]) for p in sorted(first)})
+    def bounds(of: Mapping[int, LogBounds]) -> None:
+        pages.update({p: PartitionPages(topic_id, p, of[p].start, of[p].stable) for p in sorted(of)})
 
     async for record in committed_records(settings, topic, progress, bounds):
         partition = record.partition
@@ -374,21 +406,19 @@ async def _pages(
 async def committed_records(
     settings: Settings,
     topic: str,
-    progress: Callable[[str, int], None],
-    bounds: Callable[[dict[int, int], dict[int, int]], None] = lambda *_: None,
+    progress: Callable[[str, int], None] = lambda *_: None,
+    report_bounds: Callable[[Mapping[int, LogBounds]], None] = lambda _: None,
 ) -> Any:
-    """Yield all committed records of a topic up to its current end."""
+    """Yield all records of a topic up to its current end that are committed and that no open transaction
+    hides. `report_bounds` is called with the log bounds of each partition."""
     consumer = clients.reader(settings, auto_offset_reset="earliest", max_partition_fetch_bytes=8 << 20)
     async with clients.open_client(settings, consumer):
         async with broker_metadata.connect(settings) as client:
             topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
-            committed_bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
-        bounds(
-            {key.partition: bound.start for key, bound in committed_bounds.items()},
-            {key.partition: bound.end for key, bound in committed_bounds.items()},
-        )
-        consumer.assign(list(committed_bounds))
-        open_ones = {key for key, bound in committed_bounds.items() if bound.start < bound.end}
+            bounds = await broker_metadata.log_bounds(client, [topic])
+        report_bounds({key.partition: bound for key, bound in bounds.items()})
+        consumer.assign(list(bounds))
+        open_ones = {key for key, bound in bounds.items() if bound.start < bound.stable}
         read = 0
         while open_ones:
             fetched = await consumer.getmany(timeout_ms=200, max_records=RECORDS_AT_ONCE)
@@ -399,7 +429,7 @@ async def committed_records(
             if not fetched:  # the end that was known is never reached in another topic
                 await _refuse_recreated(client_of(consumer), topic, topic_id)
             progress(topic, read)
-            open_ones = {key for key in open_ones if await consumer.position(key) < committed_bounds[key].end}
+            open_ones = {key for key in open_ones if await consumer.position(key) < bounds[key].stable}
 
 
 class _Decided:
@@ -420,7 +450,7 @@ class _Decided:
             decided = DecidedSources(reader)
             if self._position is None:
                 await decided.begin()
-            _, end = await reader.bounds()
+            end = (await reader.bounds()).stable
             while reader.position < end:
                 for source in await decided.poll():
                     self._last[source.cluster, source.topic_id, source.partition] = source
