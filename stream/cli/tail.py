@@ -86,6 +86,8 @@ async def _follow(
     async with TopicSubscription(
         settings, topic, from_beginning=from_beginning, report_waiting=report_waiting
     ) as verdicts:
+        for line in await verdicts.hidden_records():
+            click.echo(line, err=True)
         async for message in verdicts:
             value = reader.json(message)
             record = msgspec.json.decode(value)

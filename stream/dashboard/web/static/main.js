@@ -145,6 +145,7 @@ async function lookAtSystem() {
     showRoles(system);
     showBehind(system);
     showWindow(system);
+    notice("hidden", system.hidden.join("; ") || null);
     if (figures) showTiles(figures, system);
   } catch (error) {
     notice("system", `The dashboard does not respond: ${error.message}`);
