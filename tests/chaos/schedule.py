@@ -46,6 +46,7 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
     },
     "requests": {"forget": 1},
     "topics": {"retention": 2, "topic-recreated": 1},
+    "transactions": {"foreign-transaction": 1},
 }  # fmt: skip
 """Number of cards of each kind, by lane."""
 KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
@@ -55,6 +56,7 @@ PAUSES: Final = {
     "network": 3.0,
     "topics": 12.0,
     "requests": 8.0,
+    "transactions": 15.0,
     TRIMMER: 8.0,
     DASHBOARD: 20.0,
 }
