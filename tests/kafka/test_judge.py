@@ -521,7 +521,7 @@ async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) ->
     assert said == {
         "pages": 6, "verdicts": {"unique": 6}, "rows": 0, "missing": 0, "waiting": 0, "waiting_since": None,
         "repeated": 0, "unexplained": 0, "superseded": 0, "trimmed": 0, "earlier": 0, "compacted": 0,
-        "loaded": 0, "lost": 0, "different": 0, "recomputed_from": 0,
+        "loaded": 0, "lost": 0, "different": 0, "recomputed_from": 0, "hidden": 0, "hidden_by": [],
     }  # fmt: skip
 
 
