@@ -16,8 +16,6 @@ EXAMPLES := .cache/examples
 KUBERNETES := .cache/kubernetes/cluster
 # Tests run side by side, each process with a broker of its own; more than four help little.
 PYTEST := tests/in_memory $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
-# Not $(MAKE), with which a recipe runs even where it is only to be shown (make --dry-run).
-AGAIN := $(MAKE)
 ENGINES := .cache/engines
 S3 := .cache/s3
 GATEWAY := .cache/versitygw
@@ -38,17 +36,20 @@ demo: broker-tools compiled ## a broker, pages with near-duplicates, and the ver
 	$(BIN)/neardup demo $(ARGS)
 
 .PHONY: test
-test: broker-tools browser $(INSTALLED) compiled ## all tests, on a real broker (ARGS='-k name' for some)
-ifdef ARGS
-	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
-	$(PYTEST) $(ARGS)
-else
-	@status=0
-	$(AGAIN) boundscheck || status=1
-	$(call say,"pytest: the other tests$(comma) which start a Kafka broker of their own")
-	$(PYTEST) --ignore=tests/unit --ignore=tests/property || status=1
-	exit $$status
-endif
+test: export NUMBA_BOUNDSCHECK := 1
+test: broker-tools browser $(INSTALLED) compiled ## what to run before a commit: all rooms, rules and roles, on a real broker, in a quarter of an hour (ARGS='-k name' for some)
+	@$(call say,"pytest$(comma) with every array access of compiled loops checked: starts a Kafka broker of its own where a test needs one")
+	$(PYTEST) $(or $(ARGS),-m "not night")
+
+.PHONY: nightly
+nightly: broker-tools browser $(INSTALLED) compiled ## everything (PART=3/12 for a part of it; ARGS=--show tells what the parts have)
+	@$(call say,"tests.nightly: at most twelve minutes a part of twelve$(comma) once environments are installed")
+	$(BIN)/python -m tests.nightly $(if $(PART),--part $(PART)) $(ARGS)
+
+.PHONY: fresh
+fresh: export NUMBA_BOUNDSCHECK := 1
+fresh: broker-tools browser $(INSTALLED) compiled ## the tests that a change added, three times in random order (ARGS=COMMIT for those since another commit than the last but one)
+	@$(BIN)/python -m tests.fresh $(ARGS)
 
 .PHONY: compat
 compat: broker-tools compiled ## the demo on every version of Kafka that is supported (ARGS=4.3.0 for one)
@@ -61,12 +62,6 @@ compat: broker-tools compiled ## the demo on every version of Kafka that is supp
 chaos: broker-tools $(INSTALLED) compiled ## faults of every kind against three brokers (ARGS='--minutes 60 --seed 7'; --help for more)
 	@$(call say,"tests.chaos: kills$(comma) cuts and damages a deployment of its own$(comma) and checks every verdict")
 	$(BIN)/python -m tests.chaos $(ARGS)
-
-.PHONY: boundscheck
-boundscheck: export NUMBA_BOUNDSCHECK := 1
-boundscheck: $(INSTALLED) compiled ## unit and property tests, with every array access of the inner loops checked
-	@$(call say,"pytest under NUMBA_BOUNDSCHECK=1")
-	$(PYTEST) tests/unit tests/property $(ARGS)
 
 .PHONY: fuzz
 fuzz: export NUMBA_BOUNDSCHECK := 1

@@ -20,6 +20,7 @@ from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings, load
 from tests.kills import stop_server
+from tests.slowest_files import SlowestFiles
 from tests.waiting import HANG_SECONDS
 
 # A busy machine is slow, not wrong: no example fails on time.
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--forgotten-of", type=int, default=1500, help="Pages of tests/kafka/test_forgotten_everywhere.py."
     )
     group.addoption("--trim-every", type=int, default=1, help="Seconds from a trim to the next one there.")
+    group.addoption("--seconds-to", type=Path, help="File that takes the seconds of each test file.")
 
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that tests start and interrupt.
@@ -172,6 +174,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Report failures at once with their duration, because an aborted run has no summary."""
     if reporter := config.pluginmanager.getplugin("terminalreporter"):
         config.pluginmanager.register(_FailuresAtOnce(reporter))
+    config.pluginmanager.register(SlowestFiles(config.getoption("seconds_to")))
 
 
 class _FailuresAtOnce:
