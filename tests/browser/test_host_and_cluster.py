@@ -58,6 +58,7 @@ async def test_both_pages_have_room_and_can_be_read(
         assert await page.evaluate(MEASURE) == []
 
 
+@pytest.mark.night
 async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -78,6 +79,7 @@ async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callabl
         await expect(marked).to_contain_text(PLAIN.urls[1])
 
 
+@pytest.mark.night
 async def test_a_kept_page_that_is_not_stored_is_listed(opened: Callable[..., Any]) -> None:
     """A later duplicate than those that are stored, or an orphan that was judged again."""
     api = canned(PLAIN)
@@ -95,6 +97,7 @@ async def test_a_kept_page_that_is_not_stored_is_listed(opened: Callable[..., An
         await expect(marked).to_contain_text("late.example")
 
 
+@pytest.mark.night
 async def test_the_overview_says_that_no_elector_is_set_up(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     clusters = api.answers["clusters"]
@@ -111,6 +114,7 @@ async def test_the_overview_says_that_no_elector_is_set_up(opened: Callable[...,
             await expect(page.locator("#clusters tbody")).not_to_contain_text("kept")
 
 
+@pytest.mark.night
 async def test_a_host_is_reached_from_the_overview_and_leads_back(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -138,6 +142,7 @@ async def test_a_host_is_reached_from_the_overview_and_leads_back(opened: Callab
         await expect(page.locator("#found h3").first).to_be_visible()
 
 
+@pytest.mark.night
 async def test_two_members_of_a_cluster_are_compared_side_by_side(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:

@@ -66,6 +66,7 @@ async def test_hostile_content_is_text_and_asks_nobody(opened: Callable[..., Any
         assert await page.evaluate(MEASURE) == []
 
 
+@pytest.mark.night
 async def test_a_unique_page_is_shown_with_the_one_that_it_is_nearest_to(opened: Callable[..., Any]) -> None:
     api = canned(HOSTILE)
     api.answers["verdicts"] = Verdicts([SeenVerdict(1, verdict(HOSTILE, 0, "unique"))], None)
@@ -102,6 +103,7 @@ async def test_links_out_are_marked_and_tell_nothing(opened: Callable[..., Any])
         assert {href[0] for href in inside} == {"#", "/"}
 
 
+@pytest.mark.night
 async def test_a_verdict_leads_to_the_look_up_and_back(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -131,6 +133,7 @@ async def test_a_verdict_leads_to_the_look_up_and_back(opened: Callable[..., Any
         await expect(other.locator("#range")).to_have_value("1h")
 
 
+@pytest.mark.night
 async def test_a_rejected_verdict_leads_to_its_reason(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     rejected = verdict(PLAIN, 4, "rejected", url=None)

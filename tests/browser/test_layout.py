@@ -83,6 +83,7 @@ async def painted(page: Page, chart: str) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
+@pytest.mark.night
 async def test_a_phone_shows_figures_and_verdicts_first_and_folds_the_rest(
     opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:
@@ -120,6 +121,7 @@ async def test_a_phone_shows_figures_and_verdicts_first_and_folds_the_rest(
         await expect(page.locator("h2 button")).to_have_count(0)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_the_namespace_is_shown_in_full(width: int, opened: Callable[..., Any]) -> None:
     async with served(canned(LONG)) as url:
@@ -138,6 +140,7 @@ CUT = """
 """How many rows of a list are on both sides of an edge."""
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_the_list_of_verdicts_ends_with_a_whole_row(width: int, opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
@@ -159,6 +162,7 @@ async def test_the_list_of_verdicts_ends_with_a_whole_row(width: int, opened: Ca
         )
 
 
+@pytest.mark.night
 async def test_exact_copies_leave_other_bars_readable(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     figures = api.answers["figures"]
@@ -179,6 +183,7 @@ async def test_exact_copies_leave_other_bars_readable(opened: Callable[..., Any]
         await expect(page.locator("#distances-cut")).to_be_empty()
 
 
+@pytest.mark.night
 async def test_tiles_do_not_repeat_each_other_and_say_what_waits(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -191,6 +196,7 @@ async def test_tiles_do_not_repeat_each_other_and_say_what_waits(opened: Callabl
         await expect(tiles.nth(5)).to_contain_text("7,000 anchors to compare with")
 
 
+@pytest.mark.night
 async def test_one_is_singular(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     figures, system = api.answers["figures"], api.answers["system"]
@@ -206,6 +212,7 @@ async def test_one_is_singular(opened: Callable[..., Any]) -> None:
         await expect(tiles.nth(2)).to_contain_text(re.compile(r"1 page$"))
 
 
+@pytest.mark.night
 async def test_a_new_verdict_is_marked_as_a_whole(opened: Callable[..., Any]) -> None:
     """On a phone the cells of a row stand apart."""
     api = canned(PLAIN)
@@ -219,6 +226,7 @@ async def test_a_new_verdict_is_marked_as_a_whole(opened: Callable[..., Any]) ->
         assert await page.evaluate(style, "td") == "none"
 
 
+@pytest.mark.night
 async def test_the_header_stands_on_one_line_of_a_laptop(opened: Callable[..., Any]) -> None:
     api = canned(LONG)
     async with served(api) as url:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from stream.dashboard.answers import Comparison, Lookup
@@ -62,6 +63,7 @@ async def test_two_pages_are_compared_in_marks(opened: Callable[..., Any], shot:
         assert "compare" not in json.loads(lookups(api)[-1])
 
 
+@pytest.mark.night
 async def test_hostile_texts_are_compared_as_text(opened: Callable[..., Any]) -> None:
     api = canned(HOSTILE)
     answer = api.answers["lookup"]

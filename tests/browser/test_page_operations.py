@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from stream.dashboard.answers import Changes, Figures, Forgetting, Lag, System, Window
@@ -65,6 +66,7 @@ async def test_lag_says_who_is_behind_and_since_when(opened: Callable[..., Any])
         await expect(page.locator("#lag")).to_contain_text("No partition was behind in this range")
 
 
+@pytest.mark.night
 async def test_the_window_and_requests_are_shown_where_there_are_any(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     system = api.answers["system"]
@@ -91,6 +93,7 @@ async def test_the_window_and_requests_are_shown_where_there_are_any(opened: Cal
         await expect(page.locator("#window-panel")).to_be_hidden()
 
 
+@pytest.mark.night
 async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -112,6 +115,7 @@ async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) ->
         assert (await download.value).url.endswith(f"/api/v1/hosts?{shown}&limit=200&format=csv")
 
 
+@pytest.mark.night
 async def test_a_logarithmic_scale_shows_small_counts_beside_large_ones(
     opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from stream.dashboard.answers import Figures, Lookup
@@ -16,6 +17,7 @@ IDLE = 1_767_358_800.0
 """2026-01-02T13:00:00Z."""
 
 
+@pytest.mark.night
 async def test_a_host_without_duplicates_has_no_bar(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:
@@ -46,6 +48,7 @@ async def test_times_are_utc_and_say_so_wherever_one_looks_from(opened: Callable
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.night
 async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     full, nothing = api.answers["figures"], idle(IDLE)
@@ -67,6 +70,7 @@ async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable
         await expect(page.locator("#range")).to_have_value("all")
 
 
+@pytest.mark.night
 async def test_a_deployment_without_verdicts_says_so(opened: Callable[..., Any]) -> None:
     async with served(canned(None)) as url:
         page = await opened(url)
@@ -82,6 +86,7 @@ def idle(last: float) -> Figures:
     return found
 
 
+@pytest.mark.night
 async def test_version_scheme_and_thresholds_are_shown(opened: Callable[..., Any]) -> None:
     async with served(canned(PLAIN)) as url:
         page = await opened(url)
@@ -91,6 +96,7 @@ async def test_version_scheme_and_thresholds_are_shown(opened: Callable[..., Any
         await expect(page.locator("#similarities-rule")).to_contain_text("at least 0.8")
 
 
+@pytest.mark.night
 async def test_an_anchor_that_was_not_compared_is_listed_if_it_is_close(
     opened: Callable[..., Any],
 ) -> None:

@@ -27,6 +27,7 @@ SEED = 20070508
 CRASH_POINTS = Path(__file__).parents[2] / "docs" / "architecture" / "crash-points.md"
 
 
+@pytest.mark.night
 @pytest.mark.broker
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)

@@ -95,6 +95,7 @@ async def test_redelivery_of_everything_gives_not_one_new_verdict(quick: Setting
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(quick: Settings, tmp_path: Path) -> None:
     async with Deployment(quick, tmp_path) as deployment:
         await crawl(quick, 250)
@@ -111,6 +112,7 @@ async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(quick: Setting
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
     quick: Settings, tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_a_judge_that_wakes_up_after_its_successor_cannot_publish(
     quick: Settings, tmp_path: Path
 ) -> None:
@@ -182,6 +185,7 @@ async def test_a_judge_that_wakes_up_after_its_successor_cannot_publish(
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_the_broker_killed_and_restarted_in_the_middle(tmp_path: Path, namespace: str) -> None:
     with start_broker() as broker:
         if not broker.ours:
@@ -230,6 +234,7 @@ async def test_a_refused_verdict_aborts_its_whole_transaction(quick: Settings, t
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Settings, tmp_path: Path) -> None:
     """Rule 2: an idempotent producer lets batch 2 in after batch 1 was refused; the worker must not try."""
     names = TopicNames(quick.namespace)
@@ -249,6 +254,7 @@ async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Setti
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_path: Path) -> None:
     """Rule 4: a recreated topic is a new one; without topic ids its pages would pass for re-deliveries."""
     names = TopicNames(quick.namespace)
@@ -281,6 +287,7 @@ async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_p
     assert await recompute(quick) == []
 
 
+@pytest.mark.night
 async def test_the_judges_group_offset_is_only_for_lag_tools(quick: Settings, tmp_path: Path) -> None:
     names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:

@@ -35,7 +35,7 @@ from tests.commands import neardup_process
 from tests.kafka.worker_helpers import admin_of
 from tests.waiting import HANG_SECONDS, until
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600), pytest.mark.night]
 
 JUDGE_POINTS = ("flush", "checkpoint.linked", "checkpoint.manifest", "checkpoint.file")
 """Places to which one that stands by comes as well."""

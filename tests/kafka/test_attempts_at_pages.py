@@ -116,6 +116,7 @@ async def test_rule_5_a_page_that_is_long_at_hand_of_a_running_worker_is_counted
     await all_but_one_are_judged(quick, {0: 3}, (0, 1))
 
 
+@pytest.mark.night
 async def test_rule_5_a_slow_page_counts_only_while_it_is_at_hand(quick: Settings, tmp_path: Path) -> None:
     await create(quick)
     own, gate = await topic_id(quick), FileGate(tmp_path / "gate")
@@ -153,6 +154,7 @@ async def test_rule_5_workers_killed_between_pages_cost_none(quick: Settings, fa
     assert await statuses(quick) == dict.fromkeys(places, READY)
 
 
+@pytest.mark.night
 async def test_rule_5_workers_killed_while_idle_count_for_nothing(quick: Settings) -> None:
     await create(quick)
     own = await topic_id(quick)
@@ -175,6 +177,7 @@ async def test_rule_5_workers_killed_while_idle_count_for_nothing(quick: Setting
     assert set((await statuses(quick)).values()) == {READY}
 
 
+@pytest.mark.night
 async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Settings, tmp_path: Path) -> None:
     """A page stays in flight while its partition is reassigned repeatedly."""
     await create(quick)
@@ -196,6 +199,7 @@ async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Setti
     assert await committed(quick) == dict.fromkeys(range(3), (0, own))
 
 
+@pytest.mark.night
 async def test_rule_5_attempts_are_about_the_page_that_was_at_hand(quick: Settings) -> None:
     """After an operator sets the offset, earlier attempts do not count for other pages."""
     await create(quick)

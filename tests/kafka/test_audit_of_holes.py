@@ -92,6 +92,7 @@ async def test_rule_17_pages_that_compaction_took_are_explained(settings: Settin
     assert (await audit.audit(settings)).unexplained == 22
 
 
+@pytest.mark.night
 async def test_rule_17_pages_that_retention_takes_during_an_audit_are_explained(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ async def test_rule_17_pages_that_retention_takes_during_an_audit_are_explained(
     assert found.clean
 
 
+@pytest.mark.night
 async def test_a_topic_that_is_recreated_during_an_audit_is_named(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ async def test_rule_17_a_verdict_that_is_gone_is_missing_and_a_trimmed_one_is_no
     assert (findings.missing, findings.trimmed) == (3, 8)
 
 
+@pytest.mark.night
 async def test_rule_17_trimmed_verdicts_leave_the_audit_clean(settings: Settings) -> None:
     """Also if partitions were added to the verdicts before, so that later verdicts are elsewhere."""
     names = await create(settings)
@@ -97,6 +98,7 @@ async def test_rule_17_trimmed_verdicts_leave_the_audit_clean(settings: Settings
     assert "every page has exactly one verdict that retention has not deleted" in out
 
 
+@pytest.mark.night
 async def test_rule_17_verdicts_that_compaction_removed_are_not_missing(settings: Settings) -> None:
     """Compaction keeps the newest verdict of each key. That of a key without any is missing."""
     names = await create(settings)
@@ -121,6 +123,7 @@ async def test_rule_17_verdicts_that_compaction_removed_are_not_missing(settings
     assert f"{names.verdicts} is compacted, which keeps the newest verdict of each key" in out
 
 
+@pytest.mark.night
 async def test_an_audit_waits_for_the_judge_and_no_longer_than_told(settings: Settings) -> None:
     names = await create(settings)
     await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
@@ -145,6 +148,7 @@ async def test_an_audit_waits_for_the_judge_and_no_longer_than_told(settings: Se
     assert (findings.missing, findings.waiting, findings.lost) == (0, 0, 2)
 
 
+@pytest.mark.night
 async def test_rows_that_were_loaded_are_counted_as_rows(settings: Settings, tmp_path: Path) -> None:
     await create(settings)
     rows = RowsSource(str(directory(tmp_path / "rows", fingerprint_batch(table(1_100)))))

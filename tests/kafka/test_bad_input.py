@@ -232,6 +232,7 @@ async def test_rule_5_pages_that_hang_or_kill_their_process_are_rejected_alone(s
     assert {letter.value for letter in buried.values()} == {each.value for each in treacherous}
 
 
+@pytest.mark.night
 async def test_message_too_large_for_the_dead_letters_leaves_its_coordinates(settings: Settings) -> None:
     """Compressed, the message fits the pages topic, but dead letters are not compressed."""
     names = await create(settings)

@@ -17,6 +17,8 @@ from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings
 from tests.bench import bench_end_to_end, pipeline
 
+pytestmark = pytest.mark.night
+
 
 @pytest.fixture
 def on_the_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:

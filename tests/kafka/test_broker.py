@@ -58,6 +58,7 @@ def test_a_started_broker_answers_and_says_what_it_is(broker: LocalBroker) -> No
     assert broker.bootstrap_servers in broker.description
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 @pytest.mark.chaos
@@ -103,6 +104,7 @@ def test_a_broker_dies_with_its_parent_even_when_that_is_killed() -> None:
     assert not Path(directory.decode()).exists()
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")

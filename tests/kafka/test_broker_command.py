@@ -76,6 +76,7 @@ def answers(servers: str) -> bool:
     return ping(host, int(port), timeout=1) is not None
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 @pytest.mark.chaos
@@ -110,6 +111,7 @@ async def test_data_are_kept_over_a_kill_of_the_command_and_a_stop(tmp_path: Pat
         assert code == 0
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 async def test_a_broker_that_ends_by_itself_ends_the_command(tmp_path: Path) -> None:
@@ -120,6 +122,7 @@ async def test_a_broker_that_ends_by_itself_ends_the_command(tmp_path: Path) -> 
         assert f"has ended: see {tmp_path}/kafka.log" in error
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
@@ -137,6 +140,7 @@ async def test_a_directory_may_have_any_name(
     assert os.listdir(tmp_path) == [data.name]
 
 
+@pytest.mark.night
 @needs_java
 @pytest.mark.broker
 async def test_temporary_data_go_with_a_killed_command(

@@ -129,6 +129,7 @@ async def test_what_does_not_fit_is_named_and_the_next_older_is_restored(judged:
     await all_once(judged)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -153,6 +154,7 @@ async def test_a_checkpoint_of_something_else_is_refused_by_name(
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_checkpoint_ahead_of_the_journal_is_refused(judged: Settings) -> None:
     assert judged.checkpoints is not None
     catalogue = Catalogue(judged.checkpoints)
@@ -166,6 +168,7 @@ async def test_a_checkpoint_ahead_of_the_journal_is_refused(judged: Settings) ->
     assert f"has applied topic {judged.namespace}.journal up to 1000000, but it ends at" in reason
 
 
+@pytest.mark.night
 async def test_without_the_decisions_before_it_only_a_checkpoint_will_do(judged: Settings) -> None:
     """A state that needs deleted decisions is refused, and names why each checkpoint cannot be used."""
     assert judged.checkpoints is not None
@@ -190,6 +193,7 @@ async def test_without_the_decisions_before_it_only_a_checkpoint_will_do(judged:
     assert places(await verdicts(judged)) == once(part(0, 0, PAGES + 1))
 
 
+@pytest.mark.night
 async def test_a_damaged_state_is_restored(judged: Settings) -> None:
     (directory(judged) / "CURRENT").unlink()
     mending = judged.model_copy(update={"rebuild_damaged": True})
@@ -199,6 +203,7 @@ async def test_a_damaged_state_is_restored(judged: Settings) -> None:
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_checkpoint_of_a_damaged_state_is_not_used(judged: Settings) -> None:
     """Its files are what was uploaded, but RocksDB cannot open them: the next older one is restored."""
     assert judged.checkpoints is not None
@@ -218,6 +223,7 @@ async def test_a_checkpoint_of_a_damaged_state_is_not_used(judged: Settings) -> 
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_file_that_was_uploaded_damaged_is_not_restored_again(judged: Settings) -> None:
     newest, older, _ = kept(judged)
     catalogue, path = Catalogue(judged.checkpoints or ""), directory(judged)
@@ -233,6 +239,7 @@ async def test_a_file_that_was_uploaded_damaged_is_not_restored_again(judged: Se
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_checkpoint_is_not_restored_again_if_the_damage_names_no_file(judged: Settings) -> None:
     newest, older, _ = kept(judged)
     catalogue, path = Catalogue(judged.checkpoints or ""), directory(judged)
@@ -248,6 +255,7 @@ async def test_a_checkpoint_is_not_restored_again_if_the_damage_names_no_file(ju
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_leader_and_standby_both_make_checkpoints_and_either_ones_are_restored(
     judged: Settings, tmp_path: Path
 ) -> None:
@@ -263,6 +271,7 @@ async def test_leader_and_standby_both_make_checkpoints_and_either_ones_are_rest
     assert places(await verdicts(judged)) == once(part(0, 0, PAGES + 2))
 
 
+@pytest.mark.night
 async def test_a_query_restores_its_own_copy(judged: Settings, tmp_path: Path) -> None:
     pages = tmp_path / "pages.jsonl"
     pages.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
@@ -272,6 +281,7 @@ async def test_a_query_restores_its_own_copy(judged: Settings, tmp_path: Path) -
     assert (directory(judged).with_name("query") / "CURRENT").exists()
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("failpoint", cases(["restore.file:2", "restore.renamed"], by_day=["restore.file:2"]))
 async def test_a_judge_that_is_killed_while_it_restores_leaves_no_half_state(
     judged: Settings, failpoint: str

@@ -96,6 +96,7 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.night
 async def test_the_seed_of_a_journal_makes_fingerprints_comparable_with_it(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ async def test_topics_that_are_missing_are_an_error_in_whole_lines(settings: Set
     assert "neardup topics create" in out
 
 
+@pytest.mark.night
 async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
     settings: Settings, crawl: Path, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ async def test_rule_4_coordinator_that_moved_is_not_a_group_without_commits(
     ]
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
 async def test_offsets_refused_at_the_top_of_the_answer_are_asked_for_again(
     settings: Settings, proxy: Proxy, code: int

@@ -105,6 +105,7 @@ async def test_a_damaged_state_is_refused_and_rebuilt_and_no_page_is_judged_twic
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_damage_that_nobody_reads_is_found_by_a_scrub(judged: Settings) -> None:
     path, role = directory(judged), JudgeRole(judged.model_copy(update={"scrub_hours": 1e-6}))
     ending = asyncio.create_task(error_of(role))
@@ -149,6 +151,7 @@ def spoil_in_place(path: Path) -> Path:
     return file
 
 
+@pytest.mark.night
 async def test_a_directory_that_is_deleted_under_a_judge_ends_it_by_name_and_is_made_anew(
     judged: Settings,
 ) -> None:
@@ -180,6 +183,7 @@ def full(largest: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("largest", [600, 3000])
 async def test_a_full_disk_ends_the_judge_and_nothing_is_lost_or_judged_twice(
     judged: Settings, largest: int, caplog: pytest.LogCaptureFixture

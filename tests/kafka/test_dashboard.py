@@ -129,6 +129,7 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
         assert (await client.counted(361))["verdicts"] == by_kind([*kept, *more])
 
 
+@pytest.mark.night
 async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings: Settings) -> None:
     """One of four copies begins a cluster when it is judged again, one joins it, one has too little text."""
     await create(settings)
@@ -170,6 +171,7 @@ async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings
         assert (member["url"], member["distance"], member["similarity"]) == (urls[1], None, None)
 
 
+@pytest.mark.night
 async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(settings: Settings) -> None:
     settings = settings.model_copy(update={"elect": "longest"})
     await create(settings)
@@ -228,6 +230,7 @@ def delay_changelog(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     monkeypatch.setattr(Transport, "_really_create_topic", late)
 
 
+@pytest.mark.night
 async def test_a_first_dashboard_counts_however_late_faust_sees_a_changelog(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +244,7 @@ async def test_a_first_dashboard_counts_however_late_faust_sees_a_changelog(
         assert (await client.counted(100))["verdicts"] == by_kind(kept)
 
 
+@pytest.mark.night
 async def test_a_dashboard_ends_if_it_is_assigned_partitions_without_their_changelogs(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +295,7 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
     assert all(name.startswith(f"{settings.namespace}.") for name in ours)
 
 
+@pytest.mark.night
 async def test_verdicts_that_were_not_folded_are_not_committed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +318,7 @@ async def test_verdicts_that_were_not_folded_are_not_committed(
         assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard) == {}
 
 
+@pytest.mark.night
 async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_path: Path) -> None:
     made, log, names = VerdictMaker(), tmp_path / "dashboard.log", TopicNames(settings.namespace)
     kept = made.some(300)
@@ -356,6 +362,7 @@ async def _commits_all(settings: Settings) -> bool:
     return committed == {key: each.end - 1 for key, each in bounds.items()}
 
 
+@pytest.mark.night
 async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
     other = settings.model_copy(update={"state_dir": tmp_path / "other"})
     made, kept = VerdictMaker(), []
@@ -392,6 +399,7 @@ async def _shared(*clients: Client) -> bool:
     return sum(read) == 3 and 0 not in read
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("step", ["stream.dashboard.role.LatestVerdicts.fill", "faust.App.start"])
 async def test_a_dashboard_that_starts_can_be_stopped(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
@@ -411,6 +419,7 @@ async def test_a_dashboard_that_starts_can_be_stopped(
         await running
 
 
+@pytest.mark.night
 async def test_damaged_tables_are_refused_or_rebuilt_from_their_changelogs(settings: Settings) -> None:
     made = VerdictMaker()
     kept = made.some(100)
@@ -545,6 +554,7 @@ async def _says_which_partitions_are_behind(client: Client) -> None:
     assert (most, lag["partitions_behind"]) == ({0: 4, 1: 1}, 2)
 
 
+@pytest.mark.night
 async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings: Settings) -> None:
     await decide(settings, VerdictMaker().some(30))
     await publish(settings, [page(f"http://a.example/{i}", i) for i in range(4)])
@@ -661,6 +671,7 @@ def _hold(contract: dict[str, Any], content: dict[str, Any], found: Any) -> None
     jsonschema.validate(found, schema, jsonschema.Draft202012Validator)
 
 
+@pytest.mark.night
 async def test_a_page_is_not_read_from_a_topic_that_was_recreated_meanwhile(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from tests.documented import PAGES, ROOT, furnish, needs_kafka, run_page
 from tests.kafka.worker_helpers import create, running
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.night]
 
 OWN_DEPLOYMENT = [
     ROOT / "README.md",

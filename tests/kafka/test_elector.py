@@ -172,6 +172,7 @@ async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings
     assert all_agree(await kept_pages(electing, judged))
 
 
+@pytest.mark.night
 async def test_a_second_process_is_refused_on_the_same_state_and_else_ends_the_first(
     electing: Settings, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ async def publish(settings: Settings, record: BestRecord) -> None:
         await producer.send_and_wait(topic, encode_best(record), key=key, partition=0, headers=headers)
 
 
+@pytest.mark.night
 async def test_a_topic_that_is_created_anew_under_an_elector_is_refused(electing: Settings) -> None:
     names = await create(electing)
     judged = crawl(10, PAGES, offset=0)
@@ -228,6 +230,7 @@ async def test_a_topic_that_is_created_anew_under_an_elector_is_refused(electing
     assert not await told(electing), "the transaction was not committed"
 
 
+@pytest.mark.night
 async def test_a_topic_that_knows_more_than_the_decisions_is_refused(
     electing: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +330,7 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     assert "elect: name a policy" in error
 
 
+@pytest.mark.night
 async def test_a_cluster_is_told_at_most_once_in_elect_seconds(electing: Settings) -> None:
     """All that a backlog left due is told at its end; later changes wait, and nothing of them is lost."""
     await create(electing)
@@ -346,6 +350,7 @@ async def test_a_cluster_is_told_at_most_once_in_elect_seconds(electing: Setting
     assert all_agree(await kept_pages(electing, judged))
 
 
+@pytest.mark.night
 async def test_a_damaged_state_is_refused_and_rebuilt(electing: Settings) -> None:
     await create(electing)
     judged = crawl(9, PAGES, offset=0)

@@ -132,6 +132,7 @@ async def test_an_elector_restored_where_the_logs_were_trimmed_repeats_nothing(
     assert all_agree(await kept_pages(electing, judged))
 
 
+@pytest.mark.night
 async def test_what_no_checkpoint_fits_is_refused_by_name(
     electing: Settings, elected: tuple[list[Judged], int, Manifest]
 ) -> None:
@@ -151,6 +152,7 @@ async def test_what_no_checkpoint_fits_is_refused_by_name(
     assert not directory(electing).exists()
 
 
+@pytest.mark.night
 async def test_a_damaged_state_is_replaced_by_a_checkpoint(
     electing: Settings, elected: tuple[list[Judged], int, Manifest]
 ) -> None:
@@ -166,6 +168,7 @@ async def test_a_damaged_state_is_replaced_by_a_checkpoint(
     assert len(list(directory(electing).parent.glob("elector.damaged-2*"))) == 1
 
 
+@pytest.mark.night
 async def test_a_state_that_the_logs_do_not_reach_is_replaced_by_a_checkpoint(
     electing: Settings, elected: tuple[list[Judged], int, Manifest], tmp_path: Path
 ) -> None:
@@ -183,6 +186,7 @@ async def test_a_state_that_the_logs_do_not_reach_is_replaced_by_a_checkpoint(
     assert len(list(directory(electing).parent.glob("elector.outdated-2*"))) == 1
 
 
+@pytest.mark.night
 async def test_a_running_elector_is_asked_for_a_checkpoint(electing: Settings) -> None:
     await create(electing)
     rarely = electing.model_copy(update={"checkpoint_interval": 3600.0})

@@ -111,6 +111,7 @@ class SinkOfWhile(DuckSink):
         return int(count)
 
 
+@pytest.mark.night
 async def test_verdicts_that_retention_deletes_during_an_export_are_skipped(settings: Settings) -> None:
     names = await create(settings)
     await append(settings, *map(msgspec.json.encode, rows(0, 9)), topic=names.verdicts)
@@ -118,6 +119,7 @@ async def test_verdicts_that_retention_deletes_during_an_export_are_skipped(sett
         assert await export(settings, sink) == sink.count == 5
 
 
+@pytest.mark.night
 async def test_verdicts_of_a_topic_that_is_recreated_during_an_export_are_refused(settings: Settings) -> None:
     names = await create(settings)
     before, after = rows(0, 9), rows(100, 12)

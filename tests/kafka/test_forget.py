@@ -167,6 +167,7 @@ async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, 
         assert follower.state.digest() == other
 
 
+@pytest.mark.night
 async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
     deployed: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
     assert await recompute(deployed) == []
 
 
+@pytest.mark.night
 async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings, tmp_path: Path) -> None:
     """Both make a checkpoint after that, though nothing else is judged."""
     electing = settings.model_copy(
@@ -235,6 +237,7 @@ def counted(directory: Path) -> bytes:
     return b"\n".join([*scan.files(directory), scan.dashboard_entries(directory)])
 
 
+@pytest.mark.night
 async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settings: Settings) -> None:
     """Where partitions were added, keys have others than before."""
     electing = settings.model_copy(
@@ -272,6 +275,7 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
     assert {each.was for each in after.values()} == {None}
 
 
+@pytest.mark.night
 async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
     """Tables, changelogs, and what it shows. Figures stay as they are. Pages of E have other URLs, but its
     key."""
@@ -359,6 +363,7 @@ def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) ->
     return [each for each in found if each.what == str(home / "dashboard")]
 
 
+@pytest.mark.night
 async def test_each_dashboard_of_a_group_erases_what_it_has(deployed: Settings, tmp_path: Path) -> None:
     """One has counted all partitions before another takes some of them."""
     other = deployed.model_copy(update={"state_dir": tmp_path / "other"})
@@ -437,6 +442,7 @@ async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, 
     assert code == 2, error
 
 
+@pytest.mark.night
 async def test_pages_that_states_never_had_are_in_topics_until_these_let_them_go(deployed: Settings) -> None:
     """As they were too short."""
     row = FINGERPRINTER.page(Page(url=A, text="short"))
@@ -459,6 +465,7 @@ async def test_pages_that_states_never_had_are_in_topics_until_these_let_them_go
     assert [each.what for each in found.delays] == [names.verdicts]
 
 
+@pytest.mark.night
 async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_forgotten_pages(
     deployed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ from tests.kafka.worker_helpers import running
 from tests.oracle import OraclePage
 from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(3600), pytest.mark.night]
 
 WORDS: Final = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]
 GONE, KEPT = b"/gone-", b"/kept-"

@@ -114,6 +114,7 @@ async def test_rule_7_partition_with_a_gap_waits_until_its_pages_come_and_others
     assert [each["event"] for each in logged].count("source_gap_healed") == 1
 
 
+@pytest.mark.night
 async def test_rule_7_gap_that_heals_within_a_batch_is_told_and_does_not_linger(
     settings: Settings, logged: list[Any]
 ) -> None:
@@ -129,6 +130,7 @@ async def test_rule_7_gap_that_heals_within_a_batch_is_told_and_does_not_linger(
     assert places(await verdicts(settings)) == once(part(0, 0, 5))
 
 
+@pytest.mark.night
 async def test_rule_7_gap_is_told_again_by_the_next_judge(settings: Settings, logged: list[Any]) -> None:
     await create(settings)
     async with running(JudgeRole(settings)):
@@ -167,6 +169,7 @@ async def test_rule_4_opening_above_the_expected_offset_counts_what_was_lost(set
     assert (await lost_of(settings))[TOPIC_ID, 0] == (11, 5)
 
 
+@pytest.mark.night
 async def test_rule_4_declared_gap_is_counted_once_however_often_it_is_declared(settings: Settings) -> None:
     await create(settings)
     first, declared = part(0, 0, 4, opening=True), part(0, 4, 9, lost=True)
@@ -180,6 +183,7 @@ async def test_rule_4_declared_gap_is_counted_once_however_often_it_is_declared(
     assert (await lost_of(settings))[TOPIC_ID, 0] == (12, 6)
 
 
+@pytest.mark.night
 async def test_pages_that_retention_took_are_declared_decided_and_audited(
     settings: Settings, logged: list[Any]
 ) -> None:
@@ -209,6 +213,7 @@ async def test_pages_that_retention_took_are_declared_decided_and_audited(
     assert gaps_in(logged) == []
 
 
+@pytest.mark.night
 async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
     settings: Settings, logged: list[Any]
 ) -> None:
@@ -236,6 +241,7 @@ async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
         await until(lambda: not judge.stats.gaps)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("taken", [0, 2], ids=["whole", "trimmed"])
 async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_printed_cure_heals(
     settings: Settings, logged: list[Any], taken: int
@@ -258,6 +264,7 @@ async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_pri
     assert len(gaps_in(logged)) == 1
 
 
+@pytest.mark.night
 async def test_rule_7_cure_that_retention_overtakes_still_heals(
     settings: Settings, logged: list[Any]
 ) -> None:
@@ -301,6 +308,7 @@ async def test_rule_4_partition_without_a_commit_begins_where_the_judge_has_come
     assert {each["partition"]: each["judged"] for each in missing} == {0: 9, 1: 0, 2: 0}
 
 
+@pytest.mark.night
 async def test_rule_4_and_so_it_does_where_decisions_before_a_ledger_record_were_deleted(
     settings: Settings, logged: list[Any]
 ) -> None:

@@ -201,6 +201,7 @@ async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twi
     assert [each.start for each in found[1:]] == [each.end for each in found[:-1]]
 
 
+@pytest.mark.night
 async def test_rule_9_group_offset_of_a_judge_that_takes_over_says_what_was_judged(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(qui
     assert places(await verdicts(quick)) == once(first, second)
 
 
+@pytest.mark.night
 async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
     quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,6 +408,7 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     assert await digest_of(quick, quick.state_dir / quick.namespace / "judge") == own
 
 
+@pytest.mark.night
 async def test_rule_14_deployments_on_one_broker_do_not_fence_each_other(quick: Settings) -> None:
     """They run concurrently with a common state directory, and one namespace is a prefix of the other."""
     other = quick.model_copy(update={"namespace": f"{quick.namespace}-b"})
@@ -570,6 +573,7 @@ async def test_rule_17_audit_finds_missing_repeated_and_unexplained_verdicts(set
     assert (said["missing"], said["repeated"], said["unexplained"], said["different"]) == (0, 3, 1, 0)
 
 
+@pytest.mark.night
 async def test_rule_17_recomputing_finds_what_was_decided_otherwise(settings: Settings) -> None:
     """A decision log that says `new` where the journal gives `changed`."""
     names = await create(settings)

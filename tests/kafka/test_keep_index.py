@@ -68,6 +68,7 @@ def urls(program: str, path: Path) -> dict[str, str | None]:
         return dict(database.execute("SELECT cluster, url FROM index_pages").fetchall())
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("program", ["keep_index.py", "keep_index_in_duckdb.py"])
 async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, program: str) -> None:
     """Called after each pause, and by a reader that starts late."""
@@ -103,6 +104,7 @@ async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, 
     assert "verdicts up to 2 are deleted; begin with an export" in error
 
 
+@pytest.mark.night
 async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings: Settings) -> None:
     def verdict(url: str, kind: str, change: str = "new") -> dict[str, object]:
         like = {"url": "http://a.example/", "id": "c.1.0"} if kind == "duplicate" else None
@@ -132,6 +134,7 @@ async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings
     ]
 
 
+@pytest.mark.night
 async def test_kafka_connect_keeps_a_table_right(settings: Settings, tmp_path: Path, postgres: str) -> None:
     """By the JDBC sink that the example names. Rows are made, replaced, and written again."""
     from psycopg import connect as database_of

@@ -114,6 +114,7 @@ async def test_a_judge_that_begins_to_lead_publishes_what_it_knows(
     assert await recompute(deployed) == []
 
 
+@pytest.mark.night
 async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
     deployed: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ async def test_one_is_published_in_each_interval_and_checkpoints_name_the_last(
     assert await recompute(often) == []
 
 
+@pytest.mark.night
 async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings) -> None:
     async with running(JudgeRole(deployed)):
         await judge_more(deployed, 0)
@@ -158,6 +160,7 @@ async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings
         assert Catalogue(str(deployed.checkpoints)).read(name).ledger == max(found)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("failpoint", "left"),
     cases(

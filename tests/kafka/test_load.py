@@ -148,6 +148,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     assert await recompute(settings) == []
 
 
+@pytest.mark.night
 async def test_a_load_waits_while_the_topic_of_pages_is_recreated(
     settings: Settings, corpora: tuple[Path, Path]
 ) -> None:
@@ -167,6 +168,7 @@ async def test_a_load_waits_while_the_topic_of_pages_is_recreated(
         assert (await loads).judged == MORE
 
 
+@pytest.mark.night
 async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_once_and_as_a_scan(
     settings: Settings,
     corpora: tuple[Path, Path],

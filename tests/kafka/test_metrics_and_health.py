@@ -92,6 +92,7 @@ def assert_all_there(metrics: Metrics, series: dict[str, float]) -> None:
     assert not silent
 
 
+@pytest.mark.night
 async def test_a_judge_that_stands_by_is_ready_and_does_not_lead(settings: Settings) -> None:
     await create(settings)
     other = settings.model_copy(update={"state_dir": settings.state_dir / "other"})
@@ -103,6 +104,7 @@ async def test_a_judge_that_stands_by_is_ready_and_does_not_lead(settings: Setti
             assert leading == [1, 0]
 
 
+@pytest.mark.night
 async def test_a_role_that_waits_for_its_topics_is_alive_and_not_ready(settings: Settings) -> None:
     role = WorkerRole(settings)
     task = asyncio.create_task(role.run())

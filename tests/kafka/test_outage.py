@@ -16,7 +16,7 @@ from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy, open_proxy
 from tests.kafka.worker_helpers import create, running
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.night]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.unit.test_claims import record
 from tests.unit.test_schema_registry import SCHEMA, Served, avro
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.night]
 
 TEXT = "Order once, then decide deterministically, said the keeper of the old lighthouse. " * 3
 

@@ -88,6 +88,7 @@ async def test_every_message_is_published_once_and_a_url_stays_in_order(
     assert sum(len(by_key(part)) for part in records) == 350, "a URL stays on one partition"
 
 
+@pytest.mark.night
 async def test_malformed_messages_are_published_without_a_key(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ async def test_a_page_that_the_topic_does_not_take_is_named(
         await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)])
 
 
+@pytest.mark.night
 async def test_a_page_that_the_topic_takes_compressed_is_published_as_it_is(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ async def test_a_damaged_source_is_named_and_what_was_read_is_published(
     assert sum(map(len, await published(settings, topic))) == 1
 
 
+@pytest.mark.night
 async def test_the_rate_is_kept(settings: Settings, topic: str, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "a.jsonl", [line(f"http://a.example/{n}", "x") for n in range(50)])
     started = time.monotonic()
@@ -158,6 +161,7 @@ def test_the_key_is_the_url_or_its_host(url: str | None, key: str, expected: byt
     assert key_of(Message(b"{}", url, "here", key=b"own"), key) == expected  # type: ignore[arg-type]
 
 
+@pytest.mark.night
 async def test_pages_that_workers_will_reject_are_counted_and_named(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:

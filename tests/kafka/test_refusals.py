@@ -102,6 +102,7 @@ async def cluster_of(settings: Settings) -> str:
         return await broker_metadata.cluster_id(client)
 
 
+@pytest.mark.night
 async def test_rule_9_state_of_another_cluster_is_refused(ran: StoppedDeployment) -> None:
     foreign_state(ran, "another-cluster")
     said = await refusal(JudgeRole(ran.settings))
@@ -131,6 +132,7 @@ async def test_rule_9_state_of_another_journal_is_refused(
     assert named in said
 
 
+@pytest.mark.night
 async def test_state_made_with_another_tables_generation_is_refused(ran: StoppedDeployment) -> None:
     other = ran.settings.model_copy(update={"tables_generation": 5000})
     said = await refusal(JudgeRole(other))
@@ -138,6 +140,7 @@ async def test_state_made_with_another_tables_generation_is_refused(ran: Stopped
     assert "generation 1000000, but tables_generation says 5000" in said
 
 
+@pytest.mark.night
 async def test_state_directory_that_another_judge_has_open_is_refused(ran: StoppedDeployment) -> None:
     async with running(JudgeRole(ran.settings.model_copy(update={"checkpoint_interval": 0.1}))):
         (appended,) = await append(ran.settings, record(part(0, PAGES, PAGES + 1)))
@@ -170,6 +173,7 @@ async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_ref
     assert f"state directory {ran.directory}: built from another journal, whose record 2 differs" in said
 
 
+@pytest.mark.night
 async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: StoppedDeployment) -> None:
     """The control experiment: rewriting the journal as above does no damage by itself."""
     await rewrite_journal(ran, *ran.records)
@@ -178,6 +182,7 @@ async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Stopped
     assert len(await verdicts(ran.settings)) == PAGES + 1
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("missing", [1, 2])
 async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(
     ran: StoppedDeployment, missing: int
@@ -190,6 +195,7 @@ async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(
     assert f"but it ends at {3 - missing}" in said
 
 
+@pytest.mark.night
 async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: StoppedDeployment) -> None:
     """Decisions of another history, and more of them than the state has applied."""
     names = TopicNames(ran.settings.namespace)
@@ -243,6 +249,7 @@ async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_
         assert f"{names.journal}: {named}" in await refusal(role)
 
 
+@pytest.mark.night
 async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(settings: Settings) -> None:
     names = await create(settings)
     await publish(settings, [b"page"])
@@ -258,6 +265,7 @@ async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(sett
         assert f"{names.journal}: has 2 partitions, must have 1" in await refusal(role)
 
 
+@pytest.mark.night
 async def test_rule_14_topics_that_are_not_replicated_are_refused_without_dev(settings: Settings) -> None:
     names = await create(settings)
     said = await refusal(JudgeRole(settings.model_copy(update={"dev": False})))
@@ -284,6 +292,7 @@ async def started(settings: Settings) -> bool:
     return bool(groups & {names.workers, names.judge})
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_role_that_waits_for_the_genesis_hears_a_stop(
     settings: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
@@ -294,6 +303,7 @@ async def test_role_that_waits_for_the_genesis_hears_a_stop(
             await until(lambda: waits_for_genesis(logs))
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
     settings: Settings,
@@ -307,6 +317,7 @@ async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
     assert f"fingerprints have scheme {genesis.scheme_id}" in said
 
 
+@pytest.mark.night
 async def test_journal_record_of_another_scheme_ends_the_judge_unjudged(settings: Settings) -> None:
     names = await create(settings)
     other = Scheme(segmenter="jieba")
@@ -332,6 +343,7 @@ async def test_rule_11_creating_with_other_options_is_refused_and_names_them(set
     assert await ends(settings) == before
 
 
+@pytest.mark.night
 async def test_missing_topics_are_refused_by_name_once_there_is_a_genesis(settings: Settings) -> None:
     names = await create(settings)
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:

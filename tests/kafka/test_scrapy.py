@@ -144,6 +144,7 @@ async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
         assert [each[FIELD]["change"] for each in items if "url" in each].count("unchanged") == 3
 
 
+@pytest.mark.night
 async def test_a_crawl_that_does_not_wait_has_sent_everything_when_it_closes(
     site: str, settings: Settings, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ async def spider(settings: Settings, **options: Any) -> AsyncIterator[Spider]:
         await opened.pipeline.close_spider()
 
 
+@pytest.mark.night
 async def test_items_of_a_crawl_are_not_dropped_by_the_verdicts_of_a_load(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ async def test_items_of_a_crawl_are_not_dropped_by_the_verdicts_of_a_load(
     assert not crawl.pipeline._early
 
 
+@pytest.mark.night
 async def test_items_get_no_verdicts_of_an_earlier_topic_of_the_same_name(settings: Settings) -> None:
     """An item that is published while the topic is recreated gets none: nobody knows which topic took it."""
     names = await create(settings)
@@ -237,6 +240,7 @@ async def test_items_get_no_verdicts_of_an_earlier_topic_of_the_same_name(settin
     assert before not in {each[FIELD]["source"]["topic_id"] for each in items}
 
 
+@pytest.mark.night
 async def test_items_get_verdicts_on_partitions_that_are_added_meanwhile(settings: Settings) -> None:
     names = await create(settings)
     await add_partitions(settings, names.pages, 6)

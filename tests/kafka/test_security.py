@@ -145,6 +145,7 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
         assert await export(roles["verdicts export"], sink) == len(PAGES)
 
 
+@pytest.mark.night
 async def test_rows_are_loaded_with_just_the_grants_for_it(roles: dict[str, Settings], rows: Path) -> None:
     loading = LoadProgress(3)
     under_way = asyncio.create_task(load(roles["load"], RowsSource(str(rows)), loading))
@@ -154,6 +155,7 @@ async def test_rows_are_loaded_with_just_the_grants_for_it(roles: dict[str, Sett
     await asyncio.gather(under_way, return_exceptions=True)
 
 
+@pytest.mark.night
 async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Settings], tmp_path: Path) -> None:
     own = {"state_dir": tmp_path / "state"}
     async with dashboard(roles["dashboard"].model_copy(update=own)) as client:
@@ -170,6 +172,7 @@ async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Setting
         assert min(lags["worker"], lags["judge"]) > 0
 
 
+@pytest.mark.night
 async def test_logs_are_trimmed_with_just_the_grants_for_it_and_not_by_a_judge(
     secured: SecuredBroker, namespace: str, tmp_path: Path
 ) -> None:
@@ -269,6 +272,7 @@ def without(role: str, names: TopicNames) -> Iterator[tuple[Grant, str, list[Gra
             yield one, ", ".join(left_out), [fewer if each is one else each for each in all_of]
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("role", ROLES)
 async def test_without_one_grant_a_role_is_refused_and_says_which(
     secured: SecuredBroker,
@@ -300,6 +304,7 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
     assert AccessError.exit_code == EXIT_REFUSED
 
 
+@pytest.mark.night
 async def test_who_may_not_read_the_genesis_gets_no_seed(
     secured: SecuredBroker, roles: dict[str, Settings], namespace: str, tmp_path: Path
 ) -> None:
@@ -342,6 +347,7 @@ async def refused_access(role: str, settings: Settings, crawl: Path, rows: Path)
     return None
 
 
+@pytest.mark.night
 async def test_a_dashboard_that_may_not_make_its_topics_says_which(
     secured: SecuredBroker, namespace: str, tmp_path: Path
 ) -> None:
@@ -367,6 +373,7 @@ async def test_a_dashboard_that_may_not_make_its_topics_says_which(
         assert f"({left_out})" in refused
 
 
+@pytest.mark.night
 async def test_a_dashboard_that_may_not_add_partitions_says_to_which(
     secured: SecuredBroker, namespace: str, tmp_path: Path
 ) -> None:
@@ -420,6 +427,7 @@ async def test_a_certificate_lets_in_and_its_lack_does_not(secured: SecuredBroke
     assert "ssl_certfile, ssl_keyfile: 127.0.0.1:" in said
 
 
+@pytest.mark.night
 async def test_an_authority_that_did_not_sign_the_brokers_certificate_is_named(
     secured: SecuredBroker, namespace: str
 ) -> None:
@@ -428,6 +436,7 @@ async def test_an_authority_that_did_not_sign_the_brokers_certificate_is_named(
     assert str(secured.other_cafile) in said
 
 
+@pytest.mark.night
 async def test_a_certificate_of_another_host_is_named(secured: SecuredBroker, namespace: str) -> None:
     settings = secured.by_password(namespace)
     port = settings.bootstrap_servers.split(":")[1]
@@ -435,12 +444,14 @@ async def test_a_certificate_of_another_host_is_named(secured: SecuredBroker, na
     assert f"bootstrap_servers: the certificate of localhost:{port} is for another host" in said
 
 
+@pytest.mark.night
 async def test_tls_with_a_broker_that_speaks_none_is_named(secured: SecuredBroker, namespace: str) -> None:
     plain = secured.everything(namespace).bootstrap_servers
     said = await refusal(secured.by_password(namespace, bootstrap_servers=plain))
     assert f"security_protocol: {plain} does not speak TLS" in said
 
 
+@pytest.mark.night
 async def test_a_token_command_is_asked_and_a_refused_token_is_named(
     secured: SecuredBroker, namespace: str, tmp_path: Path
 ) -> None:
@@ -460,6 +471,7 @@ async def test_a_token_command_is_asked_and_a_refused_token_is_named(
         await create(settings)
 
 
+@pytest.mark.night
 async def test_plain_text_with_a_broker_that_wants_tls_is_explained(
     secured: SecuredBroker, namespace: str
 ) -> None:

@@ -32,6 +32,7 @@ async def test_a_stream_gives_the_verdicts_of_a_scan_of_its_pages(settings: Sett
     assert projection(await verdicts(settings)) == projection(lines(output))
 
 
+@pytest.mark.night
 async def test_published_columns_get_the_verdicts_of_a_scan_of_the_same_files(
     settings: Settings, tmp_path: Path
 ) -> None:

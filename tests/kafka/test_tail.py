@@ -65,6 +65,7 @@ async def waiting_line(settings: Settings, *arguments: str) -> tuple[str, str]:
 pytestmark = pytest.mark.broker
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("from_beginning", [False, True])
 async def test_verdicts_on_added_partitions_are_shown_and_none_twice(
     settings: Settings, *, from_beginning: bool

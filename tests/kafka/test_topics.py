@@ -133,6 +133,7 @@ async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
     assert made[0] == await topics.wait_for_genesis(settings)
 
 
+@pytest.mark.night
 async def test_a_creator_that_died_half_way_leaves_no_genesis(
     settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
@@ -182,6 +183,7 @@ async def test_a_journal_has_a_seed_of_its_own_and_keeps_it(settings: Settings, 
         await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
 
 
+@pytest.mark.night
 async def test_of_two_creators_with_other_seeds_one_is_refused(settings: Settings, tmp_path: Path) -> None:
     schemes = []
     for name in ("ab", "cd"):
@@ -211,6 +213,7 @@ async def test_what_is_refused_creates_no_topics(settings: Settings, names: Topi
     assert {row.id for row in found} == {None}
 
 
+@pytest.mark.night
 async def test_a_refused_repetition_creates_no_missing_topics(
     settings: Settings, admin: AIOKafkaAdminClient, names: TopicNames
 ) -> None:
@@ -228,6 +231,7 @@ async def test_a_refused_repetition_creates_no_missing_topics(
     assert await deleted()
 
 
+@pytest.mark.night
 async def test_a_seed_in_a_file_becomes_the_journals(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "seed"
     file.write_text("ab" * 16 + "\n")
@@ -276,6 +280,7 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
         await topics.create(settings, SCHEME, OPTIONS)
 
 
+@pytest.mark.night
 async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
     waiting = asyncio.create_task(topics.wait_for_genesis(settings))
     with pytest.raises(TopicError, match=r"genesis .*was not written within 0.3 s"):
@@ -285,6 +290,7 @@ async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
         assert await waiting == made
 
 
+@pytest.mark.night
 async def test_a_topic_of_the_genesis_that_begins_with_something_else_is_refused(
     settings: Settings, names: TopicNames, make: Make
 ) -> None:
@@ -326,6 +332,7 @@ async def test_a_journal_with_its_genesis_inside_is_refused(
             await until(rows)
 
 
+@pytest.mark.night
 async def test_a_genesis_that_was_deleted_is_not_replaced_beside_its_journal(
     settings: Settings, names: TopicNames
 ) -> None:

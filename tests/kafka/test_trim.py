@@ -172,6 +172,7 @@ async def test_the_logs_are_trimmed_to_the_oldest_kept_checkpoint(judged: Settin
     await goes_on(judged)
 
 
+@pytest.mark.night
 async def test_what_was_verified_is_not_read_again_and_nothing_is_trimmed_twice(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ async def test_what_was_verified_is_not_read_again_and_nothing_is_trimmed_twice(
     await goes_on(judged, ROUNDS + 2)
 
 
+@pytest.mark.night
 async def test_what_is_younger_than_keep_stays(judged: Settings) -> None:
     outcome = await trim_once(judged, 3600)
     assert outcome.held.reason == "keep"
@@ -201,6 +203,7 @@ async def test_what_is_younger_than_keep_stays(judged: Settings) -> None:
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_the_last_ledger_record_before_the_time_to_keep_is_trimmed_to(judged: Settings) -> None:
     """At each time between two ledger records, the earlier one is where the logs start."""
     known, limit = await ends(judged), kept(judged)[-1].ledger
@@ -232,6 +235,7 @@ async def test_without_a_checkpoint_nothing_is_trimmed(judged: Settings) -> None
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("field", "value"),
     [("format", 1), ("cluster", "elsewhere"), ("scheme", "0" * 16), ("options", "other"), ("ledger", 0)],
@@ -248,6 +252,7 @@ async def test_checkpoints_of_something_else_are_named_and_replace_nothing(
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
@@ -267,6 +272,7 @@ async def test_a_checkpoint_that_does_not_fit_the_logs_stops_everything(
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_a_checkpoint_ahead_of_the_journal_stops_everything(judged: Settings) -> None:
     ahead = msgspec.structs.replace(kept(judged)[0], applied=10**6)
     stored(judged, ahead.name.object).write_bytes(encode(ahead))
@@ -276,6 +282,7 @@ async def test_a_checkpoint_ahead_of_the_journal_stops_everything(judged: Settin
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged: Settings) -> None:
     newest, middle, oldest = kept(judged)
     found = catalogue(judged)
@@ -301,6 +308,7 @@ def flip(path: Path, place: int = 10) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.night
 async def test_states_that_were_damaged_before_they_were_uploaded_replace_nothing(judged: Settings) -> None:
     """Their files are what was uploaded, and a block of each is damaged."""
     for manifest in kept(judged):
@@ -329,6 +337,7 @@ def damage(settings: Settings, manifest: Manifest) -> None:
     stored(settings, manifest.name.object).write_bytes(encode(changed))
 
 
+@pytest.mark.night
 async def test_a_mark_does_not_replace_the_files(judged: Settings) -> None:
     await trim_once(judged, 3600)
     newest = kept(judged)[0]
@@ -339,6 +348,7 @@ async def test_a_mark_does_not_replace_the_files(judged: Settings) -> None:
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_what_is_pruned_while_it_is_verified_replaces_nothing(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +367,7 @@ async def test_what_is_pruned_while_it_is_verified_replaces_nothing(
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_a_store_that_is_away_replaces_nothing(judged: Settings) -> None:
     away = judged.model_copy(update={"checkpoints": str(Path(judged.checkpoints or "") / "a" / "b")})
     with pytest.raises(CheckpointError, match="checkpoints: "):
@@ -364,6 +375,7 @@ async def test_a_store_that_is_away_replaces_nothing(judged: Settings) -> None:
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_a_leader_that_is_away_is_named_and_the_role_goes_on(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +407,7 @@ async def test_a_leader_that_is_away_is_named_and_the_role_goes_on(
     assert min(await starts(judged)) > 0
 
 
+@pytest.mark.night
 async def test_unsound_topics_are_refused(judged: Settings) -> None:
     names = TopicNames(judged.namespace)
     with pytest.raises(UnsoundTopicError, match=r"replication factor is 1"):
@@ -405,6 +418,7 @@ async def test_unsound_topics_are_refused(judged: Settings) -> None:
     assert await starts(judged) == (0, 0)
 
 
+@pytest.mark.night
 async def test_a_topic_with_too_few_replicas_in_sync_is_not_trimmed(judged: Settings) -> None:
     await configure(judged, TopicNames(judged.namespace).decisions, {"min.insync.replicas": "2"})
     outcome = await trim_once(judged, 0)
@@ -432,6 +446,7 @@ async def test_a_trimmer_that_is_killed_between_the_topics_goes_on(judged: Setti
     await goes_on(judged)
 
 
+@pytest.mark.night
 async def test_two_trimmers_at_once_do_no_harm(judged: Settings, tmp_path: Path) -> None:
     oldest = kept(judged)[-1]
     other = judged.model_copy(update={"state_dir": tmp_path / "other"})
@@ -441,6 +456,7 @@ async def test_two_trimmers_at_once_do_no_harm(judged: Settings, tmp_path: Path)
     await goes_on(judged)
 
 
+@pytest.mark.night
 async def test_what_another_one_trims_meanwhile_is_left_to_it(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +474,7 @@ async def test_what_another_one_trims_meanwhile_is_left_to_it(
     assert (await starts(judged))[1] == 0
 
 
+@pytest.mark.night
 async def test_logs_that_were_trimmed_by_hand_are_named(judged: Settings) -> None:
     newest, _, oldest = kept(judged)
     await delete_by_hand(judged, f"{judged.namespace}.decisions", oldest.decided + 1)
@@ -492,6 +509,7 @@ async def metrics_of(role: TrimRole) -> Callable[..., float]:
     return value
 
 
+@pytest.mark.night
 async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(judged: Settings) -> None:
     disk = Path(judged.checkpoints or "").parent
     moved = disk.with_name("moved")

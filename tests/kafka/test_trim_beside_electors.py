@@ -101,6 +101,7 @@ async def test_the_logs_are_kept_for_an_elector_that_is_behind(elected: Settings
     await goes_on(elected, ALL)
 
 
+@pytest.mark.night
 async def test_checkpoints_of_an_elector_that_are_all_damaged_hold_the_logs(elected: Settings) -> None:
     manifest = await only(elected)
     shutil.rmtree(Path(elected.checkpoints or "") / manifest.name.home)
@@ -112,6 +113,7 @@ async def test_checkpoints_of_an_elector_that_are_all_damaged_hold_the_logs(elec
     assert await starts(elected) == (0, 0)
 
 
+@pytest.mark.night
 async def test_a_checkpoint_of_an_elector_that_cannot_be_opened_holds_the_logs(
     elected: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +132,7 @@ async def test_a_checkpoint_of_an_elector_that_cannot_be_opened_holds_the_logs(
     assert dry.held.reason == "elector"
 
 
+@pytest.mark.night
 async def test_an_elector_that_is_gone_for_a_week_holds_nothing(elected: Settings) -> None:
     outcome = await trim_once(elected, 0)
     assert outcome.held.reason == "elector"

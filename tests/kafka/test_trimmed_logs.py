@@ -176,6 +176,7 @@ async def test_a_lost_state_is_restored_where_the_logs_were_trimmed(judged: Sett
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_state_that_the_logs_still_reach_goes_on(judged: Settings) -> None:
     await trim(judged, manifest_of(judged, kept(judged)[0]))
     assert await goes_on(judged) == []
@@ -210,6 +211,7 @@ async def test_a_state_before_the_logs_is_refused_and_the_checkpoint_that_will_d
     await all_once(judged)
 
 
+@pytest.mark.night
 async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_moved(judged: Settings) -> None:
     names = TopicNames(judged.namespace)
     end = await end_of(judged, names.journal)
@@ -232,6 +234,7 @@ async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_mo
     assert not path.exists()
 
 
+@pytest.mark.night
 async def test_an_empty_directory_without_checkpoints_is_refused_and_stays_empty(judged: Settings) -> None:
     """It is restored once the setting is there, so nothing may be made in it."""
     newest, middle, _ = kept(judged)
@@ -248,6 +251,7 @@ async def test_an_empty_directory_without_checkpoints_is_refused_and_stays_empty
     await all_once(judged)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("rebuild", [False, True])
 async def test_a_follower_that_slept_through_a_trim_is_refused_or_restored(
     judged: Settings, rebuild: bool
@@ -287,6 +291,7 @@ async def error_after(
     raise AssertionError("the follower came to the end")
 
 
+@pytest.mark.night
 async def test_a_follower_whose_journal_is_gone_does_not_wait_for_it(judged: Settings) -> None:
     """Decisions are there, but not the journal records that they are about."""
     newest, topic = kept(judged)[0], TopicNames(judged.namespace).journal
@@ -297,6 +302,7 @@ async def test_a_follower_whose_journal_is_gone_does_not_wait_for_it(judged: Set
     assert f"checkpoint {newest} in " in str(error)
 
 
+@pytest.mark.night
 async def test_a_query_is_refused_or_restored(judged: Settings, tmp_path: Path) -> None:
     newest = kept(judged)[0]
     await trim(judged, manifest_of(judged, newest))
@@ -311,6 +317,7 @@ async def test_a_query_is_refused_or_restored(judged: Settings, tmp_path: Path) 
     assert "restored" in errors
 
 
+@pytest.mark.night
 async def test_the_look_up_says_why_it_is_unavailable_and_is_restored(judged: Settings) -> None:
     newest, genesis = kept(judged)[0], await genesis_of(judged)
     await trim(judged, manifest_of(judged, newest))
@@ -364,6 +371,7 @@ async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_pat
     assert re.match(r"decisions offset \d+: the ledger record has ", difference)
 
 
+@pytest.mark.night
 async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged: Settings) -> None:
     """So a worker without a commit does not read a partition again that moved long ago."""
     await trim(judged, manifest_of(judged, kept(judged)[0]))
@@ -372,6 +380,7 @@ async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged
         assert await expected_offsets(judged, client, keys) == {keys[0]: PAGES, keys[1]: 1}
 
 
+@pytest.mark.night
 async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings: Settings) -> None:
     """It has no checkpoint that it could go on from."""
     settings = settings.model_copy(update={"elect": "longest"})
@@ -401,6 +410,7 @@ async def crawled(settings: Settings, tmp_path: Path) -> tuple[Settings, RowsSou
     return settings, rows
 
 
+@pytest.mark.night
 async def test_pages_and_rows_judged_before_a_trim_are_audited_and_not_loaded_again(
     crawled: tuple[Settings, RowsSource],
 ) -> None:
@@ -414,6 +424,7 @@ async def test_pages_and_rows_judged_before_a_trim_are_audited_and_not_loaded_ag
     assert loading.judged_before == loading.judged == 700
 
 
+@pytest.mark.night
 async def test_decisions_that_start_with_no_ledger_record_are_refused_by_name(
     crawled: tuple[Settings, RowsSource],
 ) -> None:

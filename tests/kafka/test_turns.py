@@ -147,6 +147,7 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     assert await recompute(deployed) == []
 
 
+@pytest.mark.night
 async def test_an_elector_drops_urls_that_were_not_seen_for_a_lifetime(deployed: Settings) -> None:
     """Also the anchor of a cluster that verdicts still name, and the only page of another one."""
     electing = deployed.model_copy(update={"elect": "first", "elect_seconds": 0.1})
@@ -220,6 +221,7 @@ async def test_a_judge_that_is_killed_at_a_turn_repeats_nothing(
     assert await recompute(deployed) == []
 
 
+@pytest.mark.night
 async def test_checkpoints_and_trimmed_logs_go_on_between_turns(deployed: Settings, tmp_path: Path) -> None:
     records, names = journal(), TopicNames(deployed.namespace)
     async with running(JudgeRole(deployed)):
@@ -239,6 +241,7 @@ async def test_checkpoints_and_trimmed_logs_go_on_between_turns(deployed: Settin
     assert await recompute(deployed) == []
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -258,6 +261,7 @@ async def test_a_turn_that_does_not_fit_is_refused_by_name(
         await recompute(deployed)
 
 
+@pytest.mark.night
 async def test_a_turn_at_another_time_than_the_next_record_is_told(deployed: Settings) -> None:
     offset = await forge(deployed)
     async with running(JudgeRole(deployed)):

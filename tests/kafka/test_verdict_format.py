@@ -117,6 +117,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
         await audit(settings.model_copy(update={"schema_registry_url": None}))
 
 
+@pytest.mark.night
 async def test_a_judge_waits_for_no_registry_and_decides_nothing_without_it(
     settings: Settings, registry: Served
 ) -> None:

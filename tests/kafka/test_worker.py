@@ -179,6 +179,7 @@ async def test_rule_4_pages_that_retention_took_are_a_declared_gap(settings: Set
     assert (gap.partition, gap.start, gap.end, gap.rows) == (0, 10, 15, 0)
 
 
+@pytest.mark.night
 async def test_rule_4_retention_that_overtakes_a_running_worker_ends_it(
     settings: Settings, gate: FileGate
 ) -> None:
@@ -211,6 +212,7 @@ async def test_rule_4_recreated_topic_is_a_new_source_from_its_start(settings: S
     assert [url for _, url in pages[new, 0]] == [f"new {n}" for n in range(8)]
 
 
+@pytest.mark.night
 async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
     settings: Settings, gate: FileGate
 ) -> None:
@@ -237,6 +239,7 @@ async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
     assert [url for _, url in pages[new, 0]] == [f"new {n}" for n in range(20)]
 
 
+@pytest.mark.night
 async def test_rule_4_page_fetched_before_the_topic_was_recreated_is_not_appended(
     settings: Settings, gate: FileGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +327,7 @@ async def test_rule_5_slow_page_holds_back_no_other_and_its_prefix_goes_out(
         await until(lambda: worker.stats.pages == 103)
 
 
+@pytest.mark.night
 async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: FileGate) -> None:
     small = changed(settings, worker_memory=1 << 20, page_deadline=60.0)
     await create(small)
@@ -373,6 +377,7 @@ async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
     assert {key[1]: len(pages) for key, pages in judged(await journal(limited)).items()} == count
 
 
+@pytest.mark.night
 async def test_rule_5_worker_that_waits_hands_its_partitions_over(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +440,7 @@ async def test_killed_worker_loses_and_repeats_nothing(settings: Settings, failp
     assert pages == [(n, f"page {n}") for n in range(300)]
 
 
+@pytest.mark.night
 async def test_workers_that_come_and_go_lose_nothing(settings: Settings) -> None:
     await create(settings)
     published = dict.fromkeys(range(3), 0)

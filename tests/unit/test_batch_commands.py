@@ -106,6 +106,7 @@ def test_matches_are_readable_and_written_to_a_file(pair, tmp_path: Path) -> Non
     assert len((tmp_path / "out").read_text().splitlines()) == 50
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("width", [64, 32, 128])
 def test_pages_are_fingerprinted_on_the_way(width: int, tmp_path: Path) -> None:
     texts = [f"page {i} about {' '.join(f'word{i * 31 + j}' for j in range(60))}" for i in range(20)]

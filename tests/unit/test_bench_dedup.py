@@ -16,6 +16,8 @@ from tests.bench import bench_dedup, dedup_pages
 from tests.bench.process_tree import measure
 from tests.bench.quality.truth import Truth
 
+pytestmark = pytest.mark.night
+
 
 def test_listed_pairs_are_all_that_are_alike(tmp_path: Path) -> None:
     files, pairs = dedup_pages.make(tmp_path, 400)

@@ -16,6 +16,8 @@ from tests.bench.growth import Growth, Setup, Slice, dips, summary
 from tests.bench.journal import ROWS
 from tests.bench.made_rows import MadeRows, is_new, new_before
 
+pytestmark = pytest.mark.night
+
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:

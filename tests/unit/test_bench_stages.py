@@ -142,6 +142,7 @@ def test_every_part_is_run_in_small() -> None:
     assert {part for parts in bench.STAGES.values() for part in parts} == SMALL.keys() | WITH_A_BROKER
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("part", SMALL)
 def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module(f"tests.bench.bench_{part}")

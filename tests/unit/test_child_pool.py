@@ -55,6 +55,7 @@ def urls(rows: list[Row]) -> list[bytes | None]:
     return [row.url.encode() if row.url is not None else None for row in rows]
 
 
+@pytest.mark.night
 async def test_a_store_that_hangs_is_asked_again_and_costs_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ async def test_page_that_was_killed_for_what_others_did_is_tried_once_more(tmp_p
         assert pool.crashes == 1
 
 
+@pytest.mark.night
 async def test_host_whose_pages_crash_gets_less_time() -> None:
     def message(host: str, text: str) -> bytes:
         return json.dumps({"url": f"http://{host}/", "text": text}).encode()
@@ -189,6 +191,7 @@ def test_deadline_grows_with_the_page_and_shrinks_with_crashes() -> None:
     assert seconds(10, 0, page_bytes, 2) == seconds(10, 0, page_bytes, 99) == pytest.approx(0.25)
 
 
+@pytest.mark.night
 async def test_pages_done_together_are_all_answered_beside_those_that_end_the_process() -> None:
     def message(word: str, number: int) -> bytes:
         text = f"{word} " + " ".join(f"word{number}x{place}" for place in range(30))

@@ -651,6 +651,7 @@ def numbered(tmp_path: Path) -> list[str]:
     return list(map(str, paths))
 
 
+@pytest.mark.night
 def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -> None:
     one, two = numbered(tmp_path)
     repeated = f"repeated ids: id://localhost/0 is {one} line 1 and {two} line 1, so"
@@ -672,6 +673,7 @@ def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -
     assert verdicts[7]["url"] == "id://localhost/two%2F3"
 
 
+@pytest.mark.night
 def test_an_index_tells_of_ids_that_it_had(tmp_path: Path) -> None:
     """Which page had them is not known any more."""
     one, two = numbered(tmp_path)

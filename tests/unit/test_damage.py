@@ -159,6 +159,7 @@ HARMS = {cut: 25, empty: 3, zero: 3, zero_end: 5, lengthen: 3, remove: 3}
 """How many of the files of a kind each is done to."""
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("kind", ["sst", "MANIFEST", "CURRENT", "OPTIONS", "IDENTITY", "config", "flushed"])
 def test_a_cut_empty_zeroed_or_missing_file_is_damage_or_changes_nothing(
@@ -277,6 +278,7 @@ def test_a_scan_does_not_end_at_a_damaged_block(store: Store) -> None:
         pass
 
 
+@pytest.mark.night
 def test_a_scrub_names_any_file_that_is_damaged(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "copy")
     path = tmp_path / "copy" / "state"

@@ -112,6 +112,7 @@ def test_records_that_share_a_member_get_one_each(suffix: str, tmp_path: Path) -
     assert (tmp_path / f"again.warc{suffix}").read_bytes() == out.read_bytes()
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("block", [100, 1500])
 def test_records_that_begin_inside_a_member_are_copied_whole(block: int, suffix: str, tmp_path: Path) -> None:
@@ -143,6 +144,7 @@ def test_an_archive_is_compressed_as_the_output_is_named(tmp_path: Path) -> None
         assert unpacked((tmp_path / f"out.warc{suffix}").read_bytes(), suffix) == whole
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("cut", [1, 5, 200])
 @pytest.mark.parametrize("packed", ["records", "whole", "plain"])
 def test_a_truncated_archive_keeps_its_pages_before_the_damage(cut: int, packed: str, tmp_path: Path) -> None:

@@ -362,6 +362,7 @@ def test_the_limit_that_is_named_is_the_limit_that_is_told(
     assert taken[0].similarity == similarity
 
 
+@pytest.mark.night
 def test_python_and_machine_code_explain_alike(tmp_path: Path) -> None:
     """`neardup explain` interprets the loops of the judge, as compiling them for two pages takes 12 s."""
     lines = []

@@ -102,6 +102,7 @@ GREEDY = {
 }
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("name", GREEDY)
 async def test_the_largest_page_fits_into_what_the_manifests_give_a_child(name: str) -> None:
     message = json.dumps({"url": "http://a/", "html": GREEDY[name]}, ensure_ascii=False).encode()

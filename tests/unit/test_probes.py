@@ -23,6 +23,7 @@ def probes_by_hand(
     }
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(("blocks", "choose"), [(5, 2), (4, 1), (6, 3), (6, 2), (16, 1), (3, 2)])
 @pytest.mark.parametrize(("flip_bits", "flips"), [(4, 2), (6, 2), (4, 1), (3, 3), (0, 0), (4, 0)])
 def test_probes_flip_the_least_certain_bits_inside_the_prefix(

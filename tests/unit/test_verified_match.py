@@ -105,6 +105,7 @@ def test_pairs_within_a_batch_are_those_of_brute_force(
     assert (figures["batch"], figures["corpus"]) == (len(pages), len(pages))
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("most", [1, 1 << 16])
 @pytest.mark.parametrize("case", CASES)
 def test_pairs_with_a_corpus_are_those_of_brute_force(
