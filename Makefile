@@ -74,6 +74,11 @@ $(FUZZED): $(INSTALLED) tests/fuzz/requirements.lock
 	$(BIN)/pip install --disable-pip-version-check --quiet --only-binary :all: --require-hashes -r tests/fuzz/requirements.lock
 	touch $@
 
+.PHONY: mutants
+mutants: broker-tools $(INSTALLED) ## put faults into a copy, whose tests must fail (ARGS="--tier day 'stream/judge/*'")
+	@$(call say,"tests.mutants: results are kept in build/mutants")
+	$(BIN)/python -m tests.mutants $(ARGS)
+
 .PHONY: images
 images: COMPOSE := .cache/podman-compose
 images: $(INSTALLED) broker-tools engine ## build the image, run deploy/compose.yaml with it under Podman, kill containers, audit
