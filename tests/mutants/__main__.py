@@ -27,15 +27,15 @@ from typing import Final
 
 import click
 import msgspec
+import pytest
 
 from tests.mutants.table import ROOT, Mutant, read
 
 BUILD: Final = ROOT / "build" / "mutants"
 MOST_SECONDS: Final = 1500.0
 """A run of tests that takes longer is killed, and catches nothing."""
-CAUGHT, MISSED, NOT_FOUND, FAILS_WITHOUT, HUNG = (
-    "caught", "missed", "text not found", "tests fail without it", "tests hang",
-)  # fmt: skip
+CAUGHT, MISSED, HUNG = "caught", "missed", "tests hang"
+NOT_FOUND, NO_TESTS, FAILS_WITHOUT = "text not found", "no such tests", "tests fail without it"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -84,8 +84,8 @@ def _try_all(mutants: list[Mutant], jobs: int) -> dict[str, Result]:
     def judge(mutant: Mutant) -> None:
         copy = copies.get()
         results[mutant.name] = result = copy.judge(mutant)
+        _keep(mutant, copy.root, result)
         copies.put(copy)
-        _keep(mutant, result)
         click.echo(f"{len(results)}/{len(mutants)} {_line(mutant, result)}")
 
     with ThreadPoolExecutor(max(jobs, 1)) as pool:
@@ -103,9 +103,10 @@ class _Copy:
     """A copy of the tree, in which one mutant at a time is applied."""
 
     _running: Final[set[subprocess.Popen[str]]] = set()
+    _is_stopped = False
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         shutil.rmtree(root, ignore_errors=True)
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -139,9 +140,11 @@ class _Copy:
             return HUNG, ""
         if code == 0:
             return MISSED, ""
-        failed = next(iter(json.loads(self._failed.read_text()) if self._failed.exists() else ()), "")
-        if code != 1 or not failed:
-            return FAILS_WITHOUT, f"pytest ended with {code}"
+        if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return NO_TESTS, ""
+        failed = next(
+            iter(json.loads(self._failed.read_text()) if self._failed.exists() else ()), "all of them"
+        )
         with suppress(subprocess.TimeoutExpired):
             if self._run(mutant, "--last-failed") == 0:
                 return CAUGHT, failed
@@ -149,38 +152,42 @@ class _Copy:
 
     @contextmanager
     def _applied(self, mutant: Mutant) -> Iterator[None]:
-        path = self._root / mutant.file
-        content, status = mutant.apply(self._root), path.stat()
+        path = self.root / mutant.file
+        content, status = mutant.apply(self.root), path.stat()
         original = path.read_bytes()
         try:
             path.write_text(content, "utf-8")
             # Python knows its bytecode by size and seconds of the source: no other version has these.
-            os.utime(path, (status.st_atime, int(mutant.key(ROOT)[:7], 16)))
+            os.utime(path, (status.st_atime, int(mutant.key(self.root)[:7], 16)))
             yield
         finally:
             path.write_bytes(original)
             os.utime(path, (status.st_atime, status.st_mtime))
 
     def _run(self, mutant: Mutant, *options: str) -> int:
-        shutil.rmtree(self._root / ".hypothesis", ignore_errors=True)  # examples that other mutants failed
+        shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)  # examples that other mutants failed
         log_of = f"{mutant.name}{'-without' if options else ''}.log"
         with (BUILD / log_of).open("w") as log:
             process = subprocess.Popen(
                 [ROOT / "tests" / "in_memory", sys.executable, "-m", "pytest", "-x", "-q",
                  "-p", "no:randomly", "--hypothesis-seed=0", "-o", "timeout=600", *options, *mutant.tests],
-                cwd=self._root, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 text=True, start_new_session=True,
             )  # fmt: skip
             self._running.add(process)
             try:
-                return process.wait(MOST_SECONDS)
+                code = process.wait(MOST_SECONDS)
             finally:
                 self._running.discard(process)
                 _end(process)
+        if self._is_stopped:
+            raise InterruptedError
+        return code
 
     @classmethod
     def stop_all(cls) -> None:
-        """End all runs of tests."""
+        """End all runs of tests, which then have no result."""
+        cls._is_stopped = True
         for each in list(cls._running):
             _end(each)
 
@@ -194,19 +201,19 @@ def _end(process: subprocess.Popen[str]) -> None:
                 process.wait(30)
 
 
-def _file(mutant: Mutant) -> Path:
-    return BUILD / "results" / f"{mutant.name}-{mutant.key(ROOT)[:16]}.json"
+def _file(mutant: Mutant, root: Path) -> Path:
+    return BUILD / "results" / f"{mutant.name}-{mutant.key(root)[:16]}.json"
 
 
 def _stored(mutant: Mutant) -> Result | None:
     try:
-        return msgspec.json.decode(_file(mutant).read_bytes(), type=Result)
+        return msgspec.json.decode(_file(mutant, ROOT).read_bytes(), type=Result)
     except OSError:
         return None
 
 
-def _keep(mutant: Mutant, result: Result) -> None:
-    path = _file(mutant)
+def _keep(mutant: Mutant, root: Path, result: Result) -> None:
+    path = _file(mutant, root)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".part").write_bytes(msgspec.json.encode(result))
     path.with_suffix(".part").replace(path)
