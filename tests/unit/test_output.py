@@ -13,16 +13,20 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream.durable import replace_file
 from stream.errors import DiskError, OutputError
 from stream.fingerprint.lanes import as_words
 from stream.kafka.member import member_id
+from stream.local.index import Index
+from stream.local.scan_log import VerdictLog
 from stream.local.scan_output import _Lines
 from stream.messages.verdict import MessagePosition, VerdictRecord
 from stream.offline.compressed_blocks import encode, sort_words
@@ -31,6 +35,7 @@ from stream.output import Output, writing
 from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError, Sink
 from stream.sinks.open import open_sink
+from stream.stores.directory import DirectoryStore
 from tests.fingerprint_sets import random_set
 from tests.waiting import HANG_SECONDS
 
@@ -301,6 +306,58 @@ def verdict(number: int) -> VerdictRecord:
         decided_at=rfc3339(number),
         reason=None,
     )
+
+
+def write_output(directory: Path) -> Path:
+    with writing(directory / "out") as file:
+        file.write(b"new")
+    return directory / "out"
+
+
+def write_durably(directory: Path) -> Path:
+    replace_file(directory / "member", b"new")
+    return directory / "member"
+
+
+def put_into_a_store(directory: Path) -> Path:
+    DirectoryStore(directory).put("chain/1", b"new", only_new=True)
+    return directory / "chain" / "1"
+
+
+def export_to_parquet(directory: Path) -> Path:
+    with open_sink(str(directory / "verdicts.parquet")) as sink:
+        sink.append([verdict(1)], "topic", {0: 1})
+    (written,) = (directory / "verdicts.parquet").iterdir()
+    return written
+
+
+def log_verdicts(directory: Path) -> Path:
+    with Index() as index, closing(VerdictLog(directory, index)) as log:
+        log.begin("out", None)
+        log.append("batch", [b"{}"])
+        return log.path
+
+
+@pytest.mark.parametrize(
+    "write", [write_output, write_durably, put_into_a_store, export_to_parquet, log_verdicts]
+)
+def test_what_is_written_outlives_a_crash_of_the_machine(
+    write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole file is synced, and its directory once it has its name there."""
+    files, names, sync = set[tuple[int, int]](), set[tuple[int, str]](), os.fsync
+
+    def note(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        files.add((status.st_ino, status.st_size))
+        if stat.S_ISDIR(status.st_mode):
+            names.update((status.st_ino, name) for name in os.listdir(descriptor))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    written = write(tmp_path)
+    assert (written.stat().st_ino, written.stat().st_size) in files
+    assert (written.parent.stat().st_ino, written.name) in names
 
 
 def test_a_role_on_a_full_disk_takes_no_empty_name(small_disk: Path) -> None:
