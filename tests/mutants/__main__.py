@@ -34,6 +34,8 @@ from tests.mutants.table import ROOT, Mutant, read
 BUILD: Final = ROOT / "build" / "mutants"
 MOST_SECONDS: Final = 1500.0
 """A run of tests that takes longer is killed, and catches nothing."""
+AT_ONCE: Final = 25
+"""Mutants whose tests are run without them in one process."""
 CAUGHT, MISSED, HUNG = "caught", "missed", "tests hang"
 NOT_FOUND, NO_TESTS, FAILS_WITHOUT = "text not found", "no such tests", "tests fail without it"
 
@@ -44,7 +46,13 @@ class Result(msgspec.Struct, frozen=True):
     outcome: str
     seconds: float
     failed: str = ""
-    """The test that caught it."""
+    """The test that caught it; empty if the process that ran the tests ended before it could say."""
+    is_confirmed: bool = False
+    """Whether that test passes without the fault."""
+
+    def witnesses(self, mutant: Mutant) -> list[str]:
+        """The tests that caught it."""
+        return [self.failed] if self.failed else list(mutant.tests)
 
 
 def main() -> int:
@@ -65,7 +73,8 @@ def main() -> int:
         return _report(chosen, stored)
     todo = [each for each in chosen if options.again or each.name not in caught]
     click.echo(f"{len(todo)} of {len(chosen)} mutants to try; results are in {BUILD.relative_to(ROOT)}")
-    return _report(chosen, caught | _try_all(todo, min(options.jobs, len(todo))))
+    results = caught | _try_all(todo, min(options.jobs, len(todo)))
+    return _report(chosen, results | _confirm(chosen, results))
 
 
 def _is_chosen(mutant: Mutant, patterns: list[str], tier: str | None) -> bool:
@@ -99,6 +108,26 @@ def _try_all(mutants: list[Mutant], jobs: int) -> dict[str, Result]:
     return results
 
 
+def _confirm(mutants: list[Mutant], results: dict[str, Result]) -> dict[str, Result]:
+    """Run the tests that caught mutants once more without these, many in one process. Returns the results of
+    those that were not confirmed before."""
+    caught = [each for each in mutants if results[each.name].outcome == CAUGHT]
+    todo = [each for each in caught if not results[each.name].is_confirmed]
+    confirmed: dict[str, Result] = {}
+    for first in range(0, len(todo), AT_ONCE):
+        click.echo(f"{min(first + AT_ONCE, len(todo))}/{len(todo)} run without their fault")
+        copy = _Copy(BUILD / "copy-0")
+        some = {each: results[each.name].witnesses(each) for each in todo[first : first + AT_ONCE]}
+        failures = copy.failures(sorted({test for tests in some.values() for test in tests}))
+        for mutant, tests in some.items():
+            fails = any(test.startswith(each) or each.startswith(test) for test in tests for each in failures)
+            outcome = FAILS_WITHOUT if fails else CAUGHT
+            result = msgspec.structs.replace(results[mutant.name], outcome=outcome, is_confirmed=True)
+            confirmed[mutant.name] = result
+            _keep(mutant, copy.root, result)
+    return confirmed
+
+
 class _Copy:
     """A copy of the tree, in which one mutant at a time is applied."""
 
@@ -130,10 +159,9 @@ class _Copy:
         return Result(outcome, round(time.monotonic() - began, 1), failed)
 
     def _judge(self, mutant: Mutant) -> tuple[str, str]:
-        self._failed.unlink(missing_ok=True)
         try:
             with self._applied(mutant):
-                code = self._run(mutant)
+                code = self._run(mutant.name, ["-x", *mutant.tests])
         except ValueError as error:
             return NOT_FOUND, str(error)
         except subprocess.TimeoutExpired:
@@ -142,13 +170,18 @@ class _Copy:
             return MISSED, ""
         if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
             return NO_TESTS, ""
-        failed = next(
-            iter(json.loads(self._failed.read_text()) if self._failed.exists() else ()), "all of them"
-        )
+        failed = next(iter(self._failed_tests()), "")
+        return CAUGHT, failed
+
+    def failures(self, tests: list[str]) -> list[str]:
+        """Which of these fail without any fault; all of them if they cannot be run."""
         with suppress(subprocess.TimeoutExpired):
-            if self._run(mutant, "--last-failed") == 0:
-                return CAUGHT, failed
-        return FAILS_WITHOUT, failed
+            if self._run("without", tests) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                return self._failed_tests()
+        return tests
+
+    def _failed_tests(self) -> list[str]:
+        return list(json.loads(self._failed.read_text())) if self._failed.exists() else []
 
     @contextmanager
     def _applied(self, mutant: Mutant) -> Iterator[None]:
@@ -164,13 +197,13 @@ class _Copy:
             path.write_bytes(original)
             os.utime(path, (status.st_atime, status.st_mtime))
 
-    def _run(self, mutant: Mutant, *options: str) -> int:
+    def _run(self, name: str, arguments: list[str]) -> int:
+        self._failed.unlink(missing_ok=True)
         shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)  # examples that other mutants failed
-        log_of = f"{mutant.name}{'-without' if options else ''}.log"
-        with (BUILD / log_of).open("w") as log:
+        with (BUILD / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
-                [ROOT / "tests" / "in_memory", sys.executable, "-m", "pytest", "-x", "-q",
-                 "-p", "no:randomly", "--hypothesis-seed=0", "-o", "timeout=600", *options, *mutant.tests],
+                [ROOT / "tests" / "in_memory", sys.executable, "-m", "pytest", "-q",
+                 "-p", "no:randomly", "--hypothesis-seed=0", "-o", "timeout=600", *arguments],
                 cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 text=True, start_new_session=True,
             )  # fmt: skip
