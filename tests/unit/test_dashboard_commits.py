@@ -9,6 +9,7 @@ from typing import Any
 
 import faust
 import pytest
+from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
 
 from stream.dashboard.counting.app import Statistics
@@ -56,6 +57,26 @@ def test_a_batch_that_was_not_folded_is_not_committed(consumer: Any) -> None:
     assert consumer.ack(batch(400, folded=True))
     consumer._acked[VERDICTS].append(500)
     assert consumer._new_offset(VERDICTS) == 401
+
+
+async def test_a_partition_without_a_commit_is_read_from_its_beginning(
+    consumer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was fetched while tables were recovered is dropped, and would never be read."""
+    changelog = TP("dashboard-urls-changelog", 3)
+    committed, sought = {VERDICTS: None, TP("verdicts", 4): 7, changelog: None}, list[TP]()
+
+    async def seek_to_committed(_: Any) -> dict[TP, int | None]:
+        return committed
+
+    async def seek_to_beginning(*partitions: TP) -> None:
+        sought.extend(partitions)
+
+    monkeypatch.setattr(Consumer, "seek_to_committed", seek_to_committed)
+    monkeypatch.setattr(_Consumer, "_is_changelog_tp", lambda _, tp: tp == changelog)
+    consumer._thread, consumer._fetched = SimpleNamespace(seek_to_beginning=seek_to_beginning), {}
+    assert await consumer.seek_to_committed() == committed
+    assert sought == [VERDICTS]
 
 
 @pytest.mark.parametrize(("generation", "is_open"), [(4, True), (3, False)])

@@ -193,6 +193,18 @@ def test_blocks_that_come_again_leave_no_index_of_forgotten_pages(table: History
         check(recovered, [each for each in left if each.url])
 
 
+def test_a_block_that_is_replaced_leaves_the_index_of_others(
+    table: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shorter one comes in its place once another one has the rest of its verdicts."""
+    monkeypatch.setattr(history, "BLOCK_BYTES", 1 << 20)
+    verdicts = crawled(1)
+    kept(table, verdicts)
+    kept(table, verdicts[3:], first=3)
+    kept(table, verdicts[:3])
+    check(table, verdicts)
+
+
 def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(table: History) -> None:
     """And the recrawls of them. A page that is like them stays, and so does one that was crawled later."""
     prefix, made = GENESIS.journal[:8], VerdictMaker()
