@@ -52,6 +52,13 @@ def test_an_empty_opening_above_the_expected_offset_counts_what_is_gone_and_goes
     assert (found, admission.gaps) == ([9, 10], [])
 
 
+def test_an_empty_opening_of_a_new_partition_is_its_position() -> None:
+    ledger = Ledger()
+    admitted(ledger, part(9, 9, opening=True))
+    found, admission = admitted(ledger, part(9, 11))
+    assert (found, admission.gaps) == ([9, 10], [])
+
+
 def test_an_empty_opening_within_one_batch_counts_too() -> None:
     ledger = Ledger()
     found, admission = admitted(
