@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import fnmatch
+import os
 import queue
 import statistics
 import sys
@@ -20,6 +21,7 @@ from typing import Final
 import click
 import msgspec
 
+from stream.locks import try_lock
 from tests.mutants.copy import CAUGHT, FAILS_WITHOUT, STOPPED, Copy, Result
 from tests.mutants.table import ROOT, Mutant, read
 
@@ -41,6 +43,9 @@ def main() -> int:
     results = {each.name: result for each in chosen if (result := _stored(each)) and result.outcome == CAUGHT}
     mutants = [each for each in chosen if each.name not in results]
     click.echo(f"{len(mutants)} of {len(chosen)} mutants to try; results are in {BUILD.relative_to(ROOT)}")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    if not try_lock(os.open(BUILD, os.O_RDONLY | os.O_DIRECTORY)):
+        parser.error(f"another run has {BUILD}")
     results |= _try_all(mutants, max(1, min(options.jobs, len(mutants))))
     results |= _confirm([each for each in chosen if results[each.name].outcome == CAUGHT], results)
     return _report(chosen, results)

@@ -1,4 +1,5 @@
-"""A judge that looks for what is to be forgotten stops at once, and goes on, while a topic cannot be read."""
+"""A judge that looks for what is to be forgotten stops at once, and goes on, while a topic cannot be read; and
+what the command refuses before it asks any broker."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, Self
 import msgspec
 import pytest
 
+from stream.errors import SettingsError
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_thread
 from stream.messages.verdict import ClusterRecord
@@ -18,6 +20,7 @@ from stream.roles.judge import ended_clusters, forgetting
 from stream.roles.judge.ended_clusters import EndedClusters
 from stream.roles.judge.forgetting import ForgetRequests
 from stream.settings import load
+from tests.commands import neardup
 from tests.genesis import genesis_of
 
 
@@ -174,3 +177,16 @@ async def test_a_bounded_number_of_clusters_is_found_before_their_tombstones_are
     assert erased == [f"c-{number}" for number in range(100) if number % 3]
     assert len(topic.records) - topic.position < 4, "the last tombstones are not awaited"
     await requests.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "name URLs, --host, --domain or --file"),
+        (("--status", "http://a.example/"), "--status: shows all requests"),
+        (("--json", "http://a.example/"), "--json: needs --status"),
+    ],
+)
+def test_a_command_that_names_nothing_or_too_much_is_refused(arguments: tuple[str, ...], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        neardup("forget", "--bootstrap-servers", "127.0.0.1:1", *arguments)
