@@ -1,5 +1,7 @@
-"""A judge that looks for what is to be forgotten stops at once, and goes on, while a topic cannot be read; and
-what the command refuses before it asks any broker."""
+"""A judge that looks for what is to be forgotten stops at once, and goes on, while a topic cannot be read.
+
+What the command refuses before it asks any broker.
+"""
 
 from __future__ import annotations
 
