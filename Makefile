@@ -75,7 +75,7 @@ $(FUZZED): $(INSTALLED) tests/fuzz/requirements.lock
 	touch $@
 
 .PHONY: mutants
-mutants: broker-tools $(INSTALLED) ## put faults into a copy, whose tests must fail (ARGS="--tier day 'stream/judge/*'")
+mutants: broker-tools $(INSTALLED) ## put faults into a copy, whose tests must fail (ARGS='--tier day stream/judge/')
 	@$(call say,"tests.mutants: results are kept in build/mutants")
 	$(BIN)/python -m tests.mutants $(ARGS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import fnmatch
 import os
 import queue
 import statistics
@@ -33,11 +32,11 @@ AT_ONCE: Final = 25
 def main() -> int:
     """Try the chosen mutants that were not caught before."""
     parser = argparse.ArgumentParser(prog="make mutants", description="Put faults into a copy of the tree.")
-    parser.add_argument("patterns", nargs="*", help="names or files, such as 'stream/judge/*' (all)")
+    parser.add_argument("beginnings", nargs="*", help="of names or files, such as stream/judge/ (all)")
     parser.add_argument("--tier", choices=["day", "night"], help="of one tier alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes, each with a copy of its own (2)")
     options = parser.parse_args()
-    chosen = [each for each in read() if _is_chosen(each, options.patterns, options.tier)]
+    chosen = [each for each in read() if _is_chosen(each, tuple(options.beginnings), options.tier)]
     if not chosen:
         parser.error("no such mutant")
     results = {each.name: result for each in chosen if (result := _stored(each)) and result.outcome == CAUGHT}
@@ -51,9 +50,9 @@ def main() -> int:
     return _report(chosen, results)
 
 
-def _is_chosen(mutant: Mutant, patterns: list[str], tier: str | None) -> bool:
-    named = any(fnmatch.fnmatch(each, pattern) for each in (mutant.name, mutant.file) for pattern in patterns)
-    return (named or not patterns) and tier in (None, mutant.tier)
+def _is_chosen(mutant: Mutant, beginnings: tuple[str, ...], tier: str | None) -> bool:
+    named = mutant.name.startswith(beginnings) or mutant.file.startswith(beginnings)
+    return (named or not beginnings) and tier in (None, mutant.tier)
 
 
 def _try_all(mutants: list[Mutant], jobs: int) -> dict[str, Result]:
