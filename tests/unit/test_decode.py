@@ -17,6 +17,7 @@ THAI = "วันนี้อากาศดีเราไปเดินเล
 
 WRITTEN = [  # label as pages write it, Python codec that writes it, text
     ("gbk", "gbk", CHINESE),
+    ("gbk", "gb18030", CHINESE + "𠮷"),
     ("GB2312", "gb2312", CHINESE),
     ("gb18030", "gb18030", CHINESE + "𠮷"),
     ("cp936", "gbk", CHINESE),

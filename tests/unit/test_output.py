@@ -232,6 +232,17 @@ def test_a_failed_sync_is_an_error_and_leaves_what_was_there(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["as before"]
 
 
+def test_a_file_that_may_not_be_written_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory allows it to everybody who may write there."""
+    (tmp_path / "out").write_text("as before")
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path / "out")  # as it is unless we are root
+    with pytest.raises(OutputError, match="out: Permission denied"), writing(tmp_path / "out") as file:
+        file.write(b"new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["as before"]
+
+
 def test_an_error_of_another_file_is_not_taken_for_ours(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
         (tmp_path / "missing").read_bytes()

@@ -640,24 +640,43 @@ def test_a_turn_is_laid_out_as_documented() -> None:
     assert decode_decisions(msgspec.msgpack.encode(record), 5).turn == turn
 
 
+FORGOTTEN = Forgotten(
+    requests=5,
+    anchors=bytes(8),
+    duplicates=b"",
+    urls=bytes(16),
+    ids=bytes(8),
+    pages=[(4, 1)],
+    named=NamedDigests.of(urls=[b"u" * 16], domains=[b"d" * 16]),
+)
+
+
 def test_a_forgetting_is_laid_out_as_documented() -> None:
-    forgotten = Forgotten(
-        requests=5,
-        anchors=bytes(8),
-        duplicates=b"",
-        urls=bytes(16),
-        ids=bytes(8),
-        pages=[(4, 1)],
-        named=NamedDigests.of(urls=[b"u" * 16], domains=[b"d" * 16]),
-    )
-    record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, forgotten))
+    record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, FORGOTTEN))
     assert list(record) == list(documented("decisions.md", "decisions"))
     assert (record["start"], record["end"], record["time"], record["ledger"]) == (9, 9, 7, None)
     described = (SCHEMAS / "decisions.md").read_text("utf-8").split("\n## Forgotten pages")[1]
     assert list(record["forgotten"]) == re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
     about_rows = list(record)[list(record).index("codes") :]
     assert not any(record[name] for name in ("sources", "turn", *about_rows))
-    assert decode_decisions(msgspec.msgpack.encode(record), 5).forgotten == forgotten
+    assert decode_decisions(msgspec.msgpack.encode(record), 5).forgotten == FORGOTTEN
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"anchors": bytes(7)}, "the length of anchors is not a multiple of 8 bytes"),
+        ({"ids": bytes(16)}, "a forgetting of numbers that are not in order"),
+        ({"urls": b""}, "a forgetting of URLs that are not those of its pages, in order"),
+        ({"pages": [(5, 1)]}, "a forgetting that found pages of requests which are not decided"),
+        ({"pages": [(4, 1), (3, 1)]}, "a forgetting that found pages of requests which are not decided"),
+    ],
+)
+def test_a_forgetting_that_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
+    forgotten = structs.replace(FORGOTTEN, **fields)
+    record = plain(forgetting_record(JOURNAL, "0" * 16, 9, bytes(16), 7, forgotten))
+    with pytest.raises(RecordError, match=f"decisions offset 5: {said}"):
+        decode_decisions(msgspec.msgpack.encode(record), 5)
 
 
 def test_requests_to_forget_validate_and_others_are_refused() -> None:
