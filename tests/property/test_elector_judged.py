@@ -15,23 +15,26 @@ from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions
 from tests.elected import KAFKA, tell_all
 from tests.judged_crawls import NAMES, crawl, entries_of, open_state, redelivered, timed, turn_if_due
+from tests.night import by_night
 from tests.property.best_oracle import POLICIES, Judged, kept, show, unseen, url_of
 
 
 @pytest.mark.parametrize(
     ("elect", "baselines", "lifetime"),
     [
-        ("first", 1, None), ("longest", 1, None), ("first", 3, None), ("longest", 3, None),
-        *((elect, 2, 600) for elect in POLICIES),
+        ("first", 1, None),
+        ("longest", 3, None),
+        ("newest", 2, 600),
+        *by_night((elect, 2, 600) for elect in POLICIES),
     ],
-)  # fmt: skip
+)
 def test_kept_pages_of_a_judged_crawl_are_those_of_its_verdicts(
     tmp_path: Path, elect: str, baselines: int, lifetime: int | None
 ) -> None:
     """Recrawls, changes, superseded anchors, orphans that are judged again, rejects, re-deliveries, and pages
     and URLs that expire."""
     rng = random.Random(baselines)
-    pages = crawl(baselines, 1200, dense=True)
+    pages = crawl(baselines, 500, dense=True)
     entries = timed(redelivered(entries_of(pages, 1), pages, 1), 1)
     options = VerdictOptions(baselines=baselines, lifetime=lifetime)
     state, genesis = open_state(tmp_path / "judge", options, memory=1 << 20, generation=64)

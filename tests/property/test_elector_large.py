@@ -60,6 +60,7 @@ def decided(judged: list[Judged]) -> list[Decided]:
     return decided_of(judged, 1)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("elect", POLICIES)
 def test_a_cluster_of_fifty_thousand_keeps_what_the_sql_keeps(
     judged: list[Judged], decided: list[Decided], elect: str, tmp_path: Path

@@ -16,6 +16,7 @@ import pytest
 
 from stream.messages.best import BestRecord, decode_best, encode_best
 from tests.documented import ROOT
+from tests.night import by_night
 from tests.property.best_oracle import (
     POLICIES,
     Judged,
@@ -67,7 +68,7 @@ def found(index: Any, judged: list[Judged]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("elect", POLICIES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *by_night(range(1, 6))])
 def test_an_index_that_follows_both_topics_has_the_pages_that_are_kept(elect: str, seed: int) -> None:
     topics, index, at, pages = Topics(elect, random.Random(seed)), Index({}), 0, set[str]()
     for verdicts in pauses(topics, seed):
@@ -149,7 +150,7 @@ def kept_by_sql(database: Any, pages: pa.Table, elect: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("elect", POLICIES)
-@pytest.mark.parametrize("seed", range(10, 13))
+@pytest.mark.parametrize("seed", [10, *by_night((11, 12))])
 def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None:
     """As is a table of DuckDB that follows the topics by docs/examples/keep_index.sql."""
     topics, at = Topics(elect, random.Random(seed)), 0
