@@ -19,14 +19,12 @@ from stream.judge.explain.explain import ExplainedPage
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
-from stream.judge.state.state import Prepared, State
-from stream.judge.turns import turn_time
+from stream.judge.state.state import State
 from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
-from stream.tables.tables import TablesStats
 from tests.first_numbers import LATE, LATE_DUPLICATE, begin_late
 from tests.genesis import genesis_of
 from tests.oracle import WITHOUT_A_KEY, Oracle, OraclePage
@@ -35,27 +33,6 @@ from tests.url_digests import digest_of_url
 SCHEME = Scheme(sketch_bins=192)
 NAMES = {v.value: v.name.lower() for v in Verdict}
 CHANGES = {c.value: None if c is Change.NONE else c.name.lower() for c in Change}
-
-
-OPTIONS = [
-    pytest.param(VerdictOptions(), id="default"),
-    pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
-    pytest.param(VerdictOptions(choose=3, distance=9), id="three-minima"),
-    pytest.param(VerdictOptions(keys="fingerprint", flip_bits=5, flips=3), id="probed"),
-    pytest.param(
-        VerdictOptions(keys="fingerprint", bucket_cap=2, flip_bits=4, flips=2), id="probed-small-cap"
-    ),
-    pytest.param(VerdictOptions(keys="fingerprint", blocks=4, choose=1, distance=6), id="4-choose-1"),
-    pytest.param(
-        VerdictOptions(keys="fingerprint", blocks=6, choose=3, flip_bits=2, flips=1), id="6-choose-3"
-    ),
-    pytest.param(VerdictOptions.paper(), id="strict"),
-    pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
-    pytest.param(VerdictOptions(baselines=1), id="one-baseline"),
-    pytest.param(VerdictOptions(baselines=3, bucket_cap=2), id="three-baselines"),
-    pytest.param(VerdictOptions(evidence="0.0"), id="all-evidence"),
-    pytest.param(VerdictOptions(evidence="1"), id="no-evidence"),
-]
 
 
 def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64) -> list[OraclePage]:
@@ -156,9 +133,9 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
     return pages
 
 
-def flips(seed: int, n: int, bodies: int) -> list[OraclePage]:
+def flips(seed: int, n: int, bodies: int, *, width: int = 64) -> list[OraclePage]:
     """URLs that answer each time with one of their own `bodies`, of which some are those of other URLs."""
-    pages, rng = crowd(seed, 40), random.Random(seed)
+    pages, rng = crowd(seed, 40, width=width), random.Random(seed)
     own = [rng.sample(pages, bodies) for _ in range(n // 20)]
     found = []
     for _ in range(n):
@@ -250,8 +227,9 @@ def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> lis
 def timed(entries: list[Entry], seed: int) -> list[Entry]:
     """The records, appended over some lifetimes, with outages and clocks that are late now and then."""
     rng, time, found = random.Random(seed), 10**12, []
+    steps = max(1, 250 // len(entries))
     for entry in entries:
-        time += rng.choice([0, 1, 300, 900, 5_000, 60_000])
+        time += sum(rng.choice([0, 1, 300, 900, 5_000, 60_000]) for _ in range(steps))
         time += rng.choice([0] * 60 + [200_000, 700_000])
         found.append(dataclasses.replace(entry, time=time - rng.choice([0, 0, 0, 5_000])))
     return found
@@ -300,15 +278,12 @@ Clock = Callable[[Entry], int | None]
 """What append times count at most when a record is the next one to judge, from the clock of its judge."""
 
 
-def judge_all(
-    judge: Judge, entries: list[Entry], seed: int, clock: Clock = lambda _: None
-) -> list[tuple[object, ...]]:
+def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[object, ...]]:
     rng, found, i = random.Random(seed), [], 0
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
-        cap = clock(part[0])
-        turn_if_due(judge, part[0], cap, i)
-        decided = judge.decide(part, cap=cap)
+        turn_if_due(judge, part[0], None, i)
+        decided = judge.decide(part)
         part = list(decided.entries)
         found += verdicts_of(decided)
         recorded = decode_decisions(encode_decisions(decided.record()), i)
@@ -354,63 +329,6 @@ def turn_if_due(judge: Judge, entry: Entry, cap: int | None, decided: int) -> De
     return recorded
 
 
-def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[bytes]]:
-    """Judge batches, each while the previous one is in RAM only, with random flushes in between."""
-    rng, found, i, state = random.Random(seed), [], 0, judge.state
-    unwritten: tuple[Prepared, int] | None = None
-    while i < len(entries):
-        part = entries[i : i + rng.choice([1, 2, 7])]
-        if unwritten and turn_time(state, part[0], None) is not None:
-            state.write(*unwritten)
-            unwritten = None
-        turn_if_due(judge, part[0], None, i)
-        decided = judge.decide(part)
-        part = list(decided.entries)
-        found.append(decided.json())
-        prepared = judge.prepare(part, decided.record(), decided.batch)
-        if rng.random() < 0.3:
-            state.flush()
-        if unwritten:
-            state.write(*unwritten)
-            state.maintain(wait=rng.random() < 0.3)
-        state.advance(prepared)
-        i += len(part)
-        unwritten = prepared, i
-    if unwritten:
-        state.write(*unwritten)
-    return found
-
-
-def judge_at_once(judge: Judge, entries: list[Entry], decided: int) -> list[bytes]:
-    """Judge as many records at a time as there are between turns."""
-    found, i = list[bytes](), 0
-    while i < len(entries):
-        turn_if_due(judge, entries[i], None, decided)
-        batch = judge.decide(entries[i:])
-        found += batch.json()
-        judge.apply(batch.entries, batch.record(), decided)
-        i += len(batch.entries)
-    return found
-
-
-def check_deciding_ahead(
-    directory: Path, options: VerdictOptions, entries: list[Entry], seed: int, *, memory: int, generation: int
-) -> TablesStats:
-    """Judge the entries ahead of the store, and at once: verdicts and states are the same. Returns the
-    statistics of the tables."""
-    ahead, genesis = open_state(directory / "ahead", options, memory=memory, generation=generation)
-    at_once, _ = open_state(directory / "at_once", options, memory=memory, generation=generation)
-    try:
-        found = [each for part in judge_ahead(Judge(ahead, genesis), entries, seed) for each in part]
-        judge = Judge(at_once, genesis)
-        assert found == judge_at_once(judge, entries, ahead.meta.decided)
-        assert ahead.digest() == at_once.digest()
-        return ahead.tables.stats
-    finally:
-        ahead.close()
-        at_once.close()
-
-
 def search_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search few rows at a time, by several threads."""
     monkeypatch.setattr(decide, "FEW", 8)
@@ -435,7 +353,7 @@ def oracle_of(options: VerdictOptions, width: int = 64) -> Oracle:
 
 
 def expected_in_turns(
-    oracle: Oracle, pages: list[OraclePage], entries: Sequence[Entry], clock: Clock = lambda _: None
+    oracle: Oracle, pages: list[OraclePage], entries: Sequence[Entry]
 ) -> list[tuple[object, ...]]:
     """The verdicts on the pages of these records, between which turns are due."""
     of_record: dict[int, list[OraclePage]] = {}
@@ -443,7 +361,7 @@ def expected_in_turns(
         of_record.setdefault(page.id >> INDEX_BITS, []).append(page)
     found = []
     for entry in entries:
-        oracle.begin(entry.time, clock(entry))
+        oracle.begin(entry.time)
         found += expected(oracle, of_record.get(entry.offset, []))
     return found
 

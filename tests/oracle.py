@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from math import exp, sqrt
 
@@ -51,6 +52,15 @@ def noise_of_bins(one, two, bins):
     deviation = sqrt(max(0, bins / 4 * (1 - same) - apart * same) / same)
     low, high = total - apart - 6 * deviation - 3, min(total, total - apart + 6 * deviation + 3)
     return low / (2 * total - low) - 1e-4, high / (2 * total - high)
+
+
+@cache
+def shingles_apart(unequal, bins):
+    """Return by how many shingles, in 1,024ths, two sets differ of which so many bins do."""
+    with localcontext() as context:
+        context.prec = 30
+        one = (1 - Decimal(2) / bins).ln()
+        return int((1 - Decimal(2 * unequal) / bins).ln() / one * 1024)
 
 
 @dataclass
@@ -393,10 +403,7 @@ class Oracle:
         unequal = (odd[0] ^ odd[1]).bit_count()
         if 2 * unequal >= bins:
             return 0
-        with localcontext() as context:
-            context.prec = 30
-            one = (1 - Decimal(2) / bins).ln()
-            differing = int((1 - Decimal(2 * unequal) / bins).ln() / one * 1024) << max(halved)
+        differing = shingles_apart(unequal, bins) << max(halved)
         differing = max(differing, abs(sizes[0] - sizes[1]) * 1024)
         both = sum(sizes) * 1024
         return max(0, (both - differing) * 10_000 // (both + differing))

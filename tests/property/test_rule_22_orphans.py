@@ -14,7 +14,6 @@ from msgspec import structs
 from stream.dashboard.lookup.lookup import _nearest, _verdict_now
 from stream.errors import StateError
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import Scheme
 from stream.judge.explain.stored_pages import StoredPages
 from stream.judge.judge import Judge
 from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
@@ -23,89 +22,18 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.roles.judge.watch import JudgeWatch
 from tests.judged_crawls import (
     SCHEME,
-    check_deciding_ahead,
     entries_of,
     expected,
     judge_all,
     mirrors,
-    number_late,
     open_state,
     oracle_of,
-    redelivered,
-    search_few_rows,
     side,
 )
 from tests.oracle import OraclePage
 from tests.url_digests import digest_of_url
 
-STRICT = VerdictOptions.paper()
-OPTIONS = [
-    pytest.param(VerdictOptions(), id="default"),
-    pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
-    pytest.param(VerdictOptions(compared=2), id="two-compared"),
-    pytest.param(VerdictOptions(keys="fingerprint", flip_bits=4, flips=2, bucket_cap=3), id="probed"),
-    pytest.param(STRICT, id="strict"),
-]
-
-
 A, B, C, D = (f"http://{name}.example/" for name in "abcd")
-
-
-@pytest.mark.parametrize("baselines", [1, 2, 3])
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("memory", [64 << 20, 0])
-def test_rule_22_orphans_are_judged_again_as_the_oracle_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, baselines: int, memory: int
-) -> None:
-    options = structs.replace(options, baselines=baselines)
-    pages = mirrors(baselines, 800)
-    entries = redelivered(entries_of(pages, baselines), pages, baselines)
-    oracle = oracle_of(options)
-    want = expected(oracle, pages)
-    found = []
-    for cut in (1, 2):
-        if cut == 2:
-            search_few_rows(monkeypatch)
-        state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
-        try:
-            found.append(judge_all(Judge(state, genesis), entries, cut))
-            stored = {page: state.by_page(page) for page in oracle.numbers}
-        finally:
-            state.close()
-    assert found[0] == found[1] == want
-    assert {page: each and each.number for page, each in stored.items()} == oracle.numbers
-    check_deciding_ahead(tmp_path, options, entries, 5, memory=memory, generation=64)
-    own = sum(each.cluster == each.id for each in oracle.orphans)
-    assert min(own, len(oracle.orphans) - own) > 5, (own, len(oracle.orphans))
-
-
-@pytest.mark.parametrize(
-    ("width", "options"),
-    [(128, VerdictOptions(distance=28, bucket_cap=2)), (32, VerdictOptions(distance=7)), (32, STRICT)],
-)
-@pytest.mark.parametrize("late", [False, True])
-def test_rule_22_at_every_width_and_beyond_numbers_of_32_bits(
-    tmp_path: Path, width: int, options: VerdictOptions, late: bool
-) -> None:
-    scheme = Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
-    pages = mirrors(width, 900, width=width)
-    entries = entries_of(pages, width, scheme)
-    oracle = oracle_of(options, width=width)
-    want = expected(number_late(oracle) if late else oracle, pages)
-    states = [
-        open_state(tmp_path / name, options, memory=0, generation=64, scheme=scheme, late=late)
-        for name in ("one", "two")
-    ]
-    (state, genesis), (again, _) = states
-    try:
-        assert judge_all(Judge(state, genesis), entries, width) == want
-        whole = Judge(again, genesis)
-        whole.apply(entries, whole.decide(entries).record(), state.meta.decided)
-        assert state.digest() == again.digest()
-    finally:
-        state.close()
-        again.close()
-    assert len(oracle.orphans) > 10
 
 
 def test_rule_22_a_mirror_takes_the_place_of_an_original_that_changed(tmp_path: Path) -> None:
@@ -213,7 +141,13 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [VerdictOptions(), VerdictOptions(bucket_cap=2), VerdictOptions(keys="fingerprint"), STRICT]
+    "options",
+    [
+        VerdictOptions(),
+        VerdictOptions(bucket_cap=2),
+        VerdictOptions(keys="fingerprint"),
+        VerdictOptions.paper(),
+    ],
 )
 def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
     tmp_path: Path, options: VerdictOptions

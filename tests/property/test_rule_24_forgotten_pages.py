@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import shutil
 from pathlib import Path
 
@@ -16,150 +15,27 @@ from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
 from stream.judge.forgetting import Search
 from stream.judge.judge import Judge
-from stream.judge.state import forgotten_pages
 from stream.judge.state.meta import Forgetting
-from stream.judge.state.state import State
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.topic_plan import DECISIONS_BYTES
 from stream.messages.decision import (
-    Decisions,
     Forgotten,
     NamedDigests,
     decode_decisions,
     encode_decisions,
     forgetting_record,
 )
-from stream.messages.requests import ForgetRequest, What
+from stream.messages.requests import What
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.forgetting import REQUESTS_AT_ONCE
 from stream.tables.store.rocks import URLS, Store, tables_of
+from tests.forgetting import erase, forget, request
 from tests.judged_crawls import (
-    crawl,
     entries_of,
     mirrors,
     open_state,
-    oracle_of,
-    turn_if_due,
 )
 from tests.url_digests import digest_of_url
-
-OPTIONS = [
-    pytest.param(VerdictOptions(), id="default"),
-    pytest.param(VerdictOptions(bucket_cap=2, baselines=3), id="small-cap"),
-    pytest.param(VerdictOptions.paper(), id="strict"),
-    pytest.param(VerdictOptions(lifetime=600), id="lifetime"),
-    pytest.param(VerdictOptions(lifetime=600, baselines=3, bucket_cap=2), id="lifetime-small-cap"),
-]
-
-
-def request(judge: Judge, what: What, name: str) -> ForgetRequest:
-    digest = digest_of_url(name) if what == "url" else host_hasher(judge.genesis.seed)(name)
-    return ForgetRequest(journal=judge.genesis.journal, forget=what, digest=digest.hex())
-
-
-def forget(judge: Judge, search: Search, decided: int) -> list[Decisions]:
-    """Let a judge forget all that a search finds, and return the records as they are read."""
-    records, is_last = list[Decisions](), False
-    while not is_last:
-        record = decode_decisions(encode_decisions(search.record()), 0)
-        assert record.forgotten is not None
-        judge.apply_forgetting(record, record.forgotten, decided + len(records))
-        is_last = search.note_forgotten(record.forgotten)
-        records.append(record)
-    return records
-
-
-def erase(state: State) -> None:
-    """Erase what was forgotten, if that is not done."""
-    if state.meta.forgetting.erased < state.meta.forgetting.decided:
-        while state.blank_forgotten():
-            pass
-        state.note_erased(state.forgotten.compact())
-        assert state.meta.forgetting.is_erased
-        state.flush()
-
-
-def ids_of(state: State, forgotten: Forgotten) -> set[int]:
-    """The ids of forgotten pages, which are erased last."""
-    return {
-        page
-        for log, numbers in zip(state.page_logs, forgotten.numbers, strict=True)
-        for page in log.pages(numbers).words[:, 0].astype(np.int64).tolist()
-    }
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("memory", [64 << 20, 0])
-@pytest.mark.parametrize("made", ["mirrors", "crawl"])
-def test_rule_24_what_is_forgotten_is_as_if_expired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, memory: int, made: str
-) -> None:
-    """A leader searches beside what it judges; a follower applies; both erase at times of their own, and one
-    is opened again and again. Verdicts are those of an oracle in which the pages go at once."""
-    monkeypatch.setattr(forgetting, "READ_AT_ONCE", 64)
-    monkeypatch.setattr(forgotten_pages, "BLANKED_AT_ONCE", 7)
-    pages = mirrors(3, 900) if made == "mirrors" else crawl(3, 900, dense=True)
-    entries, oracle, rng = entries_of(pages, 3, sizes=(1, 3, 12)), oracle_of(options), random.Random(7)
-    if options.lifetime:
-        entries = [
-            dataclasses.replace(entry, time=10**12 + 20_000 * place) for place, entry in enumerate(entries)
-        ]
-    of_id = {page.id: page for page in pages}
-    leader, genesis = open_state(tmp_path / "leader", options, memory=memory, generation=64)
-    follower, _ = open_state(tmp_path / "follower", options, memory=memory, generation=64)
-    position = counted = at = 0
-    search: Search | None = None
-    named = set[str]()
-    try:
-        while at < len(entries):
-            judge, other = Judge(leader, genesis), Judge(follower, genesis)
-            part = entries[at : at + (1 if options.lifetime else rng.choice([1, 2, 5]))]
-            at += len(part)
-            if options.lifetime:
-                oracle.begin(part[0].time)  # type: ignore[no-untyped-call]
-                if (turned := turn_if_due(judge, part[0], None, position)) and turned.turn:
-                    other.apply_turn(turned, turned.turn, position)
-                    position += 1
-            decided = judge.decide(part)
-            mine = [of_id[page] for page in decided.batch.page.tolist()]
-            assert [each.verdict for each in map(oracle.judge, mine)] == [
-                each.verdict for each in decided.verdict_records()
-            ]
-            position += 1
-            for each in (judge, other):
-                each.apply(part, decided.record(), position)
-            if search is None and rng.random() < 0.2:
-                named = {page.url for page in rng.sample(pages, 4) if page.url}
-                requests = [(at * 9 + i, request(judge, "url", url)) for i, url in enumerate(sorted(named))]
-                search = Search(leader, genesis, requests, at * 9 + 9)
-                search.run()
-            elif search is not None and rng.random() < 0.5:
-                for record in forget(judge, search, position):
-                    assert record.forgotten is not None
-                    pages_gone = ids_of(leader, record.forgotten)
-                    assert record.forgotten.page_ids.tolist() == sorted(pages_gone), "all are named by URL"
-                    oracle.forget(pages_gone)  # type: ignore[no-untyped-call]
-                    other.apply_forgetting(record, record.forgotten, position)
-                    position += 1
-                    counted += sum(map(len, record.forgotten.numbers))
-                search = None
-                assert not any(leader.baselines(digest_of_url(url)) for url in named)
-                assert not any(oracle.baselines.get(url) for url in named)
-            for state in (leader, follower):
-                if not state.meta.forgetting.is_erased and rng.random() < 0.4:
-                    state.blank_forgotten()
-                    if rng.random() < 0.5:
-                        erase(state)
-            if search is None and rng.random() < 0.1:
-                leader.close()
-                leader, _ = open_state(tmp_path / "leader", options, memory=memory, generation=64)
-        for state in (leader, follower):
-            erase(state)
-        assert counted > 25
-        assert leader.digest() == follower.digest()
-    finally:
-        leader.close()
-        follower.close()
 
 
 def content(path: Path, *, without: str = "none") -> bytes:
@@ -173,12 +49,12 @@ def content(path: Path, *, without: str = "none") -> bytes:
 
 
 @pytest.mark.parametrize("what", ["url", "host", "domain"])
-def test_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: What) -> None:
+def test_rule_24_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: What) -> None:
     """Files as they are, keys and values: neither URLs, of older versions too, nor digests of URLs."""
     options = VerdictOptions()
     pages = [
         dataclasses.replace(page, url=page.url and f"http://h{i % 3}.example.org{page.url[11:]}-")
-        for i, page in enumerate(mirrors(5, 1500))
+        for i, page in enumerate(mirrors(5, 700))
     ]
     entries = entries_of(pages, 5)
     state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
@@ -217,7 +93,7 @@ def test_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: What) ->
 
 def test_a_killed_erasure_is_done_again(tmp_path: Path) -> None:
     """At any moment of it, what a process finds that opens a copy of the directory ends in the same state."""
-    entries = entries_of(mirrors(6, 600), 6)
+    entries = entries_of(mirrors(6, 300), 6)
     state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
     copies, digests = list[Path](), set[str]()
 
@@ -266,7 +142,7 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
 ) -> None:
     """The pages of a URL go at once, or the newest first."""
     monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
-    entries = entries_of(mirrors(8, 600), 8)
+    entries = entries_of(mirrors(8, 300), 8)
     state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
     try:
         judge = Judge(state, genesis)
