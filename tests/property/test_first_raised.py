@@ -3,10 +3,10 @@ lost in a crash, and what is gone takes no room."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import IndexKind, Tables
 from stream.tables.triples.keys import PAIRS
 from tests.first_numbers import LATE
+from tests.night import by_night
 from tests.property import test_triples_oracle as of_triples
 from tests.property.test_tables_oracle import (
     CACHE,
@@ -51,6 +52,12 @@ SIZES = {
 }
 
 
+def each_early_or_late(names: Iterable[str]) -> list[Any]:
+    """Each name with one of the two first numbers, and at night with the other."""
+    firsts = [(name, place % 2 * LATE) for place, name in enumerate(names)]
+    return [*firsts, *by_night((name, LATE - first) for name, first in firsts)]
+
+
 @dataclass(frozen=True)
 class Step:
     """What one batch does: it inserts anchors, kills some, and lets the anchors begin at a number."""
@@ -68,7 +75,7 @@ class Replayed:
     def __init__(self, case: Case, path: Path) -> None:
         self.steps: list[Step] = []
         self.oracle = TablesOracle(case)
-        self._before = [deepcopy(self.oracle)]
+        self._before = [self.oracle.copy()]
         self._case, self._path, self._directories = case, path, 0
         self.store = Store(path / "0", case.design.tables, CACHE)
         self.tables = self.open()
@@ -86,7 +93,7 @@ class Replayed:
             oracle.fingerprints.append(fingerprint)
             oracle.entered.append({key for t, key in enumerate(keys) if not step.masks.get(row, 0) >> t & 1})
         oracle.dead.update(step.kills, range(self._case.first, step.first))
-        self._before.append(deepcopy(oracle))
+        self._before.append(oracle.copy())
         self._write(len(self.steps) - 1)
 
     def _write(self, place: int) -> None:
@@ -108,7 +115,7 @@ class Replayed:
         self.store = Store(path, self._case.design.tables, CACHE)
         self.tables = self.open()
         durable = int.from_bytes(self.store.get(DEFAULT, [APPLIED])[0] or b"", "big")
-        latest, self.oracle = self.oracle, deepcopy(self._before[durable])
+        latest, self.oracle = self.oracle, self._before[durable].copy()
         check_now()
         for place in range(durable, len(self.steps)):
             self._write(place)
@@ -161,8 +168,7 @@ def check_store(store: Store, tables: Tables, tables_: int) -> None:
     assert not rows or rows[0] >= first - CHUNK - (tables.count - first) // 8
 
 
-@pytest.mark.parametrize("start", [0, LATE])
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("name", "start"), each_early_or_late(SIZES))
 def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
     name: str, start: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,8 +228,7 @@ def check_triples(tables: Tables, oracle: Anchors, pages: list[of_triples.Page])
     assert list(looked) == sorted(looked)
 
 
-@pytest.mark.parametrize("start", [0, LATE])
-@pytest.mark.parametrize("name", of_triples.SIZES)
+@pytest.mark.parametrize(("name", "start"), each_early_or_late(of_triples.SIZES))
 def test_triples_are_those_of_brute_force_while_the_first_anchors_go(
     name: str, start: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ from stream.tables.tables import IndexKind, Tables
 from stream.tables.warm import tier as warm
 from stream.tables.warm.packed import HITS_AT_ONCE, Packed, Packing
 from tests.first_numbers import LATE, begin_at
+from tests.night import by_night
 from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20
@@ -112,6 +113,9 @@ class TablesOracle:
     fingerprints: list[int] = field(default_factory=list)
     entered: list[set[int]] = field(default_factory=list)
     dead: set[int] = field(default_factory=set)
+
+    def copy(self) -> TablesOracle:
+        return TablesOracle(self.case, [*self.fingerprints], [*self.entered], {*self.dead})
 
     def search(
         self, rows: U64, uncertain: NDArray[np.uint8]
@@ -260,9 +264,17 @@ CASES["merged, packed while small, from 768 on"] = replace(
 )
 
 
-@pytest.mark.parametrize("skew", [0.0, 0.2])
-@pytest.mark.parametrize("skips", [0.0, 0.3])
-@pytest.mark.parametrize("name", CASES)
+SHARES = [(0.3, 0.2), (0.0, 0.2), (0.3, 0.0), (0.0, 0.0)]
+"""Shares of anchors that skip tables, and of those that share buckets."""
+
+
+@pytest.mark.parametrize(
+    ("name", "skips", "skew"),
+    [
+        *((name, *SHARES[place % 3]) for place, name in enumerate(CASES)),
+        *by_night((name, *shares) for name in CASES for shares in SHARES),
+    ],
+)
 def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: float, tmp_path: Path) -> None:
     case = CASES[name]
     rng = np.random.default_rng([len(name), int(skips > 0), int(skew > 0)])
@@ -310,7 +322,7 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
             tables.maintain(wait=True)
         store.flush()
         durable = store.digest()
-        later = TablesOracle(case, list(oracle.fingerprints), list(oracle.entered), set(oracle.dead))
+        later = oracle.copy()
         add(rng, store, tables, later, make_rows(rng, 60, np.zeros(0, np.uint64), 0.1), 0.3)
         copy_live(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
         tables.close()
@@ -769,9 +781,23 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, sprea
         tables.close()
 
 
-@pytest.mark.parametrize("spread", [False, True])
-@pytest.mark.parametrize(("memory", "generation"), [(0, 200), (PLENTY, 200), (PLENTY, 1 << 20)])
-@pytest.mark.parametrize(("most", "anchor_0"), [(1, 0), (5, 0), (30, 0), (5, LATE)])
+@pytest.mark.parametrize(
+    ("memory", "generation", "spread", "most", "anchor_0"),
+    [
+        (0, 200, False, 5, LATE),
+        (0, 200, True, 1, 0),
+        (PLENTY, 200, True, 30, 0),
+        (PLENTY, 200, False, 1, LATE),
+        (PLENTY, 1 << 20, True, 5, LATE),
+        (PLENTY, 1 << 20, False, 5, 0),
+        *by_night(
+            (memory, generation, spread, most, first)
+            for memory, generation in ((0, 200), (PLENTY, 200), (PLENTY, 1 << 20))
+            for spread in (False, True)
+            for most, first in ((1, 0), (5, 0), (30, 0), (5, LATE))
+        ),
+    ],
+)
 def test_a_limited_search_finds_the_candidates_of_the_least_rank(
     most: int,
     anchor_0: int,

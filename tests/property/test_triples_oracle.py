@@ -29,6 +29,7 @@ from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS
 from stream.tables.warm.packed import Packed
 from tests.first_numbers import LATE, LATE_ENTRY, begin_at
 from tests.judged_crawls import packed_minima
+from tests.night import by_night
 
 CACHE = 8 << 20
 PLENTY = 1 << 30
@@ -66,10 +67,14 @@ class Anchors:
     pages: list[Page] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     dead: set[int] = field(default_factory=set)
+    entered: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)
+    """The buckets of the anchors that were searched before."""
 
-    def entered(self, anchor: int) -> set[tuple[int, ...]]:
+    def enter(self, anchor: int) -> None:
         page, mask = self.pages[anchor - self.first], self.masks[anchor - self.first]
-        return {page.bucket(each) for each in range(BUCKETS) if (mask >> each & 1) == (each >= PAIRS)}
+        self.entered[anchor] = {
+            page.bucket(each) for each in range(BUCKETS) if (mask >> each & 1) == (each >= PAIRS)
+        }
 
     def search(
         self, pages: list[Page]
@@ -77,12 +82,13 @@ class Anchors:
         """Candidates as (row, anchor, distance), sizes of the pairs, and (row, triple) -> size of those
         triples below pairs below which any anchor ever stood."""
         numbers = range(self.first, self.first + len(self.pages))
-        entered = {anchor: self.entered(anchor) for anchor in numbers}
-        live = {anchor: entered[anchor] for anchor in numbers if anchor not in self.dead}
+        for anchor in numbers[len(self.entered) :]:
+            self.enter(anchor)
+        live = {anchor: self.entered[anchor] for anchor in numbers if anchor not in self.dead}
         sizes = Counter(bucket for buckets in live.values() for bucket in buckets)
         opened = {
             self.pages[anchor - self.first].bucket((bucket[0] - PAIRS) // A_PAIR)
-            for anchor, buckets in entered.items()
+            for anchor, buckets in self.entered.items()
             for bucket in buckets
             if bucket[0] >= PAIRS
         }
@@ -192,8 +198,13 @@ SIZES = {
 """Memory, and generation."""
 
 
-@pytest.mark.parametrize(("seed", "first"), [(0, 0), (1, 0), (2, LATE)])
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    ("name", "seed", "first"),
+    [
+        *((name, place, place % 2 * LATE) for place, name in enumerate(SIZES)),
+        *by_night((name, seed, seed % 2 * LATE) for name in SIZES for seed in (6, 7, 8)),
+    ],
+)
 def test_candidates_and_sizes_are_those_of_brute_force(
     name: str, seed: int, first: int, tmp_path: Path
 ) -> None:
@@ -345,10 +356,22 @@ def test_content_does_not_depend_on_how_batches_cut_the_anchors(memory: int, tmp
     assert len(digests) == len(contents) == 1
 
 
-@pytest.mark.parametrize(("memory", "generation"), [(PLENTY, 1 << 20), (PLENTY, 200), (0, 200), (0, 30)])
 @pytest.mark.parametrize(
-    ("most", "anchor_0", "in_triples"),
-    [(1, 0, 0.7), (4, 0, 0.7), (20, 0, 0.7), (4, LATE, 0.7), (1, 0, 1.0), (1, LATE, 1.0), (4, LATE, 1.0)],
+    ("memory", "generation", "most", "anchor_0", "in_triples"),
+    [
+        (PLENTY, 1 << 20, 1, 0, 0.7),
+        (PLENTY, 1 << 20, 4, LATE, 1.0),
+        (PLENTY, 200, 20, LATE, 0.7),
+        (0, 200, 1, LATE, 1.0),
+        (0, 30, 4, 0, 0.7),
+        *by_night(
+            (memory, generation, most, first, in_triples)
+            for memory, generation in ((PLENTY, 1 << 20), (PLENTY, 200), (0, 200), (0, 30))
+            for most in (1, 4, 20)
+            for first in (0, LATE)
+            for in_triples in (0.7, 1.0)
+        ),
+    ],
 )
 def test_a_limited_search_finds_the_candidates_of_the_least_rank(
     most: int,
