@@ -89,8 +89,8 @@ class JudgedCrawl:
             while planned and planned[0][0] * len(self.entries) <= done:
                 self.settle()
                 planned.pop(0)[1]()
-            part = self.entries[done : done + self.rng.choice(self.chosen["cut"])]
-            done += self.judge(part)
+            size = min(self.rng.choice(self.chosen["cut"]), 1 + len(self.entries) // 4)
+            done += self.judge(self.entries[done : done + size])
             if self.chosen["ledgers"] and self.rng.random() < 0.3:
                 self.note_ledger(self.leader, self.follower)
             for judge in self.judges:
