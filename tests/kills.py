@@ -15,7 +15,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from multiprocessing import forkserver, get_context
@@ -25,9 +25,6 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Final
 
-import pytest
-from _pytest.mark import ParameterSet
-
 from stream import failpoints
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS
@@ -36,16 +33,6 @@ PR_SET_PDEATHSIG: Final = 1
 
 _forking = get_context("forkserver")
 _forking.set_forkserver_preload(["tests.preloaded"])
-
-
-def cases(every: Iterable[Any], *, by_day: Container[Any]) -> list[ParameterSet]:
-    """Parameters of a test, of which all that are not named `by_day` are tested by night alone."""
-    return [
-        pytest.param(
-            *(each if isinstance(each, tuple) else [each]), marks=() if each in by_day else pytest.mark.night
-        )
-        for each in every
-    ]
 
 
 def killed(failpoint: str, target: Callable[..., object], *arguments: Any, **options: Any) -> bytes:

@@ -14,6 +14,7 @@ from stream.judge.state.removal import Removal
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
 from tests import kills
+from tests.night import cases
 
 pytestmark = pytest.mark.chaos
 
@@ -76,7 +77,7 @@ FAILPOINTS = [
 ]
 
 
-@pytest.mark.parametrize("number", kills.cases(range(len(FAILPOINTS)), by_day=[2]))
+@pytest.mark.parametrize("number", cases(range(len(FAILPOINTS)), by_day=[2]))
 def test_killed_while_pages_and_urls_are_removed(number: int, tmp_path: Path) -> None:
     for failpoint in FAILPOINTS[number]:
         kills.killed(failpoint, replay_in, tmp_path)

@@ -24,6 +24,7 @@ from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import IndexKind, Tables
 from tests import kills
 from tests.first_numbers import LATE, LATE_ENTRY, begin_at
+from tests.night import cases
 from tests.property.test_first_raised import check_store
 
 pytestmark = pytest.mark.chaos
@@ -202,7 +203,7 @@ BY_DAY += [(True, "freeze.build:9", 0)]
 
 @pytest.mark.parametrize(
     ("triples", "failpoint", "memory"),
-    kills.cases(
+    cases(
         [
             *product([False], FAILPOINTS, MEMORIES),
             *product([True], OF_TRIPLES, MEMORIES),
@@ -220,7 +221,7 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
     check_after_crash(tmp_path, setting, undisturbed)
 
 
-@pytest.mark.parametrize("seed", kills.cases(range(6), by_day=[0]))
+@pytest.mark.parametrize("seed", cases(range(6), by_day=[0]))
 @pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_any_moment_and_replayed_is_the_same(
     seed: int, triples: bool, tmp_path: Path, undisturbed: Outcome
@@ -293,7 +294,7 @@ def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, O
     return found
 
 
-@pytest.mark.parametrize("number", kills.cases(range(len(WINDOW_FAILPOINTS)), by_day=[1]))
+@pytest.mark.parametrize("number", cases(range(len(WINDOW_FAILPOINTS)), by_day=[1]))
 def test_killed_while_the_first_anchors_go_is_the_same(
     number: int, tmp_path: Path, undisturbed_window: dict[bool, Outcome]
 ) -> None:

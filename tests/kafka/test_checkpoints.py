@@ -30,7 +30,8 @@ from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import admin_of, running
-from tests.kills import cases, killed_command
+from tests.kills import killed_command
+from tests.night import cases
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker

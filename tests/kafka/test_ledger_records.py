@@ -36,7 +36,8 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import running
-from tests.kills import cases, killed_command
+from tests.kills import killed_command
+from tests.night import cases
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker

@@ -48,7 +48,8 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import read_all, running, scrape
-from tests.kills import cases, killed_command
+from tests.kills import killed_command
+from tests.night import cases
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker

@@ -20,6 +20,7 @@ from tests import kills
 from tests.commands import neardup
 from tests.in_process_pool import InProcessPool
 from tests.kafka.judge_helpers import text
+from tests.night import cases
 from tests.unit.test_dedup import dedup, line_of, lines, pages, write
 
 FAILPOINTS = (
@@ -68,7 +69,7 @@ def whole(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return contents(folder / "out"), (folder / "dropped").read_bytes()
 
 
-@pytest.mark.parametrize("failpoint", kills.cases(FAILPOINTS, by_day=BY_DAY))
+@pytest.mark.parametrize("failpoint", cases(FAILPOINTS, by_day=BY_DAY))
 def test_a_killed_run_writes_the_same_when_it_is_run_again(
     failpoint: str, files: list[Path], whole: tuple[dict[str, bytes], bytes], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from stream.local.index import VERDICT_LOG, Index, RowsId
 from stream.rows.fingerprint import fingerprint_batch
 from stream.sources.rows import RowsSource
 from tests import kills
+from tests.night import cases
 from tests.unit.test_rows import directory, table
 from tests.unit.test_scan_rows import lines, read, scan
 from tests.verdict_projection import projection
@@ -128,7 +129,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return projection(lines(output))
 
 
-@pytest.mark.parametrize(("failpoint", "output"), kills.cases(product(FAILPOINTS, OUTPUTS), by_day=BY_DAY))
+@pytest.mark.parametrize(("failpoint", "output"), cases(product(FAILPOINTS, OUTPUTS), by_day=BY_DAY))
 def test_a_scan_killed_at_a_failpoint_gives_every_verdict_once(
     corpus: Path, whole: bytes, tmp_path: Path, failpoint: str, output: str
 ) -> None:

@@ -56,6 +56,7 @@ from tests.checkpointed import (
     write,
 )
 from tests.genesis import JOURNAL
+from tests.night import cases
 
 
 @pytest.fixture
@@ -729,7 +730,7 @@ UPLOADS = [
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize(("failpoint", "kept"), kills.cases(UPLOADS, by_day=UPLOADS[3::2]))
+@pytest.mark.parametrize(("failpoint", "kept"), cases(UPLOADS, by_day=UPLOADS[3::2]))
 def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
     tmp_path: Path, objects: Path, catalogue: Catalogue, failpoint: str, kept: int
 ) -> None:
@@ -748,7 +749,7 @@ def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     "failpoint",
-    kills.cases(["restore.file", "restore.file:3", "restore.renamed"], by_day=["restore.file:3"]),
+    cases(["restore.file", "restore.file:3", "restore.renamed"], by_day=["restore.file:3"]),
 )
 def test_a_killed_restore_leaves_the_whole_state_or_none(
     tmp_path: Path, objects: Path, failpoint: str, made: Manifest
