@@ -61,7 +61,7 @@ def test_verdicts_and_states_equal_the_oracles_for_any_three_values(part: int, t
 @pytest.mark.parametrize("late", [False, True])
 def test_numbers_that_are_not_those_of_the_pages_are_refused(tmp_path: Path, late: bool) -> None:
     """Of pages of the same records every other number; of earlier ones those of no page."""
-    entries = entries_of(crawl(21, 250, dense=True), 21)
+    entries = entries_of(crawl(21, 600, dense=True), 21)
     state, genesis = open_state(
         tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64, late=late
     )
@@ -94,7 +94,7 @@ def test_numbers_that_are_not_those_of_the_pages_are_refused(tmp_path: Path, lat
 
 def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:
     """As after a refused transaction, nothing of the batch is in RocksDB, whatever was flushed meanwhile."""
-    entries = entries_of(crawl(4, 200, dense=True), 4)
+    entries = entries_of(crawl(4, 600, dense=True), 4)
     half = len(entries) // 2
     states = [
         open_state(tmp_path / name, VerdictOptions(), memory=1 << 20, generation=64)

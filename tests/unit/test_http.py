@@ -154,7 +154,7 @@ async def dashboard(**options: Any) -> AsyncIterator[int]:
     view = View(lambda *_: Counts(), lambda _: [])
     statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
     kept = SimpleNamespace(election=Election("none"))
-    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}, {}]
+    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
     api = Api(statistics, LatestVerdicts(), *parts)
     gate = Gate(load(**options))
     async with served(application(api, gate, "127.0.0.1", DashboardMetrics(), Health())) as port:
