@@ -91,6 +91,8 @@ def started(
     """Start `target(*arguments)`, with these variables besides ours. What it writes is added to files;
     without them, it goes where that of the server goes. Whoever starts it waits for its end or kills it."""
     given = (os.environ | (environment or {}), failpoint, {1: output, 2: error}, target, arguments)
+    for path in filter(None, (output, error)):
+        path.touch()  # whoever reads it need not wait until the process writes
     process = _forking.Process(target=_run, args=given, daemon=True)
     process.start()
     return process
