@@ -20,7 +20,7 @@ from stream.failpoints import reach
 from stream.judge.batch_rows import BatchRows
 from stream.judge.rehearse import rehearse
 from stream.judge.state.state import State
-from stream.kafka import clients, record_batches, topics
+from stream.kafka import acl_check, clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import TransactionInFlight
@@ -179,6 +179,8 @@ class JudgeRole:
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
         await retry_until_answered("a broker", lambda: topics.check(self.settings, "judge"))
+        # What reads `clusters` would retry a denied read for ever.
+        await retry_until_answered("a broker", lambda: acl_check.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
