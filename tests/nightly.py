@@ -62,7 +62,6 @@ JOBS: Final = (
     Job("chaos, three brokers", ("make", "chaos", "ARGS=--minutes 5 --epoch-seconds 100"), 420),
     Job("chaos, one broker", ("make", "chaos", "ARGS=--minutes 5 --epoch-seconds 60 --brokers 1"), 420),
     Job("fuzz", ("make", "fuzz", "ARGS=--minutes 4"), 260),
-    Job("mutants", ("make", "mutants"), 600),
     Job("examples", ("make", "examples"), 180),
     Job("engines", ("make", "engines"), 400, lacking=_lacking("java")),
     Job("images", ("make", "images"), 600, lacking=_lacking_for_images),

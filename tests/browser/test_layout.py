@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from playwright.async_api import Page, expect
 
 from stream.dashboard.answers import Figures, System
 from tests.browser.canned import CONTENTS, LONG, PLAIN, Canned, PageContent, canned, served
+from tests.night import cases
 from tests.waiting import until
 
 MEASURE = Path(__file__).with_name("measure.js").read_text()
@@ -48,8 +50,9 @@ async def filled(page: Page, api: Canned) -> None:
     assert asked >= api.answers.keys() - {"lookup", "neighbours"}  # a body, and what the page of a host asks
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("content", KINDS)
+@pytest.mark.parametrize(
+    ("content", "width"), cases(product(KINDS, WIDTHS), by_day=[*zip(KINDS, cycle(WIDTHS), strict=False)])
+)
 async def test_everything_has_room_and_can_be_read(
     content: str, width: int, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:

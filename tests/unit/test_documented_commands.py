@@ -21,6 +21,7 @@ from tests.documented import (
     run_page,
     run_python,
 )
+from tests.night import cases
 
 WITHOUT_KAFKA = [page for page in PAGES if blocks(page) and not needs_kafka(page)]
 WITH_PYTHON = [page for page in PAGES if any(language == "python" for _, language, _ in fences(page))]
@@ -36,7 +37,7 @@ def sandbox(tmp_path: Path) -> Path:
     return tmp_path / "sandbox"
 
 
-@pytest.mark.parametrize("page", WITHOUT_KAFKA, ids=name)
+@pytest.mark.parametrize("page", cases(WITHOUT_KAFKA, by_day=WITHOUT_KAFKA[::3]), ids=name)
 def test_commands_do_what_their_page_says(page: Path, sandbox: Path) -> None:
     run_page(page, sandbox, {})
 

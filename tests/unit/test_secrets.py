@@ -26,6 +26,7 @@ from stream.settings import load
 from stream.sinks.open import open_sink
 from stream.supervisor import dashboard, deployment
 from tests.genesis import genesis_of
+from tests.night import by_night
 from tests.waiting import HANG_SECONDS
 
 PASSWORD, TOKEN, LOGIN, REGISTRY, KEY = (
@@ -175,11 +176,15 @@ COMMANDS: Final = (
 @pytest.mark.parametrize(
     ("kind", "by_token", "log_format", "commands"),
     [
-        ("rubbish", False, "json", ()),
         ("rubbish inside", True, "json", ()),
-        ("rubbish inside", False, "text", COMMANDS),
-        ("refusal", True, "text", ()),
         ("refusal", False, "json", COMMANDS),
+        *by_night(
+            [
+                ("rubbish", False, "json", ()),
+                ("rubbish inside", False, "text", COMMANDS),
+                ("refusal", True, "text", ()),
+            ]
+        ),
     ],
 )
 async def test_no_secret_is_printed(
