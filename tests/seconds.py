@@ -12,13 +12,15 @@ from typing import Final
 TABLE: Final = Path(__file__).with_name("seconds.txt")
 OTHERS: Final = 4.0
 """Seconds of a file that is not in the table."""
+AT_ONCE: Final = 2
+"""Files that two cores run at once."""
 
 
 def seconds_of_files(root: Path) -> dict[str, float]:
-    """Seconds of each test file of the suites that pytest runs without an environment of their own."""
+    """Seconds that each test file adds to a run, of the suites that need no environment of their own."""
     known = dict(line.split() for line in TABLE.read_text("utf-8").splitlines())
     suites = ("unit", "property", "kafka", "browser", "chaos", "fuzz")
     files = [
         str(path.relative_to(root)) for each in suites for path in (root / "tests" / each).glob("test_*.py")
     ]
-    return {file: float(known.get(file, OTHERS)) for file in sorted(files)}
+    return {file: float(known.get(file, OTHERS)) / AT_ONCE for file in sorted(files)}
