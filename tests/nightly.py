@@ -101,9 +101,9 @@ def divide(count: int) -> list[Part]:
 
 
 def _has_night(file: str) -> bool:
-    return file.startswith(("tests/unit/", "tests/property/")) and "mark.night" in (ROOT / file).read_text(
-        "utf-8"
-    )
+    source = (ROOT / file).read_text("utf-8")
+    of_night = any(each in source for each in ("pytest.mark.night", "from tests.night import"))
+    return of_night and file.startswith(("tests/unit/", "tests/property/"))
 
 
 def _jobs(part: Part) -> Iterator[Job]:
