@@ -78,10 +78,10 @@ class Follower:
 
     async def follow_to_stable(self) -> None:
         """Apply all decisions that no open transaction hides. Waits while leaders are unreachable."""
-        asked = retry_until_answered(
+        answer = retry_until_answered(
             f"topic {self.decisions.topic}", self.decisions.bounds, self.on_iteration
         )
-        await self._follow_to((await asked).stable)
+        await self._follow_to((await answer).stable)
 
     async def _follow_to(self, end: int) -> None:
         while self.decisions.position < end:

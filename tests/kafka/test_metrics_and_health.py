@@ -89,7 +89,7 @@ async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Sett
 def assert_all_there(metrics: Metrics, series: dict[str, float]) -> None:
     """Check that every defined metric has a series, except those for events that did not occur here."""
     silent = {each.name for each in metrics.defined if not any(each.name in name for name in series)}
-    assert not silent
+    assert silent <= {f"neardup_{metrics.role}_awaited_transaction_seconds"}  # none is awaited
 
 
 @pytest.mark.night
