@@ -189,9 +189,9 @@ def test_what_lies_behind_a_gap_is_not_admitted(account: Account) -> None:
 
 
 def requested(account: Account, url: int) -> None:
-    """Let the account take a request for a URL."""
+    """Let the account take a request for a URL, after an aborted transaction of another program."""
     digest = (url + 1).to_bytes(16, "little").hex()
-    account.take_request(json.dumps({"forget": "url", "digest": digest}).encode())
+    account.take_request(json.dumps({"forget": "url", "digest": digest}).encode(), 4)
 
 
 def forgetting(account: Account, *steps: str) -> None:
@@ -199,7 +199,8 @@ def forgetting(account: Account, *steps: str) -> None:
     it is decided."""
     taken = {
         "request": lambda: requested(account, 0),
-        "forgotten": lambda: decided(account, 3, 1),
+        "marker": lambda: account.end_requests(7),
+        "forgotten": lambda: decided(account, 3, 7),
         "again": lambda: account.take_journal(record([3, 4, 5], start=3, like=3), 3),
         "judged": lambda: decided(account, 4),
     }
@@ -210,10 +211,10 @@ def forgetting(account: Account, *steps: str) -> None:
 @pytest.mark.parametrize(
     "steps",
     [
-        ("request", "forgotten", "again", "judged"),
-        ("again", "request", "forgotten", "judged"),
-        ("forgotten", "judged", "again", "request"),
-        ("again", "forgotten", "judged", "request"),
+        ("request", "marker", "forgotten", "again", "judged"),
+        ("again", "request", "forgotten", "judged", "marker"),
+        ("forgotten", "judged", "again", "request", "marker"),
+        ("again", "forgotten", "judged", "request", "marker"),
     ],
 )
 def test_pages_are_forgotten_where_decisions_say_so_in_whatever_order_topics_are_read(
@@ -272,7 +273,7 @@ def test_pages_are_forgotten_before_or_after_the_turn_at_one_offset(turn_first: 
     account.take_journal(record([4], start=4), 5, 13_000)  # the duplicate would be carried
     requested(account, 1)
     for turn in (turn_first, not turn_first):
-        decided(account, 5, None if turn else 1, turn=turn)
+        decided(account, 5, None if turn else 5, turn=turn)
     account.take_journal(record([5], start=5), 6, 22_000)  # the anchor would be carried again
     account.take_journal(record([6], start=6, like=6, url=2), 7, 23_000)
     decided(account, 8)

@@ -95,9 +95,10 @@ class Account:
         self._journal_end = 0
         self._decided: deque[Decision] = deque()
         """Decisions that wait for records of other topics."""
-        self._requests: list[str] = []
-        """Digests of the URLs that were requested."""
-        self._decided_requests = 0
+        self._requests: deque[tuple[int, str]] = deque()
+        """Offsets of requests that are not decided, and digests of their URLs."""
+        self._requests_end = 0
+        """Up to where requests were read."""
         self._pages: dict[str, list[str]] = {}
         """Digest of a URL -> ids of its pages that are not forgotten."""
         self._judged: set[Place] = set()
@@ -141,7 +142,7 @@ class Account:
     @property
     def requests_waiting(self) -> int:
         """How many requests are not decided."""
-        return len(self._requests) - self._decided_requests
+        return len(self._requests)
 
     def take_journal(self, value: bytes, offset: int, appended: int = 0) -> None:
         """Take a record of the journal, with the time when it was appended, in milliseconds since the
@@ -150,11 +151,17 @@ class Account:
         self._journal_end = offset + 1
         self._go_on()
 
-    def take_request(self, value: bytes) -> None:
+    def take_request(self, value: bytes, offset: int) -> None:
         """Take the next record of the requests topic."""
         request = json.loads(value)
         assert request["forget"] == "url", request
-        self._requests.append(request["digest"])
+        self._requests.append((offset, request["digest"]))
+        self.end_requests(offset + 1)
+
+    def end_requests(self, end: int) -> None:
+        """Note that all requests before an offset were taken. Markers of other programs' transactions, which
+        no consumer sees, have offsets, too."""
+        self._requests_end = max(end, self._requests_end)
         self._go_on()
 
     def take_decision(self, value: bytes) -> None:
@@ -172,7 +179,7 @@ class Account:
         while self._decided:
             decision = self._decided[0]
             needed = decision.end + decision.is_turn
-            if self._journal_end < needed or len(self._requests) < (decision.requests or 0):
+            if self._journal_end < needed or self._requests_end < (decision.requests or 0):
                 return
             self._decided.popleft()
             while self._waiting and self._waiting[0].offset < decision.end:
@@ -182,13 +189,14 @@ class Account:
             if decision.requests is not None:
                 self._forget(decision.requests)
 
-    def _forget(self, requests: int) -> None:
+    def _forget(self, end: int) -> None:
         """Forget the pages of all requests before an offset."""
-        urls = set(self._requests[self._decided_requests : requests])
+        urls = set[str]()
+        while self._requests and self._requests[0][0] < end:
+            urls.add(self._requests.popleft()[1])
         pages = {page for url in urls for page in self._pages.pop(url, ())}
         self._oracle.forget(pages)
         self.forgotten |= pages
-        self._decided_requests = requests
 
     def _begin(self, record: JournalRecord) -> None:
         """Begin a record, before which a turn may be due. Again it changes nothing."""

@@ -38,7 +38,7 @@ class Checker:
             {
                 "bootstrap.servers": servers, "group.id": f"chaos-{namespace}", "enable.auto.commit": False,
                 "isolation.level": "read_committed", "auto.offset.reset": "error", "fetch.wait.max.ms": 100,
-                "reconnect.backoff.max.ms": 1000, "log_level": 0,
+                "enable.partition.eof": True, "reconnect.backoff.max.ms": 1000, "log_level": 0,
                 "topic.metadata.refresh.interval.ms": 10_000,  # the default is a stall: leaders move here
             }
         )  # fmt: skip
@@ -91,6 +91,11 @@ class Checker:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                end = message.offset()
+                if message.topic() == self._requests and end is not None:
+                    self.account.end_requests(end)
+                return
             if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT) or error.retriable():
                 return
             raise KafkaException(error)
@@ -103,7 +108,7 @@ class Checker:
         elif message.topic() == self._decisions:
             self.account.take_decision(value)
         elif message.topic() == self._requests:
-            self.account.take_request(value)
+            self.account.take_request(value, offset)
         else:
             self._moved = time.monotonic()
             self.account.take_verdict(value)

@@ -12,8 +12,9 @@ from tests.chaos.kafka_cluster.admin import NoAnswerError, insist
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import ELECTOR, PlannedFault
 
-TOPICS: Final = ("genesis", "journal", "decisions", "decisions", "verdicts", "clusters", "rejected")
-"""All but `pages` and `requests`, whose offsets load and account count: nobody else may write there."""
+TOPICS: Final = (
+    "genesis", "pages", "journal", "decisions", "decisions", "requests", "verdicts", "clusters", "rejected",
+)  # fmt: skip
 SECONDS: Final = (2.0, 60.0)
 """Shortest and longest time for which one is open."""
 ANSWER_SECONDS: Final = 20.0
