@@ -49,7 +49,7 @@ TABLE: Final = 1 << 6
 SILENT: Final = 1 << 7
 """Its text is none of the page's: forms' controls, scripts, hidden parts."""
 RAW: Final = 1 << 8
-"""Its content has no tags."""
+"""Its content has no tags. It is displayed if the element is a BREAK, too."""
 BAR: Final = 1 << 9
 """Navigation, by element, role or name."""
 BOX: Final = 1 << 10
@@ -63,20 +63,22 @@ LINK: Final = 1 << 15
 LINE: Final = 1 << 16
 FOREIGN: Final = 1 << 17
 """A `/` at the end of its start tag closes it, and so it does those in it."""
+SHADOW: Final = 1 << 18
+"""Marked as a shadow root, which is displayed in place of the element around it."""
 
 _ELEMENTS: Final[dict[int, str]] = {
     CONTAINER | BREAK: "article aside blockquote body center dd details dialog div dl fieldset figure footer "
-    "form header hgroup li main menu nav ol search section table td th ul template noscript svg math object "
+    "form header hgroup li main menu nav ol search section table td th ul template svg math object "
     "select button datalist canvas audio video",
     BREAK: "p h1 h2 h3 h4 h5 h6 pre dt tr caption figcaption address hr summary legend tbody thead tfoot "
-    "option listing marquee optgroup",
+    "option listing marquee optgroup xmp plaintext",
     TITLE: "h1 h2 h3 h4 h5 h6",
     LIST: "ul ol menu",
     ITEM: "li",
     CELL: "td th",
     TABLE: "table",
-    SILENT: "template noscript svg math object select button datalist canvas audio video",
-    RAW: "iframe noembed noframes plaintext script style textarea title xmp",
+    SILENT: "template svg math object select button datalist canvas audio video",
+    RAW: "iframe noembed noframes noscript plaintext script style textarea title xmp",
     BAR: "nav footer menu",
     BOX: "aside",
     CONTENT: "article main",
@@ -97,10 +99,13 @@ _WORDS: Final[dict[int, str]] = {
 }
 _SLOTS: Final = 1 << 10
 _MIX: Final = 0x1E37_79B9_7F4A_7C15
-_CLASS, _ID, _ROLE, _STYLE, _HIDDEN, _ITEMPROP, _HREF = map(
-    word, ("class", "id", "role", "style", "hidden", "itemprop", "href")
+_CLASS, _ID, _ROLE, _STYLE, _HIDDEN, _ITEMPROP, _HREF, _OPEN, _CLOSED = map(
+    word, ("class", "id", "role", "style", "hidden", "itemprop", "href", "open", "closed")
 )
+_SHADOW_MODE: Final = (word("shadowro"), word("otmode"))
 
+LITERAL_AND: Final = 0
+"""In texts, an `&` that begins no character reference. No page has this byte."""
 START, END, SIZE, LINKED, INSIDE, KIND = range(6)
 """Columns of blocks: where the text is, [START, END); its size, and how much of it is in links, in bytes that
 are no white space (letters of two bytes count one); number of the container; flags of the element."""
@@ -182,12 +187,13 @@ def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, in
             return len(page) + 1, flags
         if page[at] == GREATER:
             return at + 1, flags
-        start, name = at, 0
+        name_start, name = at, 0
         at += 1
         while at < len(page) and IN_NAME[page[at]] and page[at] != EQUAL:
             at += 1
-        if at - start <= 8:
-            for place in range(start, at):
+        name_end = at
+        if at - name_start <= 8:
+            for place in range(name_start, at):
                 name = name << 8 | int(IN_NAME[page[place]])
         if name == _HREF:
             flags |= LINK
@@ -216,6 +222,15 @@ def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, in
             end = at
         if named and name in (_CLASS, _ID, _ROLE, _STYLE, _ITEMPROP):
             flags |= _flags_of_value(page, start, min(end, len(page)), name == _STYLE)
+        elif named and _is_shadow_mode(page[name_start:name_end], page[start:end]):
+            flags |= SHADOW
+
+
+@compiled
+def _is_shadow_mode(name: NDArray[np.uint8], value: NDArray[np.uint8]) -> bool:
+    """Whether an attribute makes a template a shadow root."""
+    _, first, second = tag_name(name, 0)
+    return (first, second) == _SHADOW_MODE and tag_name(value, 0) in ((4, _OPEN, 0), (6, _CLOSED, 0))
 
 
 @compiled
@@ -285,10 +300,10 @@ def _read(  # noqa: C901
     in_link = False
     blank = True
     silent = False
-    at = 0
+    at = literal = 0
     while at < len(page):
         letter = page[at]
-        if letter != LESS or at + 1 == len(page):
+        if letter != LESS or at < literal or at + 1 == len(page):
             if not silent:
                 if IS_BLANK[letter]:
                     if not blank:
@@ -296,7 +311,7 @@ def _read(  # noqa: C901
                         length += 1
                         blank = True
                 else:
-                    text[length] = letter
+                    text[length] = LITERAL_AND if letter == _AND and at < literal else letter
                     length += 1
                     blank = False
                     # Every byte of letters of three or four; one of those of two.
@@ -331,10 +346,11 @@ def _read(  # noqa: C901
             break
         closed = page[at - 2] == SLASH and (flags | kinds[height - 1]) & FOREIGN != 0
         if flags & RAW and not closing and not closed:
-            if first == _PLAINTEX:
-                break
-            at = raw_end(page, at, first, second)
-            continue
+            end = len(page) if first == _PLAINTEX else raw_end(page, at, first, second)
+            if not flags & BREAK:
+                at = end
+                continue
+            literal = end
         if flags & LINK:
             in_link = not closing and attributes & LINK != 0
         if flags & LINE and not silent:
@@ -370,6 +386,8 @@ def _read(  # noqa: C901
                 height = _closes(flags, _DD if first == _DT else first, kinds, names, height)
             if first == _BODY:
                 attributes &= ~SILENT  # shown by a script
+            if first == _TEMPLATE and attributes & SHADOW:
+                flags &= ~SILENT
             if flags & CONTAINER and height < DEPTH and not closed:
                 names[height] = first
                 kinds[height] = flags | attributes | (kinds[height - 1] & SILENT)
@@ -386,9 +404,9 @@ def _read(  # noqa: C901
     return length, count, held, code
 
 
-_SPACE, _NEWLINE = ord(" "), ord("\n")
+_SPACE, _NEWLINE, _AND = map(ord, " \n&")
 _PLAINTEX: Final = word("plaintex")
-_BODY: Final = word("body")
+_BODY, _TEMPLATE = word("body"), word("template")
 _ELEMENT_KEYS, _ELEMENT_FLAGS = _table(_ELEMENTS)
 _LONG_KEYS, _LONG_ENDS = _hashed(
     {word(name[:8]): word(name[8:]) for names in _ELEMENTS.values() for name in names.split() if name[8:]}

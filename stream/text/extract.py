@@ -27,7 +27,7 @@ def extract(html: str) -> str:
     browsers. Takes linear time and memory, whatever the page contains. Raises PageError `extraction_failed`
     if the memory does not suffice.
     """
-    from stream.text.blocks import read
+    from stream.text.blocks import LITERAL_AND, read
     from stream.text.main_content import body, main_content
     from stream.text.markup import unescaped
 
@@ -44,6 +44,6 @@ def extract(html: str) -> str:
             kept = main_content(text, blocks, containers)
         if not len(kept):
             kept = body(text, blocks, containers)
-        return unescaped(kept.tobytes().decode("utf-8", "replace"))
+        return unescaped(kept.tobytes().decode("utf-8", "replace")).replace(chr(LITERAL_AND), "&")
     except MemoryError as error:
         raise PageError("extraction_failed", OUT_OF_MEMORY) from error
