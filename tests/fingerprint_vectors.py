@@ -21,7 +21,7 @@ from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key, url_hasher
+from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key, unit_keys, url_hasher
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import shingles
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
@@ -256,7 +256,7 @@ def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:
     hashes = hash_tokens([token.encode() for token in tokens], keys)
     recipe = recipe_of(scheme, seed)
     weighted = recipe.features(plain, segment(plain, scheme.segmenter)) if recipe else features(hashes)
-    unit_hashes = hash_tokens(of_text, keys).astype(np.uint32)
+    unit_hashes = hash_tokens(of_text, unit_keys(seed)).astype(np.uint32)
     return {
         "normalised": plain,
         "tokens": tokens,
@@ -312,7 +312,7 @@ def url_vector(url: str, rules: str) -> dict[str, Any]:
 
 def keys_of(seed: bytes) -> dict[str, Any]:
     """The keys of a seed."""
-    keys = hash_keys(seed)
+    keys, of_units = hash_keys(seed), unit_keys(seed)
     return {
         "seed": seed.hex(),
         "digest": digest_of(seed),
@@ -321,6 +321,8 @@ def keys_of(seed: bytes) -> dict[str, Any]:
         "added": f"{keys.added:016x}",
         "left": f"{keys.left:016x}",
         "right": f"{keys.right:016x}",
+        "unit_left": f"{of_units.left:016x}",
+        "unit_right": f"{of_units.right:016x}",
         "factors": [f"{factor:016x}" for factor in keys.factors[:4].tolist()],
         "text_key": text_key(seed).hex(),
     }

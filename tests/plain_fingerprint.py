@@ -42,6 +42,11 @@ def token_keys(seed: bytes) -> tuple[int, int, int, int]:
     return state, added, left, right
 
 
+def unit_key(seed: bytes) -> tuple[int, int]:
+    key = derive(seed, b"units", 16)
+    return int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
+
+
 # Normalisation
 
 IGNORABLE: Final = (
@@ -341,12 +346,19 @@ def factor(state: int, place: int) -> int:
     return mix64(state + (place + 1) * GOLDEN & M64) | 1
 
 
-def token_hash(token: str, seed: bytes) -> int:
-    state, added, left, right = token_keys(seed)
-    total = added
+def token_sum(token: str, seed: bytes) -> int:
+    state, total, *_ = token_keys(seed)
     for place, character in enumerate(token):
         total += (ord(character) + 1) * factor(state, place)
-    return siphash(total & M64, left, right)
+    return total & M64
+
+
+def token_hash(token: str, seed: bytes) -> int:
+    return siphash(token_sum(token, seed), *token_keys(seed)[2:])
+
+
+def unit_hash(unit: str, seed: bytes) -> int:
+    return siphash(token_sum(unit, seed), *unit_key(seed)) & M32
 
 
 def text_hash(text: str, seed: bytes) -> bytes:
@@ -675,7 +687,7 @@ def fingerprint(text: str, seed: bytes, options: Options) -> dict[str, Any]:
     plain = normalise(text, options["han_variants"])
     of_text, of_units = tokens(plain), units(plain)
     token_hashes = [token_hash(token, seed) for token in of_text]
-    shingle_hashes = shingles([token_hash(unit, seed) & M32 for unit in of_units], options["shingle"])
+    shingle_hashes = shingles([unit_hash(unit, seed) for unit in of_units], options["shingle"])
     counts = features(plain, options)
     hashed: dict[int, int] = {}
     for feature, weight in zip(counts, weights(list(counts.values()), options), strict=True):

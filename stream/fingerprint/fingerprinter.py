@@ -15,7 +15,7 @@ from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.keyed_hashes import hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import hash_keys, text_key
+from stream.fingerprint.seed import hash_keys, text_key, unit_keys
 from stream.fingerprint.simhash import bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
@@ -79,7 +79,8 @@ class Fingerprinter:
         else:
             self.scheme.refuse_other_seed(seed)
         self.seed = seed
-        self._keys, self._hash_text = hash_keys(seed), text_hasher(text_key(seed))
+        self._keys, self._unit_keys = hash_keys(seed), unit_keys(seed)
+        self._hash_text = text_hasher(text_key(seed))
         self._hash = hasher(self.scheme, seed)
         self._recipe = recipe_of(self.scheme, seed)
         self._tie_word = self.scheme.tie_word
@@ -130,7 +131,7 @@ class Fingerprinter:
             weighted = self._recipe.features(normalised, tokens_of(normalised, ranges))
         else:
             weighted = features(hash_ranges(points.points, ranges.starts, ranges.ends, self._keys))
-        units = hash_ranges(points.points, ranges.unit_starts, ranges.unit_ends, self._keys)
+        units = hash_ranges(points.points, ranges.unit_starts, ranges.unit_ends, self._unit_keys)
         return Fingerprint(
             *simhash(*weighted, self.scheme.width, self._tie_word),
             sketch(shingles(units.astype(np.uint32), self.scheme.shingle), self.scheme),
@@ -172,8 +173,9 @@ class Fingerprinter:
         if self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
             from stream.fingerprint.tokens_compiled import scanned_tokens
 
-            return scanned_tokens(texts, self._keys)
-        return plain_tokens(texts, self._keys, self.scheme.segmenter, self.scheme.dictionary)
+            return scanned_tokens(texts, self._keys, self._unit_keys)
+        scheme = self.scheme
+        return plain_tokens(texts, self._keys, self._unit_keys, scheme.segmenter, scheme.dictionary)
 
     def _sketches(self, tokens: Tokens, compiled: bool) -> list[bytes]:
         """Return the sketch of each text."""
@@ -198,7 +200,7 @@ class Fingerprinter:
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
         hashes = self._hash(names, self.scheme.width)
         fingerprint, uncertain = simhash(*fold_signs(hashes, weights), self.scheme.width, self._tie_word)
-        own = hash_tokens(names, self._keys).astype(np.uint32)
+        own = hash_tokens(names, self._unit_keys).astype(np.uint32)
         listed = msgspec.msgpack.encode(sorted(zip(names, weights.tolist(), strict=True)))
         return Fingerprint(
             fingerprint,

@@ -26,7 +26,7 @@ Words: TypeAlias = Any
 
 
 class HashKeys(NamedTuple):
-    """The keys of the hash of tokens, derived from a seed (see `stream.fingerprint.seed`)."""
+    """The keys of the hash of tokens or units, derived from a seed (see `stream.fingerprint.seed`)."""
 
     factors: NDArray[np.uint64]
     """Factors of the first characters of a token (n,), n > 0."""

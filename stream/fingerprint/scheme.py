@@ -40,7 +40,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "url_key": 3,
     "hashes": 1,
     "simhash": 4,
-    "sketch": 8,
+    "sketch": 9,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

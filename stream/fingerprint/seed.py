@@ -44,6 +44,14 @@ def hash_keys(seed: bytes) -> HashKeys:
 
 
 @functools.cache
+def unit_keys(seed: bytes) -> HashKeys:
+    """Return the keys of unit hashes. Sums are those of tokens, and the last function has a key of its own:
+    the hashes of tokens, which fingerprints reveal, say nothing of the hashes of units."""
+    left, right = np.frombuffer(_derive(seed, b"units", 16), "<u8").astype(np.uint64)
+    return hash_keys(seed)._replace(left=left, right=right)
+
+
+@functools.cache
 def text_key(seed: bytes) -> bytes:
     """Return the key of the hash of whole texts (64 bytes)."""
     return _derive(seed, b"text", 64)

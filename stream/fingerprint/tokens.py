@@ -22,14 +22,16 @@ class Tokens(NamedTuple):
     bounds: NDArray[np.intp]
     """First token of each text, and the end of the last (texts + 1,)."""
     units: NDArray[np.uint32]
-    """The lowest 32 bits of the hash of each unit, in text order (u,)."""
+    """The lowest 32 bits of the hash of each unit, under keys of their own, in text order (u,)."""
     unit_bounds: NDArray[np.intp]
     """First unit of each text, and the end of the last (texts + 1,)."""
 
 
-def plain_tokens(texts: Points, keys: HashKeys, segmenter: Segmenter, dictionary: str = "") -> Tokens:
+def plain_tokens(
+    texts: Points, keys: HashKeys, unit_keys: HashKeys, segmenter: Segmenter, dictionary: str = ""
+) -> Tokens:
     """Return the tokens and units of normalised texts, by NumPy and the segmenter."""
     ranges = pieces(texts, segmenter, dictionary)
     hashes = hash_ranges(texts.points, ranges.starts, ranges.ends, keys)
-    units = hash_ranges(texts.points, ranges.unit_starts, ranges.unit_ends, keys).astype(np.uint32)
+    units = hash_ranges(texts.points, ranges.unit_starts, ranges.unit_ends, unit_keys).astype(np.uint32)
     return Tokens(hashes, ranges.token_bounds, units, ranges.unit_bounds)

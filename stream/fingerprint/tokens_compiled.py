@@ -30,28 +30,30 @@ from stream.text.segment import (
 _GOLDEN: Final = np.uint64(GOLDEN)
 _NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
+_WORD: Final = np.uint64(0xFFFF_FFFF)
 _SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
 _mix = inlined(mix64)
 _sip_rounds = inlined(sip_rounds)
 
 
-def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
+def scanned_tokens(texts: Points, keys: HashKeys, unit_keys: HashKeys) -> Tokens:
     """Return the tokens and units of normalised texts, with Han runs cut as by rjieba with its own
     dictionary."""
     points, bounds = texts
     if points.dtype == np.uint8:
         narrow = points.astype(np.uint8, copy=False)
-        hashes, token_bounds = _scan_ascii(narrow, bounds, kinds_of_characters(), keys)
-        return Tokens(hashes, token_bounds, hashes.astype(np.uint32), token_bounds)
+        sums, token_bounds = _scan_ascii(narrow, bounds, kinds_of_characters(), keys)
+        units = _unit_hashes(sums, unit_keys)
+        _pseudo_random(sums, keys)
+        return Tokens(sums, token_bounds, units, token_bounds)
     wide, kinds = points.astype(np.uint32, copy=False), kinds_of_characters()
     # Separate calls rather than one: Numba's cache misses changes to functions inlined from other files.
     runs = han_runs(wide, kinds)
-    hashes, token_bounds, units, unit_bounds = _scan(
+    sums, token_bounds, unit_sums, unit_bounds = _scan(
         wide, bounds, kinds, runs, word_starts(runs, jieba_tables()), keys
     )
-    if not units.size:
-        units, unit_bounds = hashes.astype(np.uint32), token_bounds
-    return Tokens(hashes, token_bounds, units, unit_bounds)
+    _pseudo_random(sums, keys)
+    return Tokens(sums, token_bounds, _unit_hashes(unit_sums, unit_keys), unit_bounds)
 
 
 @inlined
@@ -75,12 +77,23 @@ def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
 
 
 @compiled
+def _unit_hashes(sums: NDArray[np.uint64], keys: HashKeys) -> NDArray[np.uint32]:
+    """Return the lowest 32 bits of `hashes.pseudo_random` of sums."""
+    left0, left1 = keys.left ^ _SIP_0, keys.left ^ _SIP_2
+    right0, right1 = keys.right ^ _SIP_1, keys.right ^ _SIP_3
+    units = np.empty(len(sums), np.uint32)
+    for i in range(len(sums)):
+        units[i] = np.uint32(_sip_rounds(sums[i], left0, right0, left1, right1) & _WORD)
+    return units
+
+
+@compiled
 def _scan_ascii(
     points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8], keys: HashKeys
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
-    """Return the token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
+    """Return the sums of the tokens of ASCII texts, and each text's bounds (texts + 1,)."""
     factors, state, added = keys.factors, keys.state, keys.added
-    hashes = np.empty(len(points) // 2 + 1, np.uint64)
+    sums = np.empty(len(points) // 2 + 1, np.uint64)
     token_bounds = np.zeros(len(bounds), np.intp)
     tokens = _NONE
     for text in range(len(bounds) - 1):
@@ -90,14 +103,13 @@ def _scan_ascii(
             # characters. What is stored before the end of a word is overwritten.
             point = points[i]
             inside = np.uint64(kinds[point] == ASCII)
-            hashes[tokens] = value
+            sums[tokens] = value
             tokens += np.uint64(length != _NONE) & ~inside
             value += _term(point, length, factors, state)
             length = (length + _ONE) * inside
             value = value if inside else added
         token_bounds[text + 1] = np.int64(tokens)
-    _pseudo_random(hashes[:tokens], keys)
-    return hashes[:tokens], token_bounds
+    return sums[:tokens], token_bounds
 
 
 @compiled
@@ -108,15 +120,14 @@ def _scan(
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
     keys: HashKeys,
-) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
-    """Return the fields of `Tokens`, without units where they are the tokens. `runs` are the Han runs among
-    the points, `starts` the word starts in them."""
+) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint64], NDArray[np.intp]]:
+    """Return the fields of `Tokens`, with sums in place of hashes. `runs` are the Han runs among the points,
+    `starts` the word starts in them."""
     factors, state, added = keys.factors, keys.state, keys.added
     texts = len(bounds) - 1
-    hashes, units = np.empty(len(points), np.uint64), np.empty(len(points), np.uint64)
+    sums, units = np.empty(len(points), np.uint64), np.empty(len(points), np.uint64)
     token_bounds, unit_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
     tokens = count = place = 0
-    unspaced = len(runs) > 2
     for text in range(texts):
         i, end = bounds[text], bounds[text + 1] - 1
         while i < end:
@@ -129,7 +140,7 @@ def _scan(
                     i += 1
                     if i == end or kinds[points[i]] not in (ASCII, WIDE, MARK):
                         break
-                hashes[tokens] = value
+                sums[tokens] = value
                 tokens += 1
                 units[count] = value
                 count += 1
@@ -138,7 +149,7 @@ def _scan(
                 while i < end and kinds[points[i]] == HAN_CHARACTER:
                     place += 1
                     place += runs[place] == GAP
-                    hashes[tokens] = value  # without branches, as above
+                    sums[tokens] = value  # without branches, as above
                     begins = starts[place] and length != _NONE
                     tokens += begins
                     value = added if begins else value
@@ -148,10 +159,9 @@ def _scan(
                     value += _term(points[i], length, factors, state)
                     length += _ONE
                     i += 1
-                hashes[tokens] = value
+                sums[tokens] = value
                 tokens += 1
             elif kind == UNSPACED_CHARACTER:
-                unspaced = True
                 first = i
                 value, length = added, _NONE
                 while i < end and kinds[points[i]] in (UNSPACED_CHARACTER, MARK):
@@ -168,13 +178,9 @@ def _scan(
                     value = added
                     for at in range(begin, min(begin + GRAM, i)):
                         value += _term(points[at], np.uint64(at - begin), factors, state)
-                    hashes[tokens] = value
+                    sums[tokens] = value
                     tokens += 1
             else:
                 i += 1
         token_bounds[text + 1], unit_bounds[text + 1] = tokens, count
-    _pseudo_random(hashes[:tokens], keys)
-    if not unspaced:
-        count = 0
-    _pseudo_random(units[:count], keys)
-    return hashes[:tokens], token_bounds, units[:count].astype(np.uint32), unit_bounds
+    return sums[:tokens], token_bounds, units[:count], unit_bounds

@@ -26,7 +26,7 @@ from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.row import Row
-from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys, unit_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.content import page_text
@@ -145,7 +145,8 @@ def _extracted(document: str) -> str:
 
 def _segment(texts: list[str]) -> None:
     for first in range(0, len(texts), BATCH):
-        scanned_tokens(normalised_points(texts[first : first + BATCH]), hash_keys(PUBLIC_SEED))
+        points = normalised_points(texts[first : first + BATCH])
+        scanned_tokens(points, hash_keys(PUBLIC_SEED), unit_keys(PUBLIC_SEED))
 
 
 if __name__ == "__main__":

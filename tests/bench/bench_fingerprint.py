@@ -21,7 +21,7 @@ import xxhash
 
 from stream.errors import NeardupError
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys, unit_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.text.normalise import normalise
 from stream.text.normalise_compiled import normalised_points
@@ -90,7 +90,8 @@ def _seconds(work: Callable[[], object]) -> float:
 def _segment_and_hash(texts: list[str]) -> None:
     """What no fingerprint of words can do without: normalised, cut, every token hashed."""
     for first in range(0, len(texts), BATCH):
-        scanned_tokens(normalised_points(texts[first : first + BATCH]), hash_keys(PUBLIC_SEED))
+        points = normalised_points(texts[first : first + BATCH])
+        scanned_tokens(points, hash_keys(PUBLIC_SEED), unit_keys(PUBLIC_SEED))
 
 
 def _plain_segment_and_hash(texts: list[str]) -> None:

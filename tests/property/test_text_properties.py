@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stream.errors import PageError
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys, unit_keys
 from stream.fingerprint.tokens import plain_tokens
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -28,7 +28,7 @@ from stream.text.points import Points, points_of
 from stream.text.segment import GRAM, HAN, UNSPACED, pieces, segment, units, words
 from stream.text.url import URL_RULES, url_key, url_rules
 
-KEYS = hash_keys(PUBLIC_SEED)
+KEYS = hash_keys(PUBLIC_SEED), unit_keys(PUBLIC_SEED)
 MIXED = st.text(
     st.one_of(
         st.characters(),
@@ -137,7 +137,7 @@ def test_every_code_point_is_normalised_in_a_batch_as_the_standard_library_does(
 @given(st.lists(MIXED | LONG, max_size=5))
 def test_the_compiled_scan_finds_the_same_tokens(texts: list[str]) -> None:
     points = points_of([normalise(text) for text in texts])
-    for one, other in zip(scanned_tokens(points, KEYS), plain_tokens(points, KEYS, "rjieba"), strict=True):
+    for one, other in zip(scanned_tokens(points, *KEYS), plain_tokens(points, *KEYS, "rjieba"), strict=True):
         assert one.tolist() == other.tolist()
 
 

@@ -1,6 +1,8 @@
-"""Attacks by somebody who knows everything but the seed: they work under the public seed, and under no other.
+"""Attacks by somebody who knows all code, and more than verdicts tell: the hash of every token.
 
-Both attacks are computed against the public seed, whose hashes everybody can compute.
+The fingerprint of a page of one word is the hash of that word. What decides has a key of its own, so the
+attacks succeed where units have the key of tokens, as the controls show, and with separate keys no better
+than random edits of the same size. Those on the hash itself are computed against the public seed.
 """
 
 from __future__ import annotations
@@ -8,30 +10,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from stream import Index, Scheme
+from stream.fingerprint import fingerprinter as of_texts
 from stream.fingerprint.default_weights import features
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.keyed_hashes import hash_tokens
+from stream.fingerprint.keyed_hashes import hash_tokens, mix
+from stream.fingerprint.minima import TENTHS
+from stream.fingerprint.scheme import TABLE_MINIMA
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.simhash import bit_sums
+from stream.fingerprint.sketch import SHINGLE_BASE, shingles
+from stream.fingerprint.small_sets import BIN_BITS, low_bits
+from stream.messages.verdict_options import VerdictOptions
 
 KEYS = hash_keys(PUBLIC_SEED)
 SEEDS = [f"{number:032x}" for number in range(1, 11)]
 FIRST, LAST = 0xAC00, 0xD7A3  # Hangul syllables: many letters in a row
 LETTERS = 8
 ARTICLES = 7
+LANGUAGES = {
+    "english": ("abcdefghijklmnoprstuvwz", 7, " "),
+    "russian": ("абвгдежзийклмнопрстуфхцчшщыэюя", 6, " "),
+    "chinese": ("".join(map(chr, range(0x4E00, 0x4E00 + 6_000))), 1, ""),
+}
+"""Letters, length of words, and what stands between words, of which each is a unit."""
+WORDS = 6_000
+"""Of a language. Pages have the first half of them, and forged ones the second."""
+PAGES = 10
+UNITS = 300
+BINS = Scheme().sketch_bins
+TENTH = 2**32 // 10
 
 
 @pytest.fixture(params=SEEDS)
 def secret(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
-    file = tmp_path / "seed"
-    file.write_text(request.param)
-    with Index(scheme=Scheme(seed_file=str(file))) as index:
+    with index_of(request.param, tmp_path) as index:
         yield index
+
+
+def index_of(seed: str, directory: Path, **options: Any) -> Index:
+    file = directory / "seed"
+    file.write_text(seed)
+    return Index(scheme=Scheme(seed_file=str(file)), options=VerdictOptions(**options))
 
 
 def article(number: int) -> list[str]:
@@ -39,6 +65,174 @@ def article(number: int) -> list[str]:
     rng = np.random.default_rng(number)
     letters = rng.choice(list("abcdefghijklmnoprstuvwz"), (300, 7))
     return ["".join(word) for word in letters.tolist()]
+
+
+class Attacker:
+    """Has learned the hashes of all words of a language under a seed, and takes their lowest 32 bits for the
+    hashes of units. Words are numbers from 0 on."""
+
+    def __init__(self, language: str, seed: str) -> None:
+        letters, length, self.between = LANGUAGES[language]
+        self.rng = np.random.default_rng(int(seed, 16))
+        drawn = self.rng.permuted(np.tile(list(letters), (1 if length == 1 else WORDS, 1)), axis=1)
+        self.words = drawn[0].tolist() if length == 1 else ["".join(each) for each in drawn[:, :length]]
+        hashes = hash_tokens([word.encode() for word in self.words], hash_keys(bytes.fromhex(seed)))
+        self.units = hashes.astype(np.uint32)
+
+    def page(self) -> list[int]:
+        return self.rng.integers(0, WORDS // 2, UNITS).tolist()
+
+    def text(self, words: list[int]) -> str:
+        return self.between.join(self.words[word] for word in words)
+
+    def shingles_after(self, four: list[int], words: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The shingles of four words and each of `words`, as the attacker believes."""
+        begun = 0
+        for word in four:
+            begun = (begun + int(self.units[word])) * int(SHINGLE_BASE) % 2**32
+        return mix(np.uint32(begun) + self.units[words]).astype(np.uint64)
+
+    def suffix(self, after: list[int]) -> list[int]:
+        """Words that take four of the first five minima of any page, after the last words of a page, or
+        after four words of their own."""
+        every = np.arange(WORDS // 2)
+        suffix = [] if after else self.page()[:4]
+        before, free = [*after, *suffix][-4:], set(TENTHS[:TABLE_MINIMA])
+        for _ in range(4):
+            hashes = self.shingles_after(before, every)
+            above = {tenth: (hashes - np.uint64(tenth * TENTH)) % 2**32 for tenth in free}
+            tenth = min(free, key=lambda each: above[each].min())
+            word = int(above[tenth].argmin())
+            free.remove(tenth)
+            suffix.append(word)
+            before = [*before[1:], word]
+        return suffix
+
+    def forged(self, victim: list[int]) -> list[int]:
+        """A page of other words than the victim's, with two of its minima and most of its codes."""
+        of_victim = np.unique(shingles(self.units[victim], 5)).astype(np.uint64)
+        other = np.arange(WORDS // 2, WORDS)
+        page: list[int] = []
+        least = np.zeros(10, np.uint64)  # what no other shingle may be below
+        for tenth in TENTHS[:2]:
+            wanted = of_victim[of_victim >= tenth * TENTH][0] % 2**19
+            while True:
+                four = self.rng.choice(other, 4).tolist()
+                hashes = self.shingles_after(four, other)
+                fits = (hashes % 2**19 == wanted) & (hashes - np.uint64(tenth * TENTH) < TENTH // 5)
+                if fits.any():
+                    break
+            page += [*four, int(other[fits.argmax()])]
+            least[tenth] = hashes[fits.argmax()]
+        left = np.zeros(BINS << 16, np.bool_)  # the codes that the page lacks
+        left[codes(of_victim, len(of_victim))] = True
+        for _ in range(UNITS - len(page)):
+            hashes = self.shingles_after(page[-4:], other)
+            allowed, code = hashes >= least[np.minimum(hashes // TENTH, 9)], codes(hashes, len(of_victim))
+            fits = allowed & left[code]
+            chosen = int((fits if fits.any() else allowed).argmax())
+            left[code[chosen]] = False
+            page.append(int(other[chosen]))
+        return page
+
+
+def codes(hashes: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    """The codes of shingles in the list of a set of this size."""
+    scaled = mix(hashes.astype(np.uint32)) * np.uint64(BINS // 2)
+    places = scaled >> np.uint64(32) << np.uint64(1) | hashes >> np.uint64(31)
+    more = np.uint64(int(low_bits(BINS)[size]) - BIN_BITS)
+    return places << more | (scaled & np.uint64(2**32 - 1)) >> np.uint64(32) - more
+
+
+EVERY = [(language, seed) for language in LANGUAGES for seed in SEEDS[:2]]
+every = pytest.mark.parametrize(("language", "seed"), EVERY)
+
+
+@pytest.fixture
+def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units have the key of tokens, as if the attacker knew theirs."""
+    monkeypatch.setattr(of_texts, "unit_keys", hash_keys)
+
+
+# Hiding: a copy with some words more, which take the minima by which it would be found.
+
+
+def hidden_copies(language: str, seed: str, directory: Path, kind: str) -> int:
+    """How many of the copies of some pages are not found."""
+    attacker = Attacker(language, seed)
+    one_for_all = attacker.suffix([])
+    hidden = 0
+    with index_of(seed, directory, distance=63) as index:
+        for number in range(PAGES):
+            page = attacker.page()
+            index.add(f"page {number}", attacker.text(page))
+            suffix = {
+                "one for all": one_for_all,
+                "for this page": attacker.suffix(page),
+                "random": attacker.page()[:8],
+            }[kind]
+            copy = index.add(f"copy {number}", attacker.text([*page, *suffix]))
+            hidden += copy.duplicate_of != f"page {number}"
+    return hidden
+
+
+@pytest.mark.parametrize("kind", ["one for all", "for this page"])
+@every
+def test_known_units_let_copies_hide(
+    language: str, seed: str, kind: str, tmp_path: Path, one_key: None
+) -> None:
+    """Otherwise the next test would show nothing."""
+    assert hidden_copies(language, seed, tmp_path, kind) > PAGES // 2
+
+
+@pytest.mark.parametrize("kind", ["one for all", "for this page", "random"])
+@every
+def test_known_tokens_hide_no_copy(language: str, seed: str, kind: str, tmp_path: Path) -> None:
+    assert hidden_copies(language, seed, tmp_path, kind) == 0
+
+
+# Flooding: many copies of one page, each with a suffix of its own.
+
+
+@every
+def test_known_tokens_let_no_page_flood(language: str, seed: str, tmp_path: Path) -> None:
+    attacker = Attacker(language, seed)
+    page = attacker.page()
+    with index_of(seed, tmp_path, distance=63) as index:
+        index.add("page", attacker.text(page))
+        copies = [
+            index.add(f"{number}", attacker.text([*page, *attacker.suffix([])])) for number in range(PAGES)
+        ]
+    assert {copy.duplicate_of for copy in copies} == {"page"}
+
+
+# Forging: a page without a word in common with the victim's, published before it.
+
+
+def forged_anchors(language: str, seed: str, directory: Path, pages: int) -> int:
+    """How many victims are named duplicates of forged pages, or said to be near them."""
+    attacker = Attacker(language, seed)
+    with index_of(seed, directory, distance=63) as index:
+        passed = 0
+        for number in range(pages):
+            victim = attacker.page()
+            forged = attacker.forged(victim)
+            assert not set(victim) & set(forged)
+            index.add(f"forged {number}", attacker.text(forged))
+            named = index.add(f"victim {number}", attacker.text(victim))
+            passed += f"forged {number}" in (named.duplicate_of, named.nearest)
+    return passed
+
+
+@every
+def test_known_units_let_pages_be_forged(language: str, seed: str, tmp_path: Path, one_key: None) -> None:
+    """Otherwise the next test would show nothing."""
+    assert forged_anchors(language, seed, tmp_path, 2) == 2
+
+
+@every
+def test_known_tokens_let_no_page_be_forged(language: str, seed: str, tmp_path: Path) -> None:
+    assert forged_anchors(language, seed, tmp_path, 3) == 0
 
 
 # Hiding: a copy with one word added very often, whose weight would move more bits than the distance allows.

@@ -85,6 +85,9 @@ def test_the_specification_gives_the_keys_of_a_seed(keys: dict[str, Any]) -> Non
     assert [f"{key:016x}" for key in (state, *others)] == [
         keys[name] for name in ("state", "added", "left", "right")
     ]
+    assert [f"{key:016x}" for key in plain_fingerprint.unit_key(seed)] == [
+        keys[name] for name in ("unit_left", "unit_right")
+    ]
     factors = [plain_fingerprint.factor(state, place) for place in range(4)]
     assert [f"{factor:016x}" for factor in factors] == keys["factors"]
     assert plain_fingerprint.derive(seed, b"digest", 16).hex() == keys["digest"]

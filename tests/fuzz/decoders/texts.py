@@ -10,7 +10,7 @@ import numpy as np
 
 from stream.fingerprint import fingerprinter, tokens, tokens_compiled
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys, unit_keys
 from stream.fingerprint.tokens import plain_tokens
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.text import normalise_compiled, segment
@@ -19,7 +19,7 @@ from stream.text.normalise_compiled import encoded, normalised_points
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import STRINGS
 
-KEYS = hash_keys(PUBLIC_SEED)
+KEYS = hash_keys(PUBLIC_SEED), unit_keys(PUBLIC_SEED)
 SEPARATOR = "\n%\n"
 CHARACTERS = "aZ09_ -,.。，你好世界々ｶﾞがéàﷺ각가ᄀᆨＡⅣ\0ไที่ខ្មែहि்ণ\u0308\u00ad\u200b\u0345ßŒσς𠀀😀👩\u200d👩"
 RANGES = ((0, 0x250), (0x300, 0x600), (0x900, 0x1100), (0x1100, 0x1200), (0x3040, 0x3100), (0x4E00, 0x9FFF),
@@ -44,7 +44,7 @@ class TextsTwice(Decoder):
         texts = data.decode("utf-8", "replace").split(SEPARATOR)
         points = normalised_points(texts)
         assert [bytes(each) for each in encoded(points)] == [reference(text).encode() for text in texts]
-        scanned, plain = scanned_tokens(points, KEYS), plain_tokens(points, KEYS, "rjieba")
+        scanned, plain = scanned_tokens(points, *KEYS), plain_tokens(points, *KEYS, "rjieba")
         assert np.array_equal(scanned.bounds, plain.bounds)
         assert np.array_equal(scanned.hashes, plain.hashes)
         assert np.array_equal(scanned.unit_bounds, plain.unit_bounds)
