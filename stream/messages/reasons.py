@@ -26,8 +26,9 @@ REASONS: Final[dict[str, str]] = {
     "too_large": "The message or its `body` is larger than `page_bytes`, before or after decompression.",
     "key_too_large": "The key of the message is too long for the key of a verdict.",
     "bad_url": "`url` has no scheme, no valid host or a control character, or is too long.",
-    "unsupported_content": "`content_type` names neither HTML nor text: an image, an archive, a PDF.",
-    "unknown_charset": "The page or its message names a charset that does not exist.",
+    "unsupported_content": "`content_type` names neither HTML nor text: an image, an archive, a PDF. "
+    "Or it names no type, or plain text, and the bytes are no text.",
+    "unknown_charset": "The field `charset` of the message names a charset that does not exist.",
     "extraction_failed": "No text could be extracted from the HTML.",
     "failed": "Any other error; the header of the dead letter has the details.",
     "crash": "The page ended its process by a crash or by exceeding `page_deadline` or `child_memory`, or it "

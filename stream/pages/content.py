@@ -6,19 +6,22 @@ import re
 from typing import Final, NamedTuple
 
 from stream.errors import PageError
+from stream.pages.content_type import content_type, is_binary
 from stream.pages.page import Page
 from stream.text.canonical import canonical_link
-from stream.text.decode import MAX_CONTENT_TYPE, decode
+from stream.text.decode import Kind, decode
 from stream.text.extract import extract
+from stream.text.xml import as_html
 
 SNIFF_CHARACTERS: Final = 2048
 """Characters of a body without a content type that are searched for HTML tags."""
 
 _TEXTUAL = re.compile(r"(text/.+|application/(xhtml|xml|json|javascript|(?!pdf).+\+(xml|json))\b.*)")
-_MARKUP = re.compile(r"(text/(html|xml)|application/(xml|.+\+xml))")
+_XML = re.compile(r"(text/xml|application/(xml|.+\+xml))")
+_XML_START = re.compile(rb"\s*+<\?xml\b")
 _HTML = re.compile(
-    r"<(!doctype\s+html|html|head|body|title|meta|link|script|style|div|p|h[1-6]|table|article|main|section|br|a)"
-    r"[\s/>]",
+    r"(?:\A\s*+<!--|<(!doctype\s+html|html|head|body|title|meta|link|script|style|div|p|h[1-6]|table|article|main"
+    r"|section|br|a|iframe|font|b)[\s/>])",
     re.IGNORECASE,
 )
 
@@ -47,22 +50,43 @@ class Content(NamedTuple):
 
 def page_content(page: Page) -> Content:
     """Return the `text`, the `html` or the decoded `body` of a page. A body is HTML, too, if its content type
-    says so or, without one, if it contains HTML tags.
+    says so or, without one, if it contains HTML tags. XML becomes HTML.
 
     Raises PageError `unsupported_content`, `unknown_charset` or `missing_field`.
     """
     if page.text is not None:
         return Content(page.text, is_html=False)
-    kind = _media_type(page.content_type)
-    if kind is not None and not _TEXTUAL.fullmatch(kind):
-        raise PageError("unsupported_content", kind[:100])
+    declared, charset = content_type(page.content_type)
+    if declared is not None and not _TEXTUAL.fullmatch(declared):
+        raise PageError("unsupported_content", declared[:100])
+    kind = _kind(declared)
     if page.html is not None:
-        return Content(page.html, is_html=True)
+        return _content(page.html, "xml" if kind == "xml" else "html")
     if page.body is None:
         raise PageError("missing_field", "html, text or body")
-    text = decode(page.body, page.charset, page.content_type)
-    is_html = _MARKUP.fullmatch(kind) if kind is not None else _HTML.search(text, 0, SNIFF_CHARACTERS)
-    return Content(text, is_html=bool(is_html))
+    if declared in (None, "text/plain") and _is_utf_8(page.charset or charset) and is_binary(page.body):
+        raise PageError("unsupported_content", f"{declared or 'no content type'}, and binary content")
+    if kind is None and _XML_START.match(page.body):
+        kind = "xml"
+    text = decode(page.body, page.charset, charset, kind or "html")
+    return _content(text, kind or ("html" if _HTML.search(text, 0, SNIFF_CHARACTERS) else "text"))
+
+
+def _kind(declared: str | None) -> Kind | None:
+    if declared is None:
+        return None
+    if _XML.fullmatch(declared):
+        return "xml"
+    return "html" if declared == "text/html" else "text"
+
+
+def _content(text: str, kind: Kind) -> Content:
+    return Content(as_html(text) if kind == "xml" else text, is_html=kind != "text")
+
+
+def _is_utf_8(label: str | None) -> bool:
+    """Whether a charset is what servers give to all that they do not know (MIME Sniffing, 5.2), or none."""
+    return label is None or label.strip().lower() in ("", "utf-8", "iso-8859-1")
 
 
 def page_text(page: Page) -> str:
@@ -80,8 +104,3 @@ def declared_language(page: Page) -> str:
         beginning = page.body[:SNIFF_CHARACTERS].decode("ascii", "replace")
     tag = _LANGUAGE.search(beginning)
     return tag[1].lower() if tag else ""
-
-
-def _media_type(content_type: str | None) -> str | None:
-    kind = (content_type or "")[:MAX_CONTENT_TYPE].partition(";")[0].strip().lower()
-    return kind or None

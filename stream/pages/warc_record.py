@@ -68,8 +68,8 @@ def target_of(record: WarcRecord) -> str:
 def content_type_of(record: WarcRecord) -> str | None:
     """Return the content type by the server or, failing that, by the archiver."""
     headers = record.http_headers if record.is_http_parsed else record.headers
-    declared = headers.get("Content-Type") or record.headers.get("WARC-Identified-Payload-Type")
-    return None if declared is None else str(declared)
+    declared = ", ".join(headers.get_multiple("Content-Type"))
+    return declared or record.headers.get("WARC-Identified-Payload-Type") or None
 
 
 def fetched_at_of(record: WarcRecord) -> int | None:

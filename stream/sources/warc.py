@@ -10,6 +10,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecord
 
 from stream.errors import PageError
 from stream.objects import path_of
+from stream.pages.content_type import content_type
 from stream.pages.page import Page
 from stream.pages.warc_record import (
     RECORDS,
@@ -31,7 +32,8 @@ from stream.sources.encode import encode_page
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message
 
-PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
+PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain", None})
+"""Content types of pages. Without one, the bytes tell."""
 OWN: Final = ("bzip2", "xz")
 """Compressions that fastwarc does not support."""
 MAX_BODY: Final = MAX_MESSAGE // 2
@@ -98,7 +100,7 @@ def why_no_page(record: WarcRecord, where: str) -> str | None:
     http = record.http_headers if record.is_http_parsed else None
     if http is not None and not 200 <= (http.status_code or 0) < 300:
         return "http_status"
-    if (content_type_of(record) or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
+    if content_type(content_type_of(record)).kind not in PAGE_TYPES:
         return "content_type"
     return None
 
