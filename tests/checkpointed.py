@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +12,7 @@ import msgspec
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
 from stream.judge.state.meta import Meta
@@ -76,6 +78,45 @@ def checkpoint(store: Store, uploads: Uploads) -> tuple[Manifest, list[UploadPro
     with linked(store, JUDGE) as state:
         assert state is not None
         return uploads.upload(state, report=progress.append), progress
+
+
+class Place:
+    """Directories of states, and a store in `objects` that takes their checkpoints."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.objects = path, path / "objects"
+        self.judge, self.restored = path / "judge", path / "restored"
+        self.catalogue = Catalogue(str(self.objects))
+
+    def make(
+        self, *applied: int, of: str = "judge", chain: str = CHAIN, kept: int = 3, **fields: object
+    ) -> list[Manifest]:
+        """Write rows to a state and make a checkpoint of it, one after the other."""
+        made = []
+        with open_store(self.path / of) as store:
+            for each in applied:
+                write(store, each, **fields)
+                made.append(checkpoint(store, uploads_of(self.catalogue, chain, kept))[0])
+        return made
+
+    @property
+    def kept(self) -> list[CheckpointName]:
+        return self.catalogue.kept(JOURNAL, JUDGE)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files of the chain in the store, by their digests."""
+        return {each.name: each for each in (self.objects / JOURNAL / CHAIN / "files").iterdir()}
+
+    @property
+    def scratch(self) -> list[Path]:
+        """What an upload or a restore has left."""
+        return list(self.path.rglob("neardup-*"))
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
 
 
 def digest_of(directory: Path) -> str:
