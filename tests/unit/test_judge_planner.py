@@ -15,24 +15,24 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("anchors", "ram_mib", "disk"), [(1_009_000, 844, 488), (2_018_513, 1101, 590), (3_004_830, 1228, 636)]
+    ("anchors", "ram_mib", "disk"),
+    [
+        (1_009_000, 844, 488),
+        (2_018_513, 1101, 590),
+        (3_004_830, 1228, 636),
+        (5_000_000, 1378, None),
+        (10_000_000, 1799, None),
+        (13_000_000, 1823, None),
+        (16_000_000, 1427, None),  # the warm tier is emptied for filters
+        (20_000_000, 1676, None),
+    ],
 )
-def test_memory_and_disk_are_within_15_percent_of_the_measured(anchors: int, ram_mib: int, disk: int) -> None:
+def test_memory_and_disk_are_within_15_percent_of_the_measured(
+    anchors: int, ram_mib: int, disk: int | None
+) -> None:
     computed = plan_judge(anchors, GIB)
     assert computed.memory / MIB == pytest.approx(ram_mib, rel=0.15)
-    assert computed.disk / anchors == pytest.approx(disk, rel=0.15)
-
-
-@pytest.mark.parametrize(("anchors", "ram_mib"), [(5_000_000, 1378), (10_000_000, 1799)])
-def test_memory_of_more_anchors_is_within_15_percent_of_the_measured(anchors: int, ram_mib: int) -> None:
-    assert plan_judge(anchors, GIB).memory / MIB == pytest.approx(ram_mib, rel=0.15)
-
-
-def test_memory_shrinks_while_the_warm_tier_is_emptied_for_filters() -> None:
-    before, after, later = (plan_judge(anchors * 10**6, GIB).memory / MIB for anchors in (13, 16, 20))
-    assert before == pytest.approx(1823, rel=0.15)
-    assert after == pytest.approx(1427, rel=0.15)
-    assert later == pytest.approx(1676, rel=0.15)
+    assert disk is None or computed.disk / anchors == pytest.approx(disk, rel=0.15)
 
 
 @pytest.mark.parametrize(("anchors", "rate"), [(10**6, 186_712), (5 * 10**6, 149_135), (2 * 10**7, 128_239)])
@@ -76,22 +76,6 @@ def test_a_lifetime_says_how_many_pages_are_remembered() -> None:
     assert planned["logs"]["trimmed"] == pytest.approx(planned["logs"]["brokers"] * 8 / 90)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ((), "name either --pages, or both --lifetime and --pages-a-day"),
-        (("--lifetime", "90d"), "name either --pages, or both --lifetime and --pages-a-day"),
-        (("--pages", "1e6", "--pages-a-day", "1e6"), "name either --pages"),
-        (("--lifetime", "90d", "--pages-a-day", "1e6", "--days", "3"), "in which --days"),
-        (("--lifetime", "soon", "--pages-a-day", "1e6"), "'soon' is not a duration"),
-    ],
-)
-def test_pages_and_a_lifetime_are_named_in_one_way(given: tuple[str, ...], said: str) -> None:
-    wrong = neardup("plan", *given)
-    assert wrong.exit_code == 2
-    assert said in wrong.stderr
-
-
 def test_trimmed_logs_hold_what_is_kept_and_a_day() -> None:
     week, year = 7 * 86_400.0, 365.0
     plan = plan_logs(10**9, 10**12, year, week)
@@ -105,6 +89,3 @@ def test_plan_says_what_brokers_and_a_store_hold() -> None:
     shown = neardup("plan", "--pages", "1e8", "--days", "100", "--keep", "1d", "--json")
     logs = json.loads(shown.stdout)["logs"]
     assert logs["trimmed"] == pytest.approx(logs["brokers"] / 50)
-    wrong = neardup("plan", "--pages", "1e8", "--keep", "soon")
-    assert wrong.exit_code == 2
-    assert "'soon' is not a duration" in wrong.stderr

@@ -10,7 +10,6 @@ from stream import Index
 from stream.cli.options import structure
 from stream.errors import SettingsError
 from stream.messages.verdict_options import VerdictOptions
-from tests.commands import neardup
 
 
 @pytest.mark.parametrize(
@@ -44,21 +43,3 @@ def test_an_index_refuses_a_lifetime_and_makes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.sst"))
     with Index(tmp_path / "index", options=VerdictOptions()) as index:
         index.add("http://a/", "a text")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("scan",),
-        ("scan", "--index", "INDEX"),
-        ("dedup", "-o", "KEPT.jsonl"),
-        ("dedup", "--index", "INDEX", "-o", "KEPT.jsonl"),
-    ],
-)
-def test_commands_without_a_topic_refuse_a_lifetime(tmp_path: Path, command: tuple[str, ...]) -> None:
-    pages = tmp_path / "pages.jsonl"
-    pages.write_text('{"url": "http://a/", "text": "some words of a page"}\n')
-    named = [str(tmp_path / part) if part.isupper() or "KEPT" in part else part for part in command]
-    with pytest.raises(SettingsError, match="lifetime=7776000s: only pages of a topic expire"):
-        neardup(*named, "--option", "lifetime=90d", pages)
-    assert not (tmp_path / "KEPT.jsonl").exists()

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from stream.errors import SettingsError
 from stream.offline.planner import parse_memory, parse_pages, plan
 from tests.commands import neardup
 
@@ -66,39 +65,15 @@ def test_chance_matches_are_told() -> None:
     assert not any(reason.startswith("Beware") for reason in plan(10**7, 3, GIB, 64).reasons)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--pages", "many"], "pages: 'many'"),
-        (["--pages", "0"], "pages: '0'"),
-        (["--pages", "nan"], "pages: 'nan'"),
-        (["--pages", "1e6", "--memory", "big"], "memory: 'big'"),
-        (["--pages", "1e6", "--memory", "64"], "memory: '64'"),
-        (["--pages", "1e6", "--distance", "40"], "distance: 40 bits of 64"),
-        (["--pages", "1e6", "--distance", "-1"], "distance: -1"),
-        (["--pages", "1e6", "--width", "48"], "width: 48"),
-    ],
-)
-def test_errors_name_the_option(arguments: list[str], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        neardup("plan", *arguments)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("64GiB", 64 << 30),
-        ("64 GB", 64 * 10**9),
-        ("512M", 512 * 10**6),
-        ("1.5TiB", 3 << 39),
-        ("2097152", 1 << 21),
-    ],
-)
-def test_sizes_are_read(text: str, size: int) -> None:
-    assert parse_memory(text) == size
-
-
-def test_numbers_of_pages_are_read() -> None:
+def test_sizes_and_numbers_of_pages_are_read() -> None:
+    sizes = {
+        "64GiB": 64 << 30,
+        "64 GB": 64 * 10**9,
+        "512M": 512 * 10**6,
+        "1.5TiB": 3 << 39,
+        "2097152": 1 << 21,
+    }
+    assert {text: parse_memory(text) for text in sizes} == sizes
     assert [parse_pages(text) for text in ("8e9", "1,000", "100_000_000")] == [8 * 10**9, 1000, 10**8]
 
 

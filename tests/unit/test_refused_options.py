@@ -1,0 +1,77 @@
+"""What commands refuse before they read or make anything: mistyped, contradictory and impossible options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.commands import neardup
+
+TRIM = "trim --bootstrap-servers 127.0.0.1:1"
+DAYS = "--lifetime 90d --pages-a-day 1e6"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("sacn", r"no such command: sacn; did you mean scan\?"),
+        ("index export", "`neardup index` is now `neardup compress SOURCE FILE` and"),
+        ("topics creat", r"no such command: creat; did you mean create\?"),
+        ("topics xyz", "no such command: xyz; choose from create, describe"),
+        ("scan --worker-proceses 2 x", r"Did you mean --worker-processes\?"),
+        ("scan --mode strikt x", "'verified', 'strict'"),
+        ("fingerprint --scheme featres=words -", r"--scheme featres=words: .*; did you mean features\?"),
+        ("fingerprint --scheme featres=words -", "choose from width, .*features"),
+        ("fingerprint --scheme x=1 -", "--scheme x=1: no such option; choose from width, "),
+        ("fingerprint --scheme features=wrods -", r"not one of words, ngrams, .*; did you mean words\?"),
+        ("fingerprint --scheme width=48 -", "--scheme width=48: not one of 32, 64, 128"),
+        ("fingerprint --scheme sketch_bins=1 -", "--scheme sketch_bins=1: Expected `int` >= 64"),
+        ("explain a b --option similarty=0.9", r"similarty=0\.9: no such option; did you mean similarity\?"),
+        ("explain a b --option similarity=90%", "90%: write a number from 0 to 1 with at most four decimals"),
+        ("explain a b --option keys=minimum", r"not one of minima, fingerprint; did you mean minima\?"),
+        ("explain a b --option distance=far", "--option distance=far: Expected `int`"),
+        ("scan pages --mode strict --similarity .9", "--mode strict judges by distance alone"),
+        ("scan pages --similarity 90", "write a number from 0 to 1"),
+        ("scan pages -o x.tsv", "verdicts are not written as"),
+        ("scan pages -o x.jsonl.gz", "verdicts are not written as"),
+        ("scan pages -o x.XLSX", "verdicts are not written as"),
+        ("scan pages --option lifetime=90d", "lifetime=7776000s: only pages of a topic expire"),
+        ("scan pages --option lifetime=90d --index index", "lifetime=7776000s: only pages of a topic expire"),
+        ("dedup pages --option lifetime=90d -o kept.jsonl", "only pages of a topic expire"),
+        ("dedup pages --option lifetime=90d --index index -o kept.jsonl", "only pages of a topic expire"),
+        ("match --verified pages.jsonl --layout '5 choose 2'", "layout, width"),
+        ("match --verified pages.jsonl --width 64", "layout, width"),
+        # A role would wait for a broker without limit.
+        (TRIM, "checkpoints: not set"),
+        (f"{TRIM} --dry-run", "checkpoints: not set"),
+        (f"{TRIM} --every 1h", "checkpoints: not set"),
+        (f"{TRIM} --checkpoints objects --every 0", "--every: 0 is no interval"),
+        (f"{TRIM} --checkpoints objects --every 1h --json", "--every: trims again"),
+        ("plan --pages many", "pages: 'many'"),
+        ("plan --pages 0", "pages: '0'"),
+        ("plan --pages nan", "pages: 'nan'"),
+        ("plan --pages 1e6 --memory big", "memory: 'big'"),
+        ("plan --pages 1e6 --memory 64", "memory: '64'"),
+        ("plan --pages 1e6 --distance 40", "distance: 40 bits of 64"),
+        ("plan --pages 1e6 --distance -1", "distance: -1"),
+        ("plan --pages 1e6 --width 48", "width: 48"),
+        ("plan --pages 1e8 --keep soon", "'soon' is not a duration"),
+        ("plan", "name either --pages, or both --lifetime and --pages-a-day"),
+        ("plan --lifetime 90d", "name either --pages, or both --lifetime and --pages-a-day"),
+        ("plan --pages 1e6 --pages-a-day 1e6", "name either --pages"),
+        (f"plan {DAYS} --days 3", "in which --days"),
+        ("plan --lifetime soon --pages-a-day 1e6", "'soon' is not a duration"),
+    ],
+)
+def test_what_a_command_cannot_do_is_refused(
+    command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pages").write_text('{"url": "http://a/", "text": "some words of a page"}\n')
+    result = neardup(*shlex.split(command), input="{}", catch_exceptions=True)
+    assert result.exit_code
+    assert re.search(said, f"{result.stderr}{result.exception}"), result.output
+    assert [each.name for each in tmp_path.iterdir()] == ["pages"]
