@@ -110,6 +110,14 @@ def children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
 
 
+@pytest.fixture
+def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fingerprint the pages of scans in this process, where children are not what is tested."""
+    from tests.in_process_pool import InProcessPool
+
+    monkeypatch.setattr("stream.local.scan.ChildPool", InProcessPool)
+
+
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
     """A real Kafka broker, started for the first test that needs it. A test that kills it must restart it."""

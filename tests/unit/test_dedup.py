@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import csv
 import gzip
 import json
 import lzma
@@ -25,6 +24,8 @@ from stream.locks import try_lock
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_keep_one import keep_one
+
+pytestmark = pytest.mark.usefixtures("no_children")
 
 KEEPS = ("first", "longest", "newest", "quality", "hosts=c.example,b.example")
 
@@ -125,28 +126,6 @@ def test_the_same_pages_are_kept_and_dropped_as_by_the_sql(crawl: Path, keep: st
             assert each["kept_url"] is None
         else:
             assert each["kept_url"]
-
-
-def test_the_page_of_the_highest_quality_is_kept(crawl: Path, tmp_path: Path) -> None:
-    file, out = crawl / "one.jsonl", tmp_path / "out.jsonl"
-    report = tmp_path / "dropped.csv"
-    dedup(file, "-o", out, "--dropped", report, "--keep", "quality", "--quality-column", "quality")
-    stored = lines(file)
-    compared = 0
-    with report.open(newline="") as rows:
-        for row in csv.DictReader(rows):
-            if row["why"] == "same cluster":
-                one, kept = (
-                    stored[int(row[name].removeprefix("page ")) - 1]["quality"]
-                    for name in ("origin_place", "kept_place")
-                )
-                assert one is None or (kept is not None and kept >= one)
-                compared += one != kept
-    assert compared > 5
-    with pytest.raises(
-        SettingsError, match=r"one\.jsonl: --quality-column qualities: no such column; did you mean quality\?"
-    ):
-        dedup(file, "-o", out, "--keep", "quality", "--quality-column", "qualities")
 
 
 def test_the_newest_needs_a_time(tmp_path: Path) -> None:

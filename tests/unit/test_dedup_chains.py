@@ -16,6 +16,8 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, lines, pages, write
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 
 def chain(length: int) -> list[dict[str, Any]]:
     """Pages each of which is like the next, and not like those further away."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stream.dedup import run as dedup_run
-from stream.errors import SchemeMismatchError, SettingsError, StateError
+from stream.errors import NeardupError, SettingsError
 from stream.local.index import RUN
 from stream.sources.compressed import compression_of, decompressed, open_counting
 from tests import kills
@@ -45,8 +45,7 @@ def killed(failpoint: str, *arguments: str | Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _small_files_and_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream.local.scan.ChildPool", InProcessPool)
+def _small_files(monkeypatch: pytest.MonkeyPatch, no_children: None) -> None:
     monkeypatch.setattr(dedup_run, "PAGES_PER_FILE", 30)
 
 
@@ -197,67 +196,75 @@ def test_a_source_that_changed_before_a_run_is_resumed_is_refused(tmp_path: Path
         dedup(*arguments)
 
 
-def test_sources_of_one_name_or_named_twice_are_refused(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "pages.jsonl", pages(3))
-    one, other = tmp_path / "a" / "pages.jsonl", tmp_path / "b" / "pages.jsonl"
-    for sources in ((one, other), (one, one), (one, tmp_path / "a" / ".." / "a" / "pages.jsonl")):
-        with pytest.raises(SettingsError, match=r"both would be pages\.jsonl in the output"):
-            dedup(*sources, "-o", tmp_path / "out")
+NO_UTF_8 = os.fsdecode(b"caf\xe9")
 
 
-def test_an_output_that_would_change_a_source_is_refused(tmp_path: Path) -> None:
-    source = write(tmp_path / "pages.jsonl", pages(3))
-    (tmp_path / "link.jsonl").symlink_to(source)
-    os.link(source, tmp_path / "hard.jsonl")
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "a.html").write_text(text(1))
-    before = source.read_bytes()
-    for output in ("pages.jsonl", "link.jsonl", "hard.jsonl", "saved/../pages.jsonl"):
-        with pytest.raises(SettingsError, match="would change the source"):
-            dedup(source, "-o", tmp_path / output)
-        with pytest.raises(SettingsError, match="would change the source"):
-            dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / output)
-    with pytest.raises(SettingsError, match="would change the source"):
-        dedup(tmp_path / "saved", "-o", tmp_path / "saved" / "kept")
-    with pytest.raises(SettingsError, match=r"dropped .*: is the output"):
-        dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / "out.jsonl")
-    assert source.read_bytes() == before
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that a run must not touch, or cannot read."""
+    place = tmp_path_factory.mktemp("place")
+    for name in ("a", "b", "full", "mine", "saved"):
+        (place / name).mkdir()
+    for name in ("pages", "other", "a/pages", "b/pages", NO_UTF_8):
+        write(place / f"{name}.jsonl", pages(3))
+    for name in ("full/file", "mine/letter", "saved/a.html"):
+        (place / name).write_text(text(1))
+    (place / "link.jsonl").symlink_to("pages.jsonl")
+    os.link(place / "pages.jsonl", place / "hard.jsonl")
+    os.mkfifo(place / "pipe.jsonl")
+    assert neardup("fingerprint", place / "pages.jsonl", "-o", place / "rows").exit_code == 0
+    return place
 
 
-def test_an_output_that_is_something_else_is_refused(tmp_path: Path) -> None:
-    source = write(tmp_path / "pages.jsonl", pages(3))
-    other = write(tmp_path / "other.jsonl", pages(3))
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    for sources, output, message in (
-        ([source], "-", "pages are written to a file"),
-        ([source], "s3://bucket/out.jsonl", "not written to an object store"),
-        ([source], tmp_path / "full", "is a directory"),
-        ([source], tmp_path / "out.parquet", "in the format of their source, and .* is jsonl"),
-        ([source, other], tmp_path / "full", "is not empty"),
-        ([source, other], other, "is a file"),
-        (["-"], tmp_path / "out.jsonl", "standard input cannot be read twice"),
-        ([source], tmp_path / "missing" / "out.jsonl", "no directory .*missing"),
-    ):
-        with pytest.raises(SettingsError, match=message):
-            dedup(*sources, "-o", output)
-    assert neardup("fingerprint", source, "-o", tmp_path / "rows").exit_code == 0
-    with pytest.raises(SettingsError, match="rows have no pages to write"):
-        dedup(tmp_path / "rows", "-o", tmp_path / "out.jsonl")
+CHANGED, ELSEWHERE = "would change the source", "name another place"
 
 
-def test_what_cannot_be_an_index_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    source = write(tmp_path / "pages.jsonl", pages(3))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter").touch()
-    with pytest.raises(StateError, match="is no index and not empty, it has letter"):
-        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "mine")
-    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter"]
-    dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")
-    with pytest.raises(SchemeMismatchError):
-        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index", "--distance", "9")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("a/pages.jsonl b/pages.jsonl -o out", r"both would be pages\.jsonl in the output"),
+        ("a/pages.jsonl a/pages.jsonl -o out", r"both would be pages\.jsonl in the output"),
+        ("a/pages.jsonl a/../a/pages.jsonl -o out", r"both would be pages\.jsonl in the output"),
+        ("pages.jsonl -o pages.jsonl", CHANGED),
+        ("pages.jsonl -o link.jsonl", CHANGED),
+        ("pages.jsonl -o hard.jsonl", CHANGED),
+        ("pages.jsonl -o saved/../pages.jsonl", CHANGED),
+        ("pages.jsonl -o out.jsonl --dropped pages.jsonl", CHANGED),
+        ("pages.jsonl -o out.jsonl --dropped link.jsonl", CHANGED),
+        ("pages.jsonl -o out.jsonl --dropped hard.jsonl", CHANGED),
+        ("saved -o saved/kept", CHANGED),
+        ("pages.jsonl -o out.jsonl --dropped out.jsonl", "dropped .*: is the output"),
+        ("pages.jsonl -o out.jsonl --dropped full", "is a directory"),
+        ("pages.jsonl -o out.jsonl --dropped s3://a/b", "not written to an object store"),
+        ("pages.jsonl -o -", "pages are written to a file"),
+        ("pages.jsonl -o s3://bucket/out.jsonl", "not written to an object store"),
+        ("pages.jsonl -o full", "is a directory"),
+        ("pages.jsonl -o out.parquet", "in the format of their source, and .* is jsonl"),
+        ("pages.jsonl other.jsonl -o full", "is not empty"),
+        ("pages.jsonl other.jsonl -o hard.jsonl", "is a file"),
+        ("- -o out.jsonl", "standard input cannot be read twice"),
+        ("pages.jsonl -o missing/out.jsonl", "no directory .*missing"),
+        ("rows -o out.jsonl", "rows have no pages to write"),
+        ("pipe.jsonl -o out.jsonl", "a pipe cannot be read twice"),  # it would be empty, or wait forever
+        (f"{NO_UTF_8}.jsonl -o out.jsonl", "its path is not UTF-8, which rows cannot have"),
+        ("pages.jsonl -o out.jsonl --index mine", "is no index and not empty, it has letter"),
+        ("pages.jsonl -o out.jsonl --index what?", "DuckDB opens no file"),
+        ("pages.jsonl -o out.jsonl --index back\\slash", "DuckDB opens no file"),
+        (f"pages.jsonl -o out.jsonl --index {NO_UTF_8}", "DuckDB opens no file"),
+        ("pages.jsonl other.jsonl -o index --index index", ELSEWHERE),
+        ("pages.jsonl other.jsonl -o out --index out/index", ELSEWHERE),
+        ("pages.jsonl other.jsonl -o index/out --index index", ELSEWHERE),
+        (f"pages.jsonl -o out.jsonl --index index --dropped index/{RUN}/plan.json", ELSEWHERE),
+    ],
+)
+def test_what_would_lose_or_cannot_be_read_twice_is_refused_and_nothing_is_made(
+    place: Path, arguments: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    before = {each: each.lstat().st_mtime_ns for each in place.rglob("*")}
+    with pytest.raises(NeardupError, match=said):
+        dedup(*arguments.split())
+    assert {each: each.lstat().st_mtime_ns for each in place.rglob("*")} == before
 
 
 def test_strict_sources_end_at_damage(files: list[Path], tmp_path: Path) -> None:
@@ -301,44 +308,6 @@ def test_names_of_directories_are_no_patterns(name: str, tmp_path: Path) -> None
     out = folder / "out.jsonl"
     dedup(source, "-o", out, "--dropped", folder / "dropped.parquet", "--index", folder / "index")
     assert out.read_bytes() == (tmp_path / "expected.jsonl").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["what?", "back\\slash", os.fsdecode(b"caf\xe9")])
-def test_an_index_that_duckdb_cannot_open_is_refused_before_anything_is_read(
-    name: str, tmp_path: Path
-) -> None:
-    source = write(tmp_path / "pages.jsonl", pages(3))
-    with pytest.raises(SettingsError, match="DuckDB opens no file"):
-        dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / name)
-    assert not (tmp_path / name).exists()
-
-
-def test_a_source_whose_name_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    source = write(tmp_path / os.fsdecode(b"caf\xe9.jsonl"), pages(3))
-    for command in ("dedup", "fingerprint"):
-        result = neardup(command, source, "-o", tmp_path / "out.jsonl", catch_exceptions=True)
-        assert "its path is not UTF-8, which rows cannot have" in str(result.exception)
-
-
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    """It would be empty when it is read again, or wait forever."""
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(SettingsError, match="a pipe cannot be read twice"):
-        dedup(tmp_path / "pipe.jsonl", "-o", tmp_path / "out.jsonl")
-
-
-def test_an_output_and_an_index_that_have_each_other_are_refused(tmp_path: Path) -> None:
-    some = [write(tmp_path / f"{name}.jsonl", pages(3)) for name in "ab"]
-    index = tmp_path / "index"
-    for output, other in (("index", index), ("out", tmp_path / "out" / "index"), ("index/out", index)):
-        with pytest.raises(SettingsError, match="name another place"):
-            dedup(*some, "-o", tmp_path / output, "--index", other)
-    with pytest.raises(SettingsError, match="name another place"):
-        dedup(some[0], "-o", tmp_path / "o.jsonl", "--index", index, "--dropped", index / RUN / "plan.json")
-    for dropped, message in ((tmp_path, "is a directory"), ("s3://a/b", "not written to an object store")):
-        with pytest.raises(SettingsError, match=message):
-            dedup(some[0], "-o", tmp_path / "o.jsonl", "--dropped", dropped)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
 
 
 def test_an_empty_directory_of_outputs_is_replaced_unless_it_cannot_be(

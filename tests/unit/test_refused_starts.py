@@ -18,15 +18,11 @@ from stream.rows.fingerprint import fingerprint_batch
 from stream.sources.rows import RowsSource
 from stream.tables.store.rocks import Store
 from tests.commands import neardup
-from tests.in_process_pool import InProcessPool
 from tests.unit.test_rows import directory, jsonl, table
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 DIGEST = "seed_digest=" + "ab" * 16
-
-
-@pytest.fixture(autouse=True)
-def _no_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream.local.scan.ChildPool", InProcessPool)
 
 
 @pytest.fixture

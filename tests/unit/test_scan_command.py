@@ -20,6 +20,8 @@ from stream.sinks import parquet as parquet_sink
 from tests.commands import neardup
 from tests.unit.test_sources import warc_record
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 VERDICT_SCHEMA = Draft202012Validator(
     json.loads((Path(__file__).parents[2] / "schemas/verdict.schema.json").read_text())
 )

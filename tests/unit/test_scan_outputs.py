@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from stream.errors import SettingsError
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
+
+pytestmark = pytest.mark.usefixtures("no_children")
 
 TEXT = text(1)
 URL = "http://a.example/x"
@@ -31,24 +32,6 @@ def test_no_cell_of_verdicts_is_a_formula(tmp_path: Path) -> None:
     neardup("scan", tmp_path / "data.jsonl", "-o", tmp_path / "x.csv")
     verdicts = verdicts_in(tmp_path / "x.csv")
     assert [each["url"] for each in verdicts] == ["'=1+1", URL]
-
-
-@pytest.mark.parametrize("name", ["x.tsv", "x.jsonl.gz", "x.XLSX"])
-def test_an_output_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
-    jsonl(tmp_path / "data.jsonl", [{"url": URL, "text": TEXT}])
-    with pytest.raises(SettingsError, match="verdicts are not written as"):
-        neardup("scan", tmp_path / "data.jsonl", "-o", tmp_path / name)
-    assert not (tmp_path / name).exists()
-
-
-def test_similarity_and_strict_mode_contradict_each_other(tmp_path: Path) -> None:
-    jsonl(tmp_path / "data.jsonl", [{"url": URL, "text": TEXT}])
-    command = ["scan", tmp_path / "data.jsonl"]
-    with pytest.raises(SettingsError, match="similarity: --mode strict judges by distance alone"):
-        neardup(*command, "--mode", "strict", "--similarity", ".9")
-    with pytest.raises(SettingsError, match="write a number from 0 to 1"):
-        neardup(*command, "--similarity", "90")
-    assert neardup(*command, "--option", "similarity=.9").exit_code == 0
 
 
 def test_similarity_is_the_limit_of_verdicts(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tests.bench.quality.truth import Truth
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 WORDS = (text("stars") + " " + text("chains")).split()[:60]
 PAGES = {
     "A": WORDS,

@@ -11,18 +11,10 @@ import pytest
 
 from stream.cli import progress
 from stream.cli.progress import Reading
-from stream.cli.quantity import quantity
 from stream.sources.source import Source
 from tests.commands import neardup
 
-
-def test_one_thing_is_singular() -> None:
-    assert [quantity(count, "page") for count in (0, 1, 2, 1000)] == [
-        "0 pages",
-        "1 page",
-        "2 pages",
-        "1,000 pages",
-    ]
+pytestmark = pytest.mark.usefixtures("no_children")
 
 
 @pytest.fixture
@@ -92,9 +84,7 @@ def test_pages_of_a_scan_that_are_read_and_not_judged_do_not_count(
 def test_the_summary_of_a_page_is_singular_and_has_no_rate(tmp_path: Path) -> None:
     pages = tmp_path / "pages.jsonl"
     pages.write_text(json.dumps({"url": "http://a.example/", "text": "some words " * 20}))
-    assert (
-        neardup("scan", pages).stderr == "1 page: 1 unique\n"
-    )  # nothing of a bar, where there is no terminal
+    assert neardup("scan", pages).stderr == "1 page: 1 unique\n"  # no bar where there is no terminal
     done = neardup("fingerprint", pages, "-o", tmp_path / "rows").stderr
     assert done.startswith("1 row in ")
     assert done.endswith("; 1 ready\n")

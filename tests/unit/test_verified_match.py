@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.errors import NeardupError, SchemeMismatchError, SettingsError
+from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
@@ -19,7 +19,10 @@ from stream.offline import minima_tables
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 from tests.commands import neardup
 from tests.fingerprint_sets import as_integers, flip_bits, random_set
+from tests.night import cases
 from tests.oracle import Oracle, OraclePage
+
+pytestmark = pytest.mark.usefixtures("no_children")
 
 PARITY = Scheme()
 CASES = {
@@ -43,15 +46,9 @@ def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) ->
             changed = 0 if family == 0 else int(rng.integers(0, shingles.size // 5))
             own[:changed] = rng.integers(0, 1 << 32, changed, dtype=np.uint32)
             fingerprint = flip_bits(rng, first, scheme.width, rng.integers(0, 18, 1))
-            pages.append(
-                OraclePage(
-                    len(pages),
-                    None,
-                    as_integers(fingerprint)[0],
-                    sketch=sketch(own, scheme),
-                    shingles=frozenset(own.tolist()),
-                )
-            )
+            (value,), shingles_of_page = as_integers(fingerprint), frozenset(own.tolist())
+            page = OraclePage(len(pages), None, value, sketch=sketch(own, scheme), shingles=shingles_of_page)
+            pages.append(page)
     rng.shuffle(pages)  # type: ignore[arg-type]
     return pages
 
@@ -82,52 +79,33 @@ def found_by(verified: Verified) -> list[tuple[int, int, int, float]]:
     ]
 
 
+@pytest.mark.parametrize("with_corpus", cases([False, True], by_day=[False]))
 @pytest.mark.parametrize("most", [1, 1 << 16])
 @pytest.mark.parametrize("case", CASES)
-def test_pairs_within_a_batch_are_those_of_brute_force(
-    case: str, most: int, monkeypatch: pytest.MonkeyPatch
+def test_pairs_are_those_of_brute_force(
+    case: str, most: int, with_corpus: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(minima_tables, "MOST_PAIRS", most)
     monkeypatch.setattr(minima_tables, "SLICE", 7)
-    scheme, distance, options = CASES[case]
-    pages = some_pages(scheme, 1)
-    oracle = Oracle(**options)
-    pairs = [
-        (a, b, same[0], same[1] / 10_000)
-        for a, b in combinations(range(len(pages)), 2)
-        if (same := wanted(oracle, pages[a], pages[b]))
-    ]
-    verified = Verified(as_file(pages, scheme, 50), None, default_rule(scheme, distance), threads=3)
-    assert found_by(verified) == pairs
-    figures = verified.summary()
-    assert figures["matches"] == len(pairs) > 500
-    assert figures["batch_rows_matched"] == len({row for pair in pairs for row in pair[:2]})
-    assert (figures["batch"], figures["corpus"]) == (len(pages), len(pages))
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("most", [1, 1 << 16])
-@pytest.mark.parametrize("case", CASES)
-def test_pairs_with_a_corpus_are_those_of_brute_force(
-    case: str, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(minima_tables, "MOST_PAIRS", most)
     monkeypatch.setattr("stream.offline.verified_match.CHUNK", 64)
     scheme, distance, options = CASES[case]
-    pages = some_pages(scheme, 2)
-    batch, corpus = pages[:90], pages[60:]
-    oracle = Oracle(**options)
+    pages, oracle = some_pages(scheme, 1), Oracle(**options)
+    batch, corpus = (pages[:90], pages[60:]) if with_corpus else (pages, pages)
+    if with_corpus:
+        places = [(b, c) for c, b in product(range(len(corpus)), range(len(batch)))]
+    else:
+        places = list(combinations(range(len(pages)), 2))
     pairs = [
-        (b, c, same[0], same[1] / 10_000)
-        for c, b in product(range(len(corpus)), range(len(batch)))
-        if (same := wanted(oracle, batch[b], corpus[c]))
+        (b, c, same[0], same[1] / 10_000) for b, c in places if (same := wanted(oracle, batch[b], corpus[c]))
     ]
-    rule = default_rule(scheme, distance)
-    verified = Verified(as_file(batch, scheme, 50), as_file(corpus, scheme, 9), rule, threads=2)
+    against = as_file(corpus, scheme, 9) if with_corpus else None
+    verified = Verified(as_file(batch, scheme, 50), against, default_rule(scheme, distance), threads=3)
     assert found_by(verified) == pairs
     figures = verified.summary()
+    assert figures["matches"] == len(pairs) > (50 if with_corpus else 500)
+    matched = {row for pair in pairs for row in (pair[:1] if with_corpus else pair[:2])}
+    assert figures["batch_rows_matched"] == len(matched)
     assert (figures["batch"], figures["corpus"]) == (len(batch), len(corpus))
-    assert figures["batch_rows_matched"] == len({pair[0] for pair in pairs})
 
 
 def test_rule_is_that_of_a_stream_unless_another_distance_is_asked_for() -> None:
@@ -219,9 +197,3 @@ def test_a_state_of_another_scheme_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(SchemeMismatchError, match=r"--scheme seed_file=FILE \(`neardup topics seed FILE`\)"):
         neardup("match", "--verified", tmp_path / "pages.index")
-
-
-@pytest.mark.parametrize("option", [("--layout", "5 choose 2"), ("--width", "64")])
-def test_options_of_fingerprints_are_refused(option: tuple[str, str]) -> None:
-    with pytest.raises(NeardupError, match="layout, width"):
-        neardup("match", "--verified", "pages.jsonl", *option)
