@@ -45,10 +45,20 @@ class Judge:
     """As much of a judge as checkpoints need."""
 
     def __init__(self, path: Path, store: Store, **settings: Any) -> None:
-        self.directory, self.store, self.watch = path / "neardup" / "judge", store, JudgeWatch()
+        self.path, self.store, self.watch = path, store, JudgeWatch()
+        self.objects, self.directory = path / "objects", path / "neardup" / "judge"
+        self.catalogue = Catalogue(str(self.objects))
         self.state: Any = SimpleNamespace(store=store, meta=meta(0, last=b""))
-        chosen = {"checkpoints": str(path / "objects"), **settings}
-        self.checkpoints = Checkpoints(Settings(**chosen), JUDGE, self.directory, self.watch.metrics)
+        chosen = Settings(**{"checkpoints": str(self.objects), **settings})
+        self.checkpoints = Checkpoints(chosen, JUDGE, self.directory, self.watch.metrics)
+
+    def again(self, **settings: Any) -> Judge:
+        """Another one, of the same state."""
+        return Judge(self.path, self.store, **settings)
+
+    @property
+    def kept(self) -> list[int]:
+        return [each.applied for each in self.catalogue.kept(JOURNAL, JUDGE)]
 
     def apply(self, applied: int, **fields: object) -> None:
         write(self.store, applied, **fields)
@@ -76,39 +86,36 @@ class Judge:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "neardup" / "judge") as opened:
-        yield opened
+def judge(tmp_path: Path) -> Iterator[Judge]:
+    """With a checkpoint an hour."""
+    with open_store(tmp_path / "neardup" / "judge") as store:
+        yield Judge(tmp_path, store)
 
 
-def kept(path: Path) -> list[int]:
-    return [each.applied for each in Catalogue(str(path / "objects")).kept(JOURNAL, JUDGE)]
+@pytest.fixture
+def often(judge: Judge) -> Judge:
+    return judge.again(checkpoint_interval=0.01)
 
 
-async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(
-    tmp_path: Path, store: Store
-) -> None:
-    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
-    async with judge.checkpoints.beside(CHAIN):
-        await judge.idle()
-        assert kept(tmp_path) == []
+async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(often: Judge) -> None:
+    async with often.checkpoints.beside(CHAIN):
+        await often.idle()
+        assert often.kept == []
         began = time.time()
         for applied in (1, 2):
-            judge.apply(applied)
-            await judge.until(partial(lambda end: end in kept(tmp_path), applied))
-        await judge.idle()
-        told = judge.metric("timestamp_seconds")
+            often.apply(applied)
+            await often.until(partial(lambda end: end in often.kept, applied))
+        await often.idle()
+        told = often.metric("timestamp_seconds")
         assert began <= told <= time.time()
-        assert judge.metric("uploaded_bytes_total") > judge.metric("uploading_bytes") == 0
-        await judge.until(lambda: judge.metric("timestamp_seconds") > told)  # nothing new: still complete
-        assert kept(tmp_path) == [2, 1]
-        newest = Catalogue(str(tmp_path / "objects")).kept(JOURNAL, JUDGE)[0]
-        assert judge.metric("bytes") == Catalogue(str(tmp_path / "objects")).read(newest).bytes
+        assert often.metric("uploaded_bytes_total") > often.metric("uploading_bytes") == 0
+        await often.until(lambda: often.metric("timestamp_seconds") > told)  # nothing new: still complete
+        assert often.kept == [2, 1]
+        newest = often.catalogue.kept(JOURNAL, JUDGE)[0]
+        assert often.metric("bytes") == often.catalogue.read(newest).bytes
 
 
-async def test_uploads_leave_processors_to_the_judge(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_uploads_leave_processors_to_the_judge(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, priorities = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), list[int]()
     put = Catalogue.put_file
 
@@ -117,35 +124,32 @@ async def test_uploads_leave_processors_to_the_judge(
         put(self, *arguments)
 
     monkeypatch.setattr(Catalogue, "put_file", note_priority)
-    judge = Judge(tmp_path, store)
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
-        await judge.until(lambda: kept(tmp_path))
+        await judge.until(lambda: judge.kept)
         await judge.idle()
     assert set(priorities) == {UPLOAD_NICE}
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == ours
 
 
-async def test_a_ledger_record_alone_makes_a_checkpoint(tmp_path: Path, store: Store) -> None:
+async def test_a_ledger_record_alone_makes_a_checkpoint(often: Judge) -> None:
     """Logs are trimmed to the record that the oldest checkpoint names."""
-    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
 
     def ledgers() -> list[int]:
-        return [each.ledger for each in Catalogue(str(tmp_path / "objects")).kept(JOURNAL, JUDGE)]
+        return [each.ledger for each in often.catalogue.kept(JOURNAL, JUDGE)]
 
-    judge.apply(1)
-    async with judge.checkpoints.beside(CHAIN):
-        await judge.until(lambda: ledgers() == [0])
-        judge.apply(1, decided=3, ledger=2)
-        await judge.until(lambda: ledgers() == [2, 0])
-        await judge.idle()
-    assert kept(tmp_path) == [1, 1]
+    often.apply(1)
+    async with often.checkpoints.beside(CHAIN):
+        await often.until(lambda: ledgers() == [0])
+        often.apply(1, decided=3, ledger=2)
+        await often.until(lambda: ledgers() == [2, 0])
+        await often.idle()
+    assert often.kept == [1, 1]
 
 
-async def test_an_erasing_alone_makes_a_checkpoint_and_those_before_go(tmp_path: Path, store: Store) -> None:
+async def test_an_erasing_alone_makes_a_checkpoint_and_those_before_go(often: Judge) -> None:
     """Though nothing is judged any more, and there are less than are kept."""
-    judge = Judge(tmp_path, store, checkpoint_interval=0.01)
-    catalogue, home = Catalogue(str(tmp_path / "objects")), tmp_path / "objects" / JOURNAL
+    catalogue, home = often.catalogue, often.objects / JOURNAL
 
     def erased() -> list[int]:
         return [each.erased for each in catalogue.kept(JOURNAL, JUDGE)]
@@ -158,46 +162,43 @@ async def test_an_erasing_alone_makes_a_checkpoint_and_those_before_go(tmp_path:
     def left() -> list[Delay]:
         return _checkpoints(catalogue.url, genesis_of(), _Decided(pages={}, offset=1))
 
-    judge.apply(1)
-    async with judge.checkpoints.beside(CHAIN):
-        await judge.until(lambda: erased() == [0])
+    often.apply(1)
+    async with often.checkpoints.beside(CHAIN):
+        await often.until(lambda: erased() == [0])
         assert "1 checkpoints were made before" in left()[0].why
-        store.compact(LOG)
-        judge.apply(1, decided=3, forgetting=Forgetting(requests=1, decided=2, erased=2))
-        await judge.until(lambda: erased() == [2, 0])
+        often.store.compact(LOG)
+        often.apply(1, decided=3, forgetting=Forgetting(requests=1, decided=2, erased=2))
+        await often.until(lambda: erased() == [2, 0])
         assert left()[0].until is not None
-        await judge.idle()
+        await often.idle()
         assert erased() == [2, 0]
         age()
-        await judge.until(lambda: erased() == [2])
+        await often.until(lambda: erased() == [2])
         assert "has files of checkpoints that were pruned" in left()[0].why
         age()
-        await judge.until(lambda: not left())
-        await judge.idle()
+        await often.until(lambda: not left())
+        await often.idle()
     (name,) = catalogue.kept(JOURNAL, JUDGE)
     verify(catalogue, catalogue.read(name))
     assert catalogue.contents(JOURNAL).pruned == {}
 
 
-async def test_a_restarted_judge_goes_on_with_the_interval(tmp_path: Path, store: Store) -> None:
-    first = Judge(tmp_path, store)
-    first.apply(1)
-    async with first.checkpoints.beside(CHAIN):
-        await first.until(lambda: kept(tmp_path))
-        await first.idle()
-    again = Judge(tmp_path, store)
+async def test_a_restarted_judge_goes_on_with_the_interval(judge: Judge) -> None:
+    judge.apply(1)
+    async with judge.checkpoints.beside(CHAIN):
+        await judge.until(lambda: judge.kept)
+        await judge.idle()
+    again = judge.again()
     again.apply(2)
     async with again.checkpoints.beside(CHAIN):
         await again.idle()
-        assert kept(tmp_path) == [1]
-        assert again.metric("timestamp_seconds") == pytest.approx(first.metric("timestamp_seconds"), abs=0.01)
+        assert judge.kept == [1]
+        assert again.metric("timestamp_seconds") == pytest.approx(judge.metric("timestamp_seconds"), abs=0.01)
         assert 3600 - HANG_SECONDS < again.checkpoints._due - time.monotonic() <= 3600
 
 
-async def test_without_the_setting_none_is_made_and_a_request_is_answered(
-    tmp_path: Path, store: Store
-) -> None:
-    judge = Judge(tmp_path, store, checkpoints=None)
+async def test_without_the_setting_none_is_made_and_a_request_is_answered(judge: Judge) -> None:
+    judge = judge.again(checkpoints=None)
     judge.apply(1)
     requests = CheckpointRequests(judge.directory)
     async with judge.checkpoints.beside(CHAIN):
@@ -208,34 +209,32 @@ async def test_without_the_setting_none_is_made_and_a_request_is_answered(
         assert answer is not None
         assert answer.error == "the role has no setting checkpoints"
     assert judge.metric("interval_seconds") == 0
-    assert not (tmp_path / "objects").exists()
+    assert not judge.objects.exists()
 
 
 async def test_a_store_that_fails_is_told_and_tried_again(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(periodic, "FIRST_PAUSE", 0.01)
-    (tmp_path / "objects").write_text("no directory")
-    judge = Judge(tmp_path, store)
+    judge.objects.write_text("no directory")
     judge.apply(1)
     with capture_logs() as logs:
         async with judge.checkpoints.beside(CHAIN):
             await judge.until(lambda: judge.metric("failures_total") > 2)
-            (tmp_path / "objects").unlink()
-            await judge.until(lambda: kept(tmp_path) == [1])
+            judge.objects.unlink()
+            await judge.until(lambda: judge.kept == [1])
     failed = [each for each in logs if each["event"] == "checkpoint_failed"]
     assert len(failed) > 2
-    assert all(f"checkpoints: {tmp_path}/objects" in each["error"] for each in failed)
+    assert all(f"checkpoints: {judge.objects}" in each["error"] for each in failed)
 
 
 @pytest.mark.parametrize("error", [SettingsError("AWS_PROFILE: no such profile"), OSError(2, "gone")])
 async def test_whatever_else_fails_beside_the_disk_does_not_end_the_judge(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    judge = Judge(tmp_path, store)
     judge.apply(1)
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(Catalogue, "put_file", fail)
@@ -244,23 +243,18 @@ async def test_whatever_else_fails_beside_the_disk_does_not_end_the_judge(
     assert [each["error"] for each in logs if each["event"] == "checkpoint_failed"] == [str(error)]
 
 
-async def test_a_full_disk_ends_the_judge(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_ends_the_judge(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise Exception("IO error: No space left on device: While link file")
 
-    monkeypatch.setattr(store, "checkpoint", refuse)
-    judge = Judge(tmp_path, store)
+    monkeypatch.setattr(judge.store, "checkpoint", refuse)
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
         with pytest.raises(DiskError, match="free some space"):
             await judge.until(lambda: False)
 
 
-async def test_a_judge_that_ends_stops_the_upload(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_judge_that_ends_stops_the_upload(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a file, which is not stored."""
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -272,19 +266,18 @@ async def test_a_judge_that_ends_stops_the_upload(
         put(self, name, path, turn)
 
     monkeypatch.setattr(Catalogue, "put_file", slow)
-    judge = Judge(tmp_path, store)
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
         judge.checkpoints.begin_if_due(judge.state, judge.checkpoints.request())
         await reached.wait()
         assert judge.metric("uploading_bytes") > 0
-    assert kept(tmp_path) == []
-    stored = [each.name for each in (tmp_path / "objects").glob("*/*/files/*")]
+    assert judge.kept == []
+    stored = [each.name for each in judge.objects.glob("*/*/files/*")]
     assert stored == [NOTHING], "the file that tells the time"
 
 
 async def test_a_judge_that_ends_does_not_wait_for_the_throttle(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "FILE_SHARE", 1e-7)  # a pause of days
     monkeypatch.setattr(scrub_child, "LONGEST_PAUSE", float("inf"))
@@ -300,39 +293,35 @@ async def test_a_judge_that_ends_does_not_wait_for_the_throttle(
         return threading.Event.wait(judge.checkpoints._stop, seconds)
 
     monkeypatch.setattr(Catalogue, "put_file", work_long)
-    judge = Judge(tmp_path, store)
     monkeypatch.setattr(judge.checkpoints._stop, "wait", wait)
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
         await judge.until(lambda: any(each > 86_400 for each in pauses))
     assert pauses[-1] > 86_400
-    assert kept(tmp_path) == []
+    assert judge.kept == []
 
 
-async def test_a_request_is_answered_with_a_checkpoint_of_what_was_applied(
-    tmp_path: Path, store: Store
-) -> None:
-    judge = Judge(tmp_path, store)
+async def test_a_request_is_answered_with_a_checkpoint_of_what_was_applied(judge: Judge) -> None:
     judge.apply(1)
     async with judge.checkpoints.beside(CHAIN):
-        await judge.until(lambda: kept(tmp_path))
+        await judge.until(lambda: judge.kept)
         await judge.idle()
         judge.apply(2)
         command = asyncio.create_task(
             asyncio.to_thread(
-                neardup, "checkpoint", "now", "--state-dir", tmp_path, "--checkpoints", tmp_path / "objects"
+                neardup, "checkpoint", "now", "--state-dir", judge.path, "--checkpoints", judge.objects
             )
         )
         await judge.until(command.done)
     assert command.result().stdout.endswith(f"{2:020d}-{CHAIN}\n")
-    assert kept(tmp_path) == [2, 1]
+    assert judge.kept == [2, 1]
     assert not list(judge.directory.parent.glob("*request*"))
     assert not list(judge.directory.parent.glob("*answer*"))
 
 
-def test_a_url_that_names_no_store_is_refused_at_once(tmp_path: Path, store: Store) -> None:
+def test_a_url_that_names_no_store_is_refused_at_once(judge: Judge) -> None:
     with pytest.raises(SettingsError, match="has credentials in it"):
-        Judge(tmp_path, store, checkpoints="file://key@host/directory")
+        judge.again(checkpoints="file://key@host/directory")
 
 
 def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +21,7 @@ from stream.errors import DamagedCheckpointError, SettingsError, StateError
 from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.status import _checkpoints, _Decided
 from stream.tables.store.rocks import DUE
-from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
+from tests.checkpointed import OTHER_CHAIN, Place, age
 from tests.commands import neardup
 from tests.elected import decided_of, open_elector
 from tests.genesis import JOURNAL, genesis_of
@@ -34,8 +32,8 @@ PAGES = crawl(1, 200)
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Catalogue:
-    return Catalogue(str(tmp_path / "objects"))
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
 
 
 def elect(path: Path, policy: str = "longest") -> Elector:
@@ -51,40 +49,30 @@ def upload(state: State, catalogue: Catalogue, kind: str = ELECTOR) -> Manifest:
         return Uploads(catalogue, kind, OTHER_CHAIN, 1).upload(moment)
 
 
-def judged(path: Path, catalogue: Catalogue, *applied: int) -> list[Manifest]:
-    """Checkpoints of a judge, which keeps one."""
-    with open_store(path) as store:
-        made = []
-        for each in applied:
-            write(store, each)
-            made.append(checkpoint(store, uploads_of(catalogue, kept=1))[0])
-    return made
-
-
-def test_a_restored_elector_goes_on(tmp_path: Path, catalogue: Catalogue) -> None:
-    elector = elect(tmp_path / ELECTOR)
-    manifest = upload(elector.state, catalogue)
+def test_a_restored_elector_goes_on(place: Place) -> None:
+    elector = elect(place.path / ELECTOR)
+    manifest = upload(elector.state, place.catalogue)
     assert (manifest.kind, manifest.elect, manifest.generation) == (ELECTOR, "longest", 0)
     assert manifest.applied == elector.state.meta.applied
-    restore(catalogue, manifest, tmp_path / "new")
-    verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
-    again = open_elector(tmp_path / "new", "longest")
+    restore(place.catalogue, manifest, place.path / "new")
+    verify_whole(place.catalogue, manifest, genesis_of(), place.path / "scratch")
+    again = open_elector(place.path / "new", "longest")
     assert again.state.meta == elector.state.meta
     assert again.due(1000) == elector.due(1000)
     for each in (again, elector):
         each.state.close()
 
 
-def test_kinds_share_a_store_and_nothing_else(tmp_path: Path, catalogue: Catalogue) -> None:
-    elector, named = elect(tmp_path / ELECTOR), elect(tmp_path / "elector-b", "newest")
-    first, second = upload(elector.state, catalogue), upload(named.state, catalogue, "elector-b")
-    *_, last = judged(tmp_path / JUDGE, catalogue, 1, 2)
-    assert catalogue.kinds(JOURNAL) == [ELECTOR, "elector-b", JUDGE]
+def test_kinds_share_a_store_and_nothing_else(place: Place) -> None:
+    elector, named = elect(place.path / ELECTOR), elect(place.path / "elector-b", "newest")
+    first, second = upload(elector.state, place.catalogue), upload(named.state, place.catalogue, "elector-b")
+    *_, last = place.make(1, 2, kept=1)
+    assert place.catalogue.kinds(JOURNAL) == [ELECTOR, "elector-b", JUDGE]
     for each in (first, second, last):
-        assert catalogue.kept(JOURNAL, each.kind) == [each.name]
+        assert place.catalogue.kept(JOURNAL, each.kind) == [each.name]
         assert checkpoint_of(JOURNAL, str(each.name)) == each.name
-        assert catalogue.read(each.name) == each
-        assert catalogue.contents(JOURNAL).lacking(each) is None
+        assert place.catalogue.read(each.name) == each
+        assert place.catalogue.contents(JOURNAL).lacking(each) is None
     assert len({first.name.home, second.name.home}) == 2  # though their chains have the same id here
     assert second.elect == "newest"
     with pytest.raises(DamagedCheckpointError, match=f"its manifest is of {first.name}"):
@@ -93,8 +81,8 @@ def test_kinds_share_a_store_and_nothing_else(tmp_path: Path, catalogue: Catalog
         role.state.close()
 
 
-def test_a_manifest_without_a_kind_is_of_a_judge(tmp_path: Path, catalogue: Catalogue) -> None:
-    (manifest,) = judged(tmp_path / JUDGE, catalogue, 1)
+def test_a_manifest_without_a_kind_is_of_a_judge(place: Place) -> None:
+    (manifest,) = place.make(1, kept=1)
     fields = msgspec.json.decode(encode(manifest))
     del fields["kind"], fields["elect"]
     assert decode(msgspec.json.encode(fields), manifest.name) == manifest
@@ -118,55 +106,53 @@ def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
     assert [each.why[: len("1 checkpoints")] for each in found] == ["1 checkpoints" for _ in left]
 
 
-def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verified_ones(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verified_ones(place: Place) -> None:
     """They would hold the logs for ever."""
-    elector = elect(tmp_path / ELECTOR)
-    manifest = upload(elector.state, catalogue)
+    elector = elect(place.path / ELECTOR)
+    manifest = upload(elector.state, place.catalogue)
     elector.state.close()
-    catalogue.mark(manifest)
-    path = tmp_path / "objects" / manifest.name.object
+    place.catalogue.mark(manifest)
+    path = place.objects / manifest.name.object
     for applied, seconds, kept in ((1, ABANDONED_SECONDS - 60, 1), (2, ABANDONED_SECONDS + 60, 0)):
-        os.utime(path, (time.time() - seconds,) * 2)
-        judged(tmp_path / JUDGE, catalogue, applied)
-        assert len(catalogue.kept(JOURNAL, ELECTOR)) == kept
-    assert catalogue.contents(JOURNAL).marked == set()
-    assert len(catalogue.kept(JOURNAL, JUDGE)) == 1
+        age(path, seconds)
+        place.make(applied, kept=1)
+        assert len(place.catalogue.kept(JOURNAL, ELECTOR)) == kept
+    assert place.catalogue.contents(JOURNAL).marked == set()
+    assert len(place.kept) == 1
 
 
-def test_attempts_of_one_kind_do_not_let_go_of_another(tmp_path: Path, catalogue: Catalogue) -> None:
-    (first,) = judged(tmp_path / JUDGE, catalogue, 1)
-    catalogue.note_attempt(first.name)
-    elector = elect(tmp_path / ELECTOR)
-    catalogue.note_attempt(upload(elector.state, catalogue).name)
+def test_attempts_of_one_kind_do_not_let_go_of_another(place: Place) -> None:
+    (first,) = place.make(1, kept=1)
+    place.catalogue.note_attempt(first.name)
+    elector = elect(place.path / ELECTOR)
+    place.catalogue.note_attempt(upload(elector.state, place.catalogue).name)
     elector.state.close()
-    (second,) = judged(tmp_path / JUDGE, catalogue, 2)
-    assert catalogue.kept(JOURNAL, JUDGE) == [second.name, first.name]
+    (second,) = place.make(2, kept=1)
+    assert place.kept == [second.name, first.name]
 
 
-def test_a_state_that_its_role_would_not_open_is_damaged(tmp_path: Path, catalogue: Catalogue) -> None:
-    elector = elect(tmp_path / ELECTOR)
+def test_a_state_that_its_role_would_not_open_is_damaged(place: Place) -> None:
+    elector = elect(place.path / ELECTOR)
     store = elector.state.store
     writes = store.batch()
     writes.delete(DUE, elector.state.due(1)[0].to_bytes(8, "big"))
     store.write(writes)
-    manifest = upload(elector.state, catalogue)
+    manifest = upload(elector.state, place.catalogue)
     elector.state.close()
     with pytest.raises(DamagedCheckpointError, match=r"was uploaded like this: .*clusters that are due"):
-        verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
+        verify_whole(place.catalogue, manifest, genesis_of(), place.path / "scratch")
 
 
-def test_a_judges_files_are_no_electors_state(tmp_path: Path, catalogue: Catalogue) -> None:
-    (manifest,) = judged(tmp_path / JUDGE, catalogue, 1)
+def test_a_judges_files_are_no_electors_state(place: Place) -> None:
+    (manifest,) = place.make(1, kept=1)
     foreign = msgspec.structs.replace(manifest, kind=ELECTOR, format=FORMAT)
     for file in manifest.files:
-        catalogue.put_file(
-            foreign.name.file(file.digest), tmp_path / "objects" / manifest.name.file(file.digest)
+        place.catalogue.put_file(
+            foreign.name.file(file.digest), place.objects / manifest.name.file(file.digest)
         )
     with pytest.raises(DamagedCheckpointError, match=f"format 7; this program reads {FORMAT}"):
-        restore(catalogue, foreign, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+        restore(place.catalogue, foreign, place.path / "new")
+    assert not (place.path / "new").exists()
 
 
 def test_commands_name_the_kind(tmp_path: Path) -> None:

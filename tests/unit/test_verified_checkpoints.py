@@ -2,143 +2,116 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, DiskError
 from stream.tables.store.failures import translate
-from tests.checkpointed import OTHER_CHAIN, checkpoint, open_store, uploads_of, write
+from tests.checkpointed import OTHER_CHAIN, Place, age
 from tests.genesis import JOURNAL, genesis_of
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Catalogue:
-    return Catalogue(str(tmp_path / "objects"))
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
 
 
-def make(tmp_path: Path, catalogue: Catalogue, *applied: int, kept: int = 1) -> list[Manifest]:
-    """Checkpoints of one state."""
-    made = []
-    with open_store(tmp_path / "judge") as store:
-        for each in applied:
-            write(store, each)
-            made.append(checkpoint(store, uploads_of(catalogue, kept=kept))[0])
-    return made
+def marks(place: Place) -> list[str]:
+    return sorted(each.stem for each in (place.objects / JOURNAL / "verified").glob("*"))
 
 
-def marks(tmp_path: Path) -> list[str]:
-    return sorted(each.stem for each in (tmp_path / "objects" / JOURNAL / "verified").glob("*"))
+def test_a_mark_is_of_one_manifest(place: Place) -> None:
+    (manifest,) = place.make(1, kept=1)
+    assert not place.catalogue.is_marked(manifest)
+    place.catalogue.mark(manifest)
+    place.catalogue.mark(manifest)  # by a second trimmer
+    assert place.catalogue.is_marked(manifest)
+    assert place.catalogue.contents(JOURNAL).marked == {manifest.name}
+    assert not place.catalogue.is_marked(msgspec.structs.replace(manifest, decided=manifest.decided + 1))
+    assert place.kept == [manifest.name]
+    (place.objects / manifest.name.mark_object).write_bytes(b"half of")
+    assert not place.catalogue.is_marked(manifest)
+    place.catalogue.mark(manifest)
+    assert place.catalogue.is_marked(manifest)
 
 
-def test_a_mark_is_of_one_manifest(tmp_path: Path, catalogue: Catalogue) -> None:
-    (manifest,) = make(tmp_path, catalogue, 1)
-    assert not catalogue.is_marked(manifest)
-    catalogue.mark(manifest)
-    catalogue.mark(manifest)  # by a second trimmer
-    assert catalogue.is_marked(manifest)
-    assert catalogue.contents(JOURNAL).marked == {manifest.name}
-    assert not catalogue.is_marked(msgspec.structs.replace(manifest, decided=manifest.decided + 1))
-    assert catalogue.kept(JOURNAL, JUDGE) == [manifest.name]
-    (tmp_path / "objects" / manifest.name.mark_object).write_bytes(b"half of")
-    assert not catalogue.is_marked(manifest)
-    catalogue.mark(manifest)
-    assert catalogue.is_marked(manifest)
+def test_the_last_one_that_was_verified_stays_until_a_later_one_is(place: Place) -> None:
+    first, second = place.make(1, 2, kept=2)
+    place.catalogue.mark(first)
+    third, fourth = place.make(3, 4, kept=2)
+    assert place.kept == [fourth.name, third.name, first.name]
+    assert marks(place) == [str(first.name)]
+    place.catalogue.mark(fourth)
+    (fifth,) = place.make(5, kept=2)
+    assert place.kept == [fifth.name, fourth.name]
+    assert marks(place) == [str(fourth.name)]
+    assert place.catalogue.read(second.name) == second  # pruned
 
 
-def test_the_last_one_that_was_verified_stays_until_a_later_one_is(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
-    first, second = make(tmp_path, catalogue, 1, 2, kept=2)
-    catalogue.mark(first)
-    third, fourth = make(tmp_path, catalogue, 3, 4, kept=2)
-    assert catalogue.kept(JOURNAL, JUDGE) == [fourth.name, third.name, first.name]
-    assert marks(tmp_path) == [str(first.name)]
-    catalogue.mark(fourth)
-    (fifth,) = make(tmp_path, catalogue, 5, kept=2)
-    assert catalogue.kept(JOURNAL, JUDGE) == [fifth.name, fourth.name]
-    assert marks(tmp_path) == [str(fourth.name)]
-    assert catalogue.read(second.name) == second  # pruned
-
-
-def test_a_mirror_of_the_journal_keeps_its_own_verified_checkpoint(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_a_mirror_of_the_journal_keeps_its_own_verified_checkpoint(place: Place) -> None:
     """Each Kafka cluster has logs of its own, which are trimmed because of it."""
-    (first,) = make(tmp_path, catalogue, 1)
-    catalogue.mark(first)
-    with open_store(tmp_path / "mirror") as store:
-        for applied in (2, 3):
-            write(store, applied, cluster="mirror")
-            mirrored, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
-            catalogue.mark(mirrored)
-    (last,) = make(tmp_path, catalogue, 4)
-    assert catalogue.kept(JOURNAL, JUDGE) == [last.name, mirrored.name, first.name]
+    (first,) = place.make(1, kept=1)
+    place.catalogue.mark(first)
+    for applied in (2, 3):
+        (mirrored,) = place.make(applied, of="mirror", chain=OTHER_CHAIN, kept=1, cluster="mirror")
+        place.catalogue.mark(mirrored)
+    (last,) = place.make(4, kept=1)
+    assert place.kept == [last.name, mirrored.name, first.name]
 
 
-def test_one_that_is_being_verified_stays_for_a_day(tmp_path: Path, catalogue: Catalogue) -> None:
-    (first,) = make(tmp_path, catalogue, 1)
-    catalogue.note_attempt(first.name)
-    second, third = make(tmp_path, catalogue, 2, 3)
-    assert catalogue.kept(JOURNAL, JUDGE) == [third.name, first.name]
-    assert marks(tmp_path) == [str(first.name)]
-    catalogue.mark(first)  # it took longer than the others were kept
-    (fourth,) = make(tmp_path, catalogue, 4)
-    assert catalogue.kept(JOURNAL, JUDGE) == [fourth.name, first.name]
-    assert set(catalogue.contents(JOURNAL).attempts) == set()
-    catalogue.note_attempt(fourth.name)
-    attempt = tmp_path / "objects" / fourth.name.attempt_object
-    then = time.time() - SPARED_SECONDS - 60
-    os.utime(attempt, (then, then))  # the trimmer was killed
-    (fifth,) = make(tmp_path, catalogue, 5)
-    assert catalogue.kept(JOURNAL, JUDGE) == [fifth.name, first.name]
+def test_one_that_is_being_verified_stays_for_a_day(place: Place) -> None:
+    (first,) = place.make(1, kept=1)
+    place.catalogue.note_attempt(first.name)
+    second, third = place.make(2, 3, kept=1)
+    assert place.kept == [third.name, first.name]
+    assert marks(place) == [str(first.name)]
+    place.catalogue.mark(first)  # it took longer than the others were kept
+    (fourth,) = place.make(4, kept=1)
+    assert place.kept == [fourth.name, first.name]
+    assert set(place.catalogue.contents(JOURNAL).attempts) == set()
+    place.catalogue.note_attempt(fourth.name)
+    attempt = place.objects / fourth.name.attempt_object
+    age(attempt, SPARED_SECONDS + 60)  # the trimmer was killed
+    (fifth,) = place.make(5, kept=1)
+    assert place.kept == [fifth.name, first.name]
     assert not attempt.exists()
-    assert catalogue.read(second.name) == second  # pruned
+    assert place.catalogue.read(second.name) == second  # pruned
 
 
-def test_what_a_killed_trimmer_had_begun_to_verify_goes_once_another_one_begins(
-    tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_what_a_killed_trimmer_had_begun_to_verify_goes_once_another_one_begins(place: Place) -> None:
     """Otherwise it would hold the logs up for a day."""
-    (first,) = make(tmp_path, catalogue, 1)
-    catalogue.note_attempt(first.name)
-    (second,) = make(tmp_path, catalogue, 2)
-    attempt = tmp_path / "objects" / first.name.attempt_object
-    os.utime(attempt, (time.time() - 60, time.time() - 60))
-    catalogue.note_attempt(second.name)
-    (third,) = make(tmp_path, catalogue, 3)
-    assert catalogue.kept(JOURNAL, JUDGE) == [third.name, second.name]
+    (first,) = place.make(1, kept=1)
+    place.catalogue.note_attempt(first.name)
+    (second,) = place.make(2, kept=1)
+    attempt = place.objects / first.name.attempt_object
+    age(attempt, 60)
+    place.catalogue.note_attempt(second.name)
+    (third,) = place.make(3, kept=1)
+    assert place.kept == [third.name, second.name]
     assert not attempt.exists()
 
 
-def test_a_trimmer_of_each_kafka_cluster_may_verify_one(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_a_trimmer_of_each_kafka_cluster_may_verify_one(place: Place) -> None:
     """One that begins to verify its own does not let go of the other's."""
-    (first,) = make(tmp_path, catalogue, 1)
-    catalogue.note_attempt(first.name)
-    with open_store(tmp_path / "mirror") as store:
-        write(store, 2, cluster="mirror")
-        mirrored, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
-        catalogue.note_attempt(mirrored.name)
-        write(store, 3, cluster="mirror")
-        newest, _ = checkpoint(store, uploads_of(catalogue, OTHER_CHAIN, kept=1))
-    (last,) = make(tmp_path, catalogue, 4)
-    assert catalogue.kept(JOURNAL, JUDGE) == [last.name, newest.name, mirrored.name, first.name]
-    assert set(catalogue.contents(JOURNAL).attempts) == {first.name, mirrored.name}
+    (first,) = place.make(1, kept=1)
+    place.catalogue.note_attempt(first.name)
+    (mirrored,) = place.make(2, of="mirror", chain=OTHER_CHAIN, kept=1, cluster="mirror")
+    place.catalogue.note_attempt(mirrored.name)
+    (newest,) = place.make(3, of="mirror", chain=OTHER_CHAIN, kept=1, cluster="mirror")
+    (last,) = place.make(4, kept=1)
+    assert place.kept == [last.name, newest.name, mirrored.name, first.name]
+    assert set(place.catalogue.contents(JOURNAL).attempts) == {first.name, mirrored.name}
 
 
-def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Catalogue) -> None:
-    first, _ = make(tmp_path, catalogue, 1, 2)
-    catalogue.mark(first)  # it was pruned while it was verified
-    make(tmp_path, catalogue, 3)
-    assert marks(tmp_path) == []
+def test_a_mark_without_its_checkpoint_is_removed(place: Place) -> None:
+    first, _ = place.make(1, 2, kept=1)
+    place.catalogue.mark(first)  # it was pruned while it was verified
+    place.make(3, kept=1)
+    assert marks(place) == []
 
 
 @pytest.mark.parametrize(
@@ -151,28 +124,27 @@ def test_a_mark_without_its_checkpoint_is_removed(tmp_path: Path, catalogue: Cat
 def test_a_disk_that_fails_during_verification_is_no_damage_of_the_checkpoint(
     message: str,
     expected: type[Exception],
-    tmp_path: Path,
-    catalogue: Catalogue,
+    place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (manifest,) = make(tmp_path, catalogue, 1)
+    (manifest,) = place.make(1, kept=1)
 
     def read(directory: Path, *_: object) -> int:
         raise translate(directory, Exception(message.format(path=directory)))
 
     monkeypatch.setattr("stream.tables.store.scrub_child.read_from_disk", read)
     with pytest.raises(expected, match=r"000012\.sst"):
-        verify_whole(catalogue, manifest, genesis_of(), tmp_path / "scratch")
+        verify_whole(place.catalogue, manifest, genesis_of(), place.path / "scratch")
 
 
-def test_a_checkpoint_that_lacks_a_file_says_which(tmp_path: Path, catalogue: Catalogue) -> None:
-    (manifest,) = make(tmp_path, catalogue, 1)
-    assert catalogue.contents(JOURNAL).lacking(manifest) is None
+def test_a_checkpoint_that_lacks_a_file_says_which(place: Place) -> None:
+    (manifest,) = place.make(1, kept=1)
+    assert place.catalogue.contents(JOURNAL).lacking(manifest) is None
     file = manifest.files[-1]
-    path = tmp_path / "objects" / manifest.name.file(file.digest)
+    path = place.objects / manifest.name.file(file.digest)
     path.write_bytes(path.read_bytes()[:-1])
-    assert catalogue.contents(JOURNAL).lacking(manifest) == file
+    assert place.catalogue.contents(JOURNAL).lacking(manifest) == file
     path.unlink()
-    assert catalogue.contents(JOURNAL).lacking(manifest) == file
+    assert place.catalogue.contents(JOURNAL).lacking(manifest) == file
     other = msgspec.structs.replace(manifest, chain=OTHER_CHAIN)
-    assert catalogue.contents(JOURNAL).lacking(other) is not None
+    assert place.catalogue.contents(JOURNAL).lacking(other) is not None
