@@ -39,45 +39,26 @@ def made(text: str, **options: object) -> dict[str, int]:
     return {feature.decode(): count for feature, count in maker(scheme)(clean, tokens).items()}
 
 
-def test_words_are_the_tokens_counted() -> None:
-    assert made("b a b 北京 北京", features="words") == {"b": 2, "a": 1, "北京": 2}
+PAIRS = dict.fromkeys([" c", "ca", " s", "sa", " o", "on", "n ", " t", " m", "ma"], 1) | {"at": 3}
+PAIRS |= dict.fromkeys(["th", "he", "e ", "t "], 2)
+"""Seed 000's fifteen pairs of characters of "the cat sat on the mat"."""
 
 
-def test_ngrams_of_seed_000() -> None:
-    """Its fifteen pairs of characters of "the cat sat on the mat"."""
-    found = made("the cat sat on the mat", features="ngrams", feature_length=2)
-    assert set(found) == {
-        "th",
-        "he",
-        "e ",
-        " c",
-        "ca",
-        "at",
-        "t ",
-        " s",
-        "sa",
-        " o",
-        "on",
-        "n ",
-        " t",
-        " m",
-        "ma",
-    }
-    assert (len(found), found["at"], found["th"]) == (15, 3, 2)
-
-
-def test_ngrams_of_chinese_need_no_dictionary() -> None:
-    assert made("我们，在北京", features="ngrams", feature_length=2) == dict.fromkeys(
-        ["我们", "们 ", " 在", "在北", "北京"], 1
-    )
-    assert made("北", features="ngrams") == {"北": 1}
-    assert made("。", features="ngrams") == {}
-
-
-def test_shingles_are_runs_of_words() -> None:
-    assert made("a b c d", features="shingles", feature_length=3) == {"a b c": 1, "b c d": 1}
-    assert made("a b", features="shingles", feature_length=3) == {"a b": 1}
-    assert made("", features="shingles") == {}
+@pytest.mark.parametrize(
+    ("text", "features", "length", "expected"),
+    [
+        ("b a b 北京 北京", "words", 2, {"b": 2, "a": 1, "北京": 2}),
+        ("the cat sat on the mat", "ngrams", 2, PAIRS),
+        ("我们，在北京", "ngrams", 2, dict.fromkeys(["我们", "们 ", " 在", "在北", "北京"], 1)),
+        ("北", "ngrams", 3, {"北": 1}),
+        ("。", "ngrams", 3, {}),
+        ("a b c d", "shingles", 3, {"a b c": 1, "b c d": 1}),
+        ("a b", "shingles", 3, {"a b": 1}),
+        ("", "shingles", 3, {}),
+    ],
+)
+def test_features_are_counted(text: str, features: str, length: int, expected: dict[str, int]) -> None:
+    assert made(text, features=features, feature_length=length) == expected
 
 
 def test_the_longest_sentences_are_picked_whatever_their_punctuation() -> None:
@@ -95,17 +76,11 @@ def test_the_longest_sentences_are_picked_whatever_their_punctuation() -> None:
     assert len(made(text, features="sentences", sentences=2)) == 2
 
 
-def test_tfidf_keywords_are_those_of_jieba() -> None:
-    expected = analyse().extract_tags(normalise(CHINESE), topK=12, withWeight=True)
-    found = made(CHINESE, features="tfidf", keywords=12, weights="score", segmenter="jieba")
-    assert list(found) == [word for word, _ in expected]
-    assert found == {word: round(2**20 * score) for word, score in expected}
-
-
-def test_textrank_keywords_are_those_of_jieba() -> None:
-    expected = analyse().textrank(normalise(CHINESE), topK=8, withWeight=True)
-    found = made(CHINESE, features="textrank", keywords=8, weights="score", segmenter="jieba")
-    assert found == {word: round(2**20 * score) for word, score in expected}
+@pytest.mark.parametrize(("method", "tags"), [("tfidf", "extract_tags"), ("textrank", "textrank")])
+def test_keywords_are_those_of_jieba(method: str, tags: str) -> None:
+    expected = getattr(analyse(), tags)(normalise(CHINESE), topK=12, withWeight=True)
+    found = made(CHINESE, features=method, keywords=12, weights="score", segmenter="jieba")
+    assert list(found.items()) == [(word, round(2**20 * score)) for word, score in expected]
 
 
 def test_keywords_without_scores_are_weighed_by_their_counts() -> None:

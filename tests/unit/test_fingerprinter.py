@@ -7,13 +7,11 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import xxhash
 
 from stream.fingerprint.row import NO_HASH, Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import SketchPairs, similarities
 from stream.messages.journal import Rows, SourceRange
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
@@ -29,76 +27,30 @@ CHINESE = """同一篇文章常常以许多不同的地址出现在网络上。�
 JAPANESE = """同じ記事が多くの異なるアドレスで現れることはよくあります。クローラーは最初のものを残し、
 残りをそれに結び付け、以前に見たページが新しい内容になったときに気づくべきです。"""
 
-GOLDEN = {  # text, scheme, fingerprint, first uncertain bits, hash of the sketch, text hash, tokens
-    "english": (
-        ENGLISH,
-        Scheme(),
-        "22c497c1716b76aa",
-        "3b2339101d3f2c08",
-        "28da0d99ee80c388",
-        "593b5b90785afc23fdb25f5a4da2edcb",
-        52,
-    ),
-    "chinese": (
-        CHINESE,
-        Scheme(),
-        "d37da2cef4d15250",
-        "0710131b2b0d0121",
-        "29b336b428167e0c",
-        "7cb8f68987d93715020a23e240d776ec",
-        81,
-    ),
+E_COM = ("http://e.com", "http://e.com/")
+ENGLISH_PRINT = ("22c497c1716b76aa", "3b2339101d3f2c08")
+CHINESE_PRINT = ("d37da2cef4d15250", "0710131b2b0d0121")
+GOLDEN = {  # text, scheme, fingerprint and first uncertain bits, hash of the sketch, text hash, tokens
+    "english": (ENGLISH, {}, ENGLISH_PRINT, "28da0d99ee80c388", "593b5b90785afc23fdb25f5a4da2edcb", 52),
+    "chinese": (CHINESE, {}, CHINESE_PRINT, "29b336b428167e0c", "7cb8f68987d93715020a23e240d776ec", 81),
     "japanese": (
-        JAPANESE,
-        Scheme(),
-        "c14f92ae76deec45",
-        "050b1f21242c3603",
-        "ac3e56a52e07dd2f",
-        "e605198f1575fd56f8ad49c002ce2733",
-        58,
+        JAPANESE, {}, ("c14f92ae76deec45", "050b1f21242c3603"), "ac3e56a52e07dd2f",
+        "e605198f1575fd56f8ad49c002ce2733", 58,
     ),
     "chinese by jieba": (
-        CHINESE,
-        Scheme(segmenter="jieba"),
-        "d37da2cef4d15250",
-        "0710131b2b0d0121",
-        "29b336b428167e0c",
-        "7cb8f68987d93715020a23e240d776ec",
-        81,
+        CHINESE, {"segmenter": "jieba"}, CHINESE_PRINT, "29b336b428167e0c",
+        "7cb8f68987d93715020a23e240d776ec", 81,
     ),
     "chinese 256 x 2": (
-        CHINESE,
-        Scheme(sketch="minhash", sketch_bins=256, sketch_bits=2),
-        "d37da2cef4d15250",
-        "0710131b2b0d0121",
-        "3e6b9a39b0da8e22",
-        "7cb8f68987d93715020a23e240d776ec",
-        81,
+        CHINESE, {"sketch": "minhash", "sketch_bins": 256, "sketch_bits": 2}, CHINESE_PRINT,
+        "3e6b9a39b0da8e22", "7cb8f68987d93715020a23e240d776ec", 81,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def fingerprinter() -> PageFingerprinter:
     return PageFingerprinter()
-
-
-def bits_apart(a: int, b: int) -> int:
-    return (a ^ b).bit_count()
-
-
-@pytest.mark.parametrize("text", [ENGLISH, CHINESE])
-def test_a_small_change_moves_few_bits_and_another_text_many(
-    text: str, fingerprinter: PageFingerprinter
-) -> None:
-    before, after = fingerprinter.text(text), fingerprinter.text(text[:-6])
-    other = fingerprinter.text(CHINESE if text is ENGLISH else ENGLISH)
-    assert bits_apart(before.fingerprint, after.fingerprint) <= 12
-    assert bits_apart(before.fingerprint, other.fingerprint) > 20
-    a, b, c = (np.frombuffer(x.sketch, "<u8") for x in (before, after, other))
-    scheme = fingerprinter.scheme
-    assert similarities(SketchPairs.of(a[None], b[None]), scheme)[0] > 8500
-    assert similarities(SketchPairs.of(a[None], c[None]), scheme)[0] < 3500
 
 
 def test_width_case_and_spacing_change_nothing(fingerprinter: PageFingerprinter) -> None:
@@ -140,24 +92,10 @@ def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: Pag
     ("value", "reason", "url", "key"),
     [
         (None, "empty_message", None, None),
-        (b"{", "malformed_json", None, None),
-        (b'{"text": ""}', "missing_field", None, None),
-        (b'{"url": "http://e.com"}', "missing_field", "http://e.com", "http://e.com/"),
+        (b'{"url": "http://e.com"}', "missing_field", *E_COM),
+        (b'{"url": "http://e.com", "body": "", "charset": "x"}', "unknown_charset", *E_COM),
         (b'{"url": "no url", "text": ""}', "bad_url", "no url", None),
         (b'{"url": "no url", "text": 5}', "wrong_type", "no url", None),
-        (b'{"url": "http://e.com", "body": "%"}', "bad_base64", "http://e.com", "http://e.com/"),
-        (
-            b'{"url": "http://e.com", "body": "", "charset": "klingon"}',
-            "unknown_charset",
-            "http://e.com",
-            "http://e.com/",
-        ),
-        (
-            b'{"url": "http://e.com", "body": "", "content_type": "image/png"}',
-            "unsupported_content",
-            "http://e.com",
-            "http://e.com/",
-        ),
         (b'{"url": "http://e.com/' + b"a" * 9000 + b'", "text": ""}', "bad_url", None, None),
     ],
 )
@@ -184,13 +122,12 @@ def test_rows_fit_the_journal(fingerprinter: PageFingerprinter) -> None:
     assert columns.status.tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize("name", ["english", "chinese", "japanese", "chinese by jieba", "chinese 256 x 2"])
+@pytest.mark.parametrize("name", GOLDEN)
 def test_output_is_what_it_was(name: str) -> None:
     """A failure here means that fingerprints changed: raise that part's number in `scheme.BEHAVIOUR`."""
-    text, scheme, fingerprint, uncertain, sketch_hash, text_hash, count = GOLDEN[name]
-    found = PageFingerprinter(scheme).text(text)
-    assert f"{found.fingerprint:016x}" == fingerprint
-    assert found.uncertain[:8].hex() == uncertain
+    text, options, prints, sketch_hash, text_hash, count = GOLDEN[name]
+    found = PageFingerprinter(Scheme.of(options)).text(text)
+    assert (f"{found.fingerprint:016x}", found.uncertain[:8].hex()) == prints
     assert xxhash.xxh3_64_hexdigest(found.sketch) == sketch_hash
     assert found.text_hash.hex() == text_hash
     assert found.tokens == count
@@ -203,15 +140,8 @@ def test_output_is_what_it_was(name: str) -> None:
 )
 def test_a_batch_has_the_fingerprints_of_its_texts_one_by_one(scheme: Scheme) -> None:
     fingerprinter = PageFingerprinter(scheme)
-    texts = [
-        ENGLISH,
-        CHINESE,
-        "漢語與漢字，傳統的寫法" * 9,
-        JAPANESE,
-        "",
-        "ไทย e\u0301 \ud800",
-        "汉" * 70_000,
-    ]
+    texts = [ENGLISH, CHINESE, "漢語與漢字，傳統的寫法" * 9, JAPANESE, ""]
+    texts += ["ไทย e\u0301 \ud800", "汉" * 70_000]
     for batch in (texts, [ENGLISH, "", "x y"]):
         assert fingerprinter.texts(batch) == list(map(fingerprinter.text, batch))
 

@@ -5,8 +5,6 @@ Bits are written as the seeds write them, most significant first; sums as well.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
 from tests.seeds.hyperplanes import planes_of, signs
-from tests.seeds.minhash import first_in
 
 
 def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[float]]:
@@ -54,13 +51,6 @@ def test_seed_002_document_and_three_planes() -> None:
     fingerprint, sums = kernel(list(zip(words, document, strict=True)))
     assert sums == [-4, -2, 6]
     assert fingerprint == "001"
-
-
-def test_seed_002_planes_written_down_give_the_same() -> None:
-    planes = np.array([[1, -1, 1, -1, 1], [-1, 1, -1, -1, 1], [1, 1, -1, 1, -1]])  # for the highest bit first
-    hashes = np.array([0b101, 0b011, 0b100, 0b001, 0b110], np.uint64)
-    assert planes_of(hashes, 3)[::-1].tolist() == planes.tolist()
-    assert signs(np.array([[1, 2, 0, 3, 0]]), planes[::-1]) == [0b001]
 
 
 def test_seed_003_three_dimensions_two_bits() -> None:
@@ -127,25 +117,6 @@ def test_ties_by_default_are_a_fixed_word_of_the_width(width: int) -> None:
     assert nothing.fingerprint == word
 
 
-def test_seed_000_minhash_by_a_written_order() -> None:
-    sets = [{"a", "d"}, {"c"}, {"b", "d", "e"}, {"a", "c", "d"}]
-    assert [first_in("beadc", each) for each in sets] == ["a", "c", "b", "a"]
-
-
-def ratio(a: int, b: int) -> float:
-    """Seed 000's `similarity`: the fingerprints as numbers, the smaller divided by the larger."""
-    return min(a, b) / max(a, b)
-
-
-def test_the_ratio_of_fingerprints_as_numbers_is_no_similarity() -> None:
-    text = "the keeper of the lighthouse counts the ships that pass the harbour before the winter storms"
-    fingerprint = Fingerprinter().text(text).fingerprint | 1 << 63
-    near, far = fingerprint ^ 1 << 63, fingerprint ^ 0xFFFFFFFF
-    assert ratio(fingerprint, near) < 0.9 < ratio(fingerprint, far), "one bit unlike, 32 bits alike"
-    near_bits, far_bits = distances(from_integers([fingerprint], 64), from_integers([near, far], 64)).tolist()
-    assert (near_bits, far_bits) == (1, 32), "the distance has them the right way round"
-
-
 def test_signed_formatting_loses_the_highest_bit_and_ours_does_not() -> None:
     """Seed 004 formats the hash as a signed number: half of all hashes then begin with a minus."""
     top = 0xCBF29CE484222325
@@ -160,13 +131,3 @@ def test_signed_formatting_loses_the_highest_bit_and_ours_does_not() -> None:
     scheme = Scheme(hash="fnv1a")
     found = Fingerprinter(scheme).features([("", 1)]).fingerprint
     assert found == top, "the published 64-bit FNV-1a of nothing, all of its bits"
-
-
-def test_angles_of_seed_002() -> None:
-    """d is at an obtuse angle to its first two planes, at an acute one to the third."""
-    document = np.array([1, 2, 0, 3, 0])
-    planes = planes_of(np.array([0b101, 0b011, 0b100, 0b001, 0b110], np.uint64), 3)[::-1]
-    angles = [
-        math.acos(document @ plane / np.linalg.norm(document) / np.linalg.norm(plane)) for plane in planes
-    ]
-    assert [angle > math.pi / 2 for angle in angles] == [True, True, False]

@@ -34,6 +34,7 @@ from stream.tables.triples.keys import (
 )
 from stream.tables.triples.opened import no_pairs, opened_among, with_pairs
 from tests.judged_crawls import SCHEME, entries_of, open_state, packed_minima, templates
+from tests.plain_fingerprint import mix64
 
 
 def words_of(minima: list[int]) -> U64:
@@ -60,15 +61,7 @@ def test_keys_tell_triples_from_each_other_and_depend_on_their_minima_alone() ->
         other = [each + (which == changed) for which, each in enumerate(minima)]
         differ = keys_of_triples(words_of(other))[0] != before
         assert differ.tolist() == [changed in triple for triple in TRIPLES_OF_MINIMA]
-    assert prefixes == [mixed(triple << 57 | 7 << 38 | 7 << 19 | 7) >> 6 for triple in range(TRIPLES)]
-
-
-def mixed(value: int) -> int:
-    """The output function of SplitMix64, which states rely on."""
-    every = 2**64 - 1
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & every
-    value = (value ^ value >> 27) * 0x94D049BB133111EB & every
-    return value ^ value >> 31
+    assert prefixes == [mix64(triple << 57 | 7 << 38 | 7 << 19 | 7) >> 6 for triple in range(TRIPLES)]
 
 
 def test_rows_of_entries_are_the_minima_the_prefix_and_the_fingerprint() -> None:
@@ -113,14 +106,8 @@ def test_slices_of_the_log_of_entries_are_the_rows_that_were_inserted(
             assert each.log.count == len(whole)
             numbers = each.holders.of_entries[: len(whole)] + each.holders.first_anchor
             assert numbers.tolist() == holders
-            for start, end in (
-                (0, len(whole)),
-                (0, 1),
-                (5, 6),
-                (13, 200),
-                (len(whole) - 1, len(whole)),
-                (9, 9),
-            ):
+            last = len(whole)
+            for start, end in ((0, last), (0, 1), (5, 6), (13, 200), (last - 1, last), (9, 9)):
                 slices = list(each.log.slices(start, end))
                 assert [first for first, _ in slices] == list(range(start, end, 7))
                 parts = np.concatenate([rows for _, rows in slices] or [whole[:0]])
