@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ from stream.fingerprint.scheme import Scheme
 from stream.local import scan
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench import __main__ as bench
-from tests.bench import bench_end_to_end
 from tests.bench.quality import chrome
 
 WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
@@ -164,19 +162,6 @@ def cast_module(**content: Any) -> ModuleType:
     module = ModuleType("simhash")
     vars(module).update(content)
     return module
-
-
-def test_pages_of_the_benchmark_do_not_end() -> None:
-    made = list(islice(bench_end_to_end.rotated(["<p>some words</p>"]), 40))
-    assert made[0] == "<p>some words</p>"
-    assert len(set(made)) == 40
-    assert all(html.startswith("<p>") for html in made)
-
-
-def test_more_pages_begin_with_the_same() -> None:
-    few, many = bench_end_to_end.texts(600), bench_end_to_end.texts(700)
-    assert many.values[:600] == few.values
-    assert sum(many.copies) > 0
 
 
 def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,9 @@ from stream.demo.chinese import EDITS, MIRRORS, REPLACED, REPLACEMENT, Visit, vi
 from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
 from stream.demo.texts import TEXTS, Text
-from stream.errors import PageError
-from stream.pages.page import decode_page
 
 HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0002ffff]")
 TITLES = {text.title: text.slug for text in TEXTS}
-PAGE_BYTES = 1 << 20
 
 
 def han(text: str) -> str:
@@ -57,15 +54,6 @@ def test_articles_have_nothing_in_common() -> None:
     assert max(jaccard(a, b) for a in bodies for b in bodies if a is not b) < 0.02
 
 
-def test_copies_are_similar_whatever_site_and_charset_and_whichever_comes_first() -> None:
-    copies: dict[str, list[str]] = {}
-    for visit in visits():
-        slug, text = article(visit)
-        copies.setdefault(slug, []).append(text)
-    assert copies.pop("") == [""], "the shell has no text"
-    assert min(jaccard(a, b) for texts in copies.values() for a in texts for b in texts) > 0.9
-
-
 def test_expected_verdicts_follow_from_what_the_pages_are() -> None:
     fetched = list(visits())
     urls = Counter(visit.url for visit in fetched)
@@ -84,34 +72,6 @@ def test_expected_verdicts_follow_from_what_the_pages_are() -> None:
     assert changing.isdisjoint(MIRRORS)
     assert changing.isdisjoint(EDITS), "or a superseded anchor's copies would be unique again"
     assert {REPLACED, REPLACEMENT} <= changing
-
-
-def test_messages_decode_to_the_pages_and_one_is_malformed() -> None:
-    pages, malformed = {}, 0
-    for message in chinese_messages():
-        try:
-            page = decode_page(message.value, PAGE_BYTES)
-        except PageError:
-            malformed += 1
-            assert message.url_hint is None
-        else:
-            assert page.url == message.url_hint
-            pages[page.url, page.body] = page
-    assert malformed == 1
-    for visit in visits():
-        page = pages[visit.url, visit.body]
-        assert (page.content_type, page.charset) == (visit.content_type, visit.charset)
-    assert len({page.fetched_at for page in pages.values()}) == len(pages)
-
-
-def test_every_charset_is_there_and_named_in_every_way() -> None:
-    for charset in ("gbk", "gb18030", "big5"):
-        assert charset in MIRRORS.values()
-        assert any(b"charset=" + charset.encode() in visit.body for visit in visits())
-    ways = {("charset=" in visit.content_type, visit.charset is not None) for visit in visits()}
-    assert ways == {(True, False), (False, True), (False, False)}
-    with pytest.raises(UnicodeEncodeError):
-        "".join(next(text for text in TEXTS if text.slug == "names").paragraphs).encode("gbk")
 
 
 def test_the_order_is_shuffled_repeatable_and_keeps_a_urls_visits() -> None:
