@@ -65,6 +65,7 @@ def test_metadata_tells_attempts_and_nothing_else_does(metadata: str, attempts: 
 @pytest.mark.parametrize("attempts", [NONE, SOME, Attempts(2, 0), Attempts(3, 2**63)])
 def test_metadata_comes_back_as_it_was(attempts: Attempts) -> None:
     assert attempts_of(metadata_of(ID, attempts)) == attempts
+    assert metadata_of(ID, NONE) == ID, "what it always was"
 
 
 @pytest.mark.parametrize(
@@ -74,10 +75,6 @@ def test_metadata_comes_back_as_it_was(attempts: Attempts) -> None:
 def test_a_commit_counts_by_its_topic_id_whatever_the_attempts(metadata: str, counted: bool) -> None:
     assert counts(OffsetAndMetadata(5, metadata), SOURCE) is counted
     assert not counts(None, SOURCE)
-
-
-def test_metadata_without_attempts_is_what_it_always_was() -> None:
-    assert metadata_of(ID, NONE) == ID
 
 
 def test_an_attempt_counts_from_the_first_pages_until_some_are_in_the_journal() -> None:

@@ -54,9 +54,14 @@ def answer_all(backlog: Backlog, chunks: list[Chunk]) -> None:
         backlog.answer(chunk, [row() for _ in chunk.offsets])
 
 
-def span(batch: JournalBatch | None) -> list[tuple[int, int, int, int]]:
-    assert batch is not None
+def span(batch: JournalBatch) -> list[tuple[int, int, int, int]]:
     return [(each.partition, each.start, each.end, each.rows) for each in batch.ranges]
+
+
+def taken(backlog: Backlog, **bounds: int) -> JournalBatch:
+    batch = backlog.take(**bounds)
+    assert batch is not None
+    return batch
 
 
 def opened(*partitions: int, start: int = 0) -> Backlog:
@@ -69,9 +74,9 @@ def opened(*partitions: int, start: int = 0) -> Backlog:
 def test_ranges_chain_over_the_holes_that_markers_and_compaction_leave() -> None:
     backlog = opened(0, start=5)
     answer_all(backlog, added(backlog, 0, records(7, 8, 11)))
-    assert span(backlog.take()) == [(0, 5, 12, 3)]
+    assert span(taken(backlog)) == [(0, 5, 12, 3)]
     answer_all(backlog, added(backlog, 0, records(20)))
-    assert span(backlog.take()) == [(0, 12, 21, 1)]
+    assert span(taken(backlog)) == [(0, 12, 21, 1)]
     assert backlog.take() is None
 
 
@@ -80,19 +85,15 @@ def test_ranges_say_when_their_oldest_page_was_published() -> None:
     answer_all(backlog, added(backlog, 0, [Record(0, timestamp=300), Record(1, timestamp=100), Record(2)]))
     answer_all(backlog, added(backlog, 1, [Record(0, timestamp=200)]))
     first, second, rest = (backlog.take(rows=rows) for rows in (2, 1, 1))
-    assert [each.published for batch in (first, second, rest) if batch for each in batch.ranges] == [
-        100,
-        200,
-        0,
-    ]
+    published = [each.published for batch in (first, second, rest) if batch for each in batch.ranges]
+    assert published == [100, 200, 0]
 
 
 def test_traces_stay_with_their_rows() -> None:
     backlog = opened(0, 1)
     answer_all(backlog, added(backlog, 0, [Record(0), Record(1, headers=(("traceparent", TRACE),))]))
     answer_all(backlog, added(backlog, 1, [Record(0, headers=(("a", b"b"), ("traceparent", TRACE)))]))
-    batch = backlog.take()
-    assert batch is not None
+    batch = taken(backlog)
     assert batch.traces == {1: TRACE.decode(), 2: TRACE.decode()}
 
 
@@ -112,8 +113,7 @@ def test_opening_is_declared_before_any_page() -> None:
     backlog.open(0, 3, opening=True)
     backlog.open(1, 9)
     answer_all(backlog, added(backlog, 0, records(3)))
-    batch = backlog.take()
-    assert batch is not None
+    batch = taken(backlog)
     assert batch.ranges == [
         SourceRange("cluster", "pages", "f" * 32, 0, 3, 3, 0, opening=True),
         SourceRange("cluster", "pages", "f" * 32, 0, 3, 4, 1),
@@ -121,25 +121,15 @@ def test_opening_is_declared_before_any_page() -> None:
     assert batch.ends == {0: 4}
 
 
-def test_loss_is_declared_before_the_pages_behind_it() -> None:
+@pytest.mark.parametrize("offsets", [(), (15, 16)])
+def test_loss_is_declared_before_the_pages_behind_it(offsets: tuple[int, ...]) -> None:
     backlog = Backlog(SOURCE)
     backlog.open_after_loss(0, 10, 15)
-    answer_all(backlog, added(backlog, 0, records(15, 16)))
-    batch = backlog.take()
-    assert batch is not None
-    assert batch.ranges == [
-        SourceRange("cluster", "pages", "f" * 32, 0, 10, 15, 0, opening=True, lost=True),
-        SourceRange("cluster", "pages", "f" * 32, 0, 15, 17, 2),
-    ]
-
-
-def test_loss_alone_is_a_batch() -> None:
-    backlog = Backlog(SOURCE)
-    backlog.open_after_loss(0, 10, 15)
-    batch = backlog.take()
-    assert span(batch) == [(0, 10, 15, 0)]
-    assert batch is not None
-    assert batch.ends == {0: 15}
+    answer_all(backlog, added(backlog, 0, records(*offsets)))
+    batch = taken(backlog)
+    assert batch.ranges[0] == SourceRange("cluster", "pages", "f" * 32, 0, 10, 15, 0, opening=True, lost=True)
+    assert span(batch)[1:] == ([(0, 15, 17, 2)] if offsets else [])
+    assert batch.ends == {0: 17 if offsets else 15}
 
 
 def test_unfinished_page_holds_back_its_own_partition_only() -> None:
@@ -148,19 +138,19 @@ def test_unfinished_page_holds_back_its_own_partition_only() -> None:
     backlog.answer(slow, [row()])
     answer_all(backlog, added(backlog, 0, records(3, 4)))
     answer_all(backlog, added(backlog, 1, records(0, 1)))
-    assert span(backlog.take()) == [(0, 0, 1, 1), (1, 0, 2, 2)]
+    assert span(taken(backlog)) == [(0, 0, 1, 1), (1, 0, 2, 2)]
     assert backlog.take() is None
     backlog.answer(slow, [row(), row()])
-    assert span(backlog.take()) == [(0, 1, 5, 4)]
+    assert span(taken(backlog)) == [(0, 1, 5, 4)]
 
 
 def test_rule_3_batches_keep_to_the_bounds_and_serve_every_partition() -> None:
     backlog = opened(0, 1)
     answer_all(backlog, added(backlog, 0, records(*range(10))))
     answer_all(backlog, added(backlog, 1, records(*range(10))))
-    assert span(backlog.take(rows=4)) == [(0, 0, 4, 4)]
-    assert span(backlog.take(rows=4)) == [(1, 0, 4, 4)]
-    assert span(backlog.take(rows=8)) == [(0, 4, 10, 6), (1, 4, 6, 2)]
+    assert span(taken(backlog, rows=4)) == [(0, 0, 4, 4)]
+    assert span(taken(backlog, rows=4)) == [(1, 0, 4, 4)]
+    assert span(taken(backlog, rows=8)) == [(0, 4, 10, 6), (1, 4, 6, 2)]
 
 
 def test_row_beyond_the_byte_bound_travels_alone() -> None:
@@ -206,8 +196,7 @@ def test_value_is_let_go_when_its_row_is_there_unless_it_was_rejected() -> None:
     assert backlog.held == 2 * (RECORD_OVERHEAD + 1) + 300
     backlog.answer(chunk, [row(), row(Status.REJECTED)])
     assert backlog.held == 2 * (RECORD_OVERHEAD + 1) + 200
-    batch = backlog.take()
-    assert batch is not None
+    batch = taken(backlog)
     (rejected,) = batch.rejected
     assert (rejected.partition, rejected.offset, rejected.value) == (0, 1, b"y" * 200)
     assert backlog.held == 2 * (RECORD_OVERHEAD + 1) + 200, "held until the batch is in the journal"
@@ -218,8 +207,7 @@ def test_value_is_let_go_when_its_row_is_there_unless_it_was_rejected() -> None:
 def test_key_that_would_not_fit_the_journal_rejects_its_page() -> None:
     backlog = opened(0)
     answer_all(backlog, added(backlog, 0, [Record(0, b"page", b"k" * (KEY_BYTES + 1)), Record(1)]))
-    batch = backlog.take()
-    assert batch is not None
+    batch = taken(backlog)
     assert [each.reason for each in batch.rows] == ["key_too_large", None]
     assert batch.keys == [None, b"key"]
     assert len(batch.rejected[0].key or b"") == KEY_BYTES + 1
@@ -234,9 +222,8 @@ def test_keeping_the_finished_prefix_abandons_the_rest() -> None:
     backlog.keep_finished()
     backlog.answer(partly, [row()])  # a child that had not heard of it
     backlog.answer(untouched, [row()])
-    batch = backlog.take()
+    batch = taken(backlog)
     assert span(batch) == [(0, 0, 3, 3)]
-    assert batch is not None
     assert backlog.take() is None
     backlog.release(batch)
     assert backlog.held == 0

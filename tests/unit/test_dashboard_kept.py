@@ -11,7 +11,6 @@ from msgspec import structs
 from stream.dashboard.answers import Election, Kept
 from stream.dashboard.lookup import kept_pages
 from stream.dashboard.lookup.kept_pages import KeptPages
-from stream.errors import RecordVersionError
 from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
 from stream.messages.verdict import PageRef
 from stream.settings import load
@@ -69,8 +68,3 @@ def test_beyond_a_limit_the_largest_clusters_are_known(
     kept._add(record(TOLD, members=100))
     assert list(kept._records) == [TOLD.cluster, "abababab.2.29"]
     assert kept._characters == 2 * len("https://a.example/https://b.example/")
-
-
-def test_a_record_of_another_version_is_refused_by_its_place(kept: KeptPages) -> None:
-    with pytest.raises(RecordVersionError, match=r"^n\.best partition 1 offset 7: has version 2"):
-        kept._add(record(TOLD, v=2))

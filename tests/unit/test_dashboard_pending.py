@@ -62,11 +62,14 @@ async def test_what_is_idle_is_folded_at_once(monkeypatch: pytest.MonkeyPatch) -
     await asyncio.wait_for(due, HANG_SECONDS)
 
 
-async def test_what_is_full_waits_until_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pendings, "FOLD_VERDICTS", 5)
+@pytest.mark.parametrize("limit", ["FOLD_VERDICTS", "FOLD_BYTES"])
+async def test_what_is_full_waits_until_it_is_taken(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its verdicts, or by the bytes of their URLs."""
+    some = batch(10, 5)
+    monkeypatch.setattr(pendings, limit, 5 if limit == "FOLD_VERDICTS" else some.nbytes)
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
     pending = Pending(1)
-    pending.add(None, batch(10, 5), FoldedOffsets())
+    pending.add(None, some, FoldedOffsets())
     added = asyncio.create_task(pending.wait_for_room(idle=False))
     await asyncio.sleep(0)
     assert not added.done()
@@ -114,19 +117,6 @@ def test_the_largest_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ends.last == 13
     assert ends.between(0, 99) == [9, 11, 13]
     assert ends.between(11, 13) == [11]
-
-
-async def test_verdicts_of_long_urls_are_full_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
-    some = batch(10, 5)
-    monkeypatch.setattr(pendings, "FOLD_BYTES", some.nbytes)
-    pending = Pending(1)
-    pending.add(None, some, FoldedOffsets())
-    added = asyncio.create_task(pending.wait_for_room(idle=False))
-    await asyncio.sleep(0)
-    assert not added.done()
-    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
-    await asyncio.wait_for(added, HANG_SECONDS)
 
 
 def test_latest_verdicts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

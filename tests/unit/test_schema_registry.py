@@ -40,6 +40,14 @@ URL = "http://example.com/news"
 REAL = os.environ.get("NEARDUP_TEST_REGISTRY")
 
 Register = Callable[..., int]
+
+
+def record_of(name: str, **kinds: object) -> dict[str, Any]:
+    """The schema of a record, by the types of its fields."""
+    fields = [{"name": field, "type": kind} for field, kind in kinds.items()]
+    return {"type": "record", "name": name, "fields": fields}
+
+
 VERDICT = (
     b'{"v":1,"id":"abababab.2.1","url":"http://a/\xc3\xa9","verdict":"duplicate","change":"new",'
     b'"cluster":"abababab.2.0","duplicate_of":{"url":"http://a/","id":"abababab.2.0"},"distance":3,'
@@ -206,17 +214,9 @@ def reason(outside: Outside, value: bytes) -> str:
 
 def test_a_framed_avro_record_is_a_page(registry: tuple[str, Register]) -> None:
     url, register = registry
-    number = register(SCHEMA)
-    value = avro(
-        number,
-        SCHEMA,
-        url=URL,
-        body="café".encode("latin-1"),
-        charset="latin-1",
-        fetched_at=1_767_323_045_678,
-    )
-    page = decoded(outside_at(url), value)
-    assert page == Page(url=URL, body=b"caf\xe9", charset="latin-1", fetched_at=1_767_323_045_678)
+    fields: dict[str, Any] = {"body": b"caf\xe9", "charset": "latin-1", "fetched_at": 1_767_323_045_678}
+    page = decoded(outside_at(url), avro(register(SCHEMA), SCHEMA, url=URL, **fields))
+    assert page == Page(url=URL, **fields)
 
 
 @pytest.mark.parametrize(
@@ -231,28 +231,15 @@ def test_what_is_no_finite_number_in_avro_is_no_quality(
 ) -> None:
     """A writer's own schema may have another type than ours; what is no finite number costs no page."""
     url, register = registry
-    types = {"url": "string", "text": "string", "quality": kind}
-    own = {
-        "type": "record",
-        "name": "Rated",
-        "fields": [{"name": name, "type": each} for name, each in types.items()],
-    }
+    own = record_of("Rated", url="string", text="string", quality=kind)
     value = avro(register(own), own, url=URL, text="a", quality=quality)
     assert str(decoded(outside_at(url), value).quality) == due
 
 
 def test_a_writers_own_schema_may_be_smaller_and_larger(registry: tuple[str, Register]) -> None:
     url, register = registry
-    own = {
-        "type": "record",
-        "name": "Crawled",
-        "fields": [
-            {"name": "depth", "type": "int"},
-            {"name": "url", "type": "string"},
-            {"name": "links", "type": {"type": "array", "items": "string"}},
-            {"name": "html", "type": "string"},
-        ],
-    }
+    links = {"type": "array", "items": "string"}
+    own = record_of("Crawled", depth="int", url="string", links=links, html="string")
     value = avro(register(own), own, depth=3, url=URL, links=["/a"], html="<p>Hello</p>")
     assert decoded(outside_at(url), value) == Page(url=URL, html="<p>Hello</p>")
 
@@ -286,23 +273,15 @@ def test_each_id_is_asked_for_once(served: Served) -> None:
 
 
 def test_schemas_that_refer_to_others_are_put_together(served: Served) -> None:
-    text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
-    whole = {
-        "type": "record",
-        "name": "Page",
-        "fields": [
-            {"name": "url", "type": "string"},
-            {"name": "text", "type": "string"},
-            {"name": "more", "type": "Text"},
-        ],
-    }
+    text = record_of("Text", value="string")
+    whole = record_of("Page", url="string", text="string", more="Text")
     served.register(text)
     number = served.register(whole, references=("Text",))
     out = io.BytesIO()
     named: dict[str, Any] = {}
     fastavro.parse_schema(text, named_schemas=named)
     parsed = fastavro.parse_schema(whole, named_schemas=named)
-    fastavro.schemaless_writer(out, parsed, {"url": URL, "text": "Hello", "more": {"is": "x"}})
+    fastavro.schemaless_writer(out, parsed, {"url": URL, "text": "Hello", "more": {"value": "x"}})
     assert decoded(outside_at(served.url), framed(number, out.getvalue())).text == "Hello"
     loose = served.register({**whole, "name": "Loose"})
     assert reason(outside_at(served.url), framed(loose, out.getvalue())) == "unsupported_schema"
@@ -380,7 +359,7 @@ def test_a_refusal_is_asked_for_again_after_a_while(served: Served, monkeypatch:
     """A missing schema may have been registered since. A known schema is never requested again."""
     clock = [0.0]
     monkeypatch.setattr("stream.pages.outside.schema_registry.time.monotonic", lambda: clock[0])
-    text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
+    text = record_of("Text", value="string")
     loose = served.register(with_field("Text"))
     served.schemas[loose]["references"] = [{"name": "Text", "subject": "Absent", "version": 1}]
     served.moved["/subjects/Absent/versions/1"] = "/schemas/ids/4"
@@ -429,20 +408,12 @@ def zigzag(number: int) -> bytes:
 
 
 def with_field(kind: object) -> dict[str, Any]:
-    return {
-        "type": "record",
-        "name": "Crawled",
-        "fields": [{"name": "url", "type": "string"}, {"name": "more", "type": kind}],
-    }
+    return record_of("Crawled", url="string", more=kind)
 
 
 def nulls(name: str, count: int, *others: str) -> dict[str, Any]:
     kinds = [*others, *["null"] * count]
-    return {
-        "type": "record",
-        "name": name,
-        "fields": [{"name": f"f{place}", "type": kind} for place, kind in enumerate(kinds)],
-    }
+    return record_of(name, **{f"f{place}": kind for place, kind in enumerate(kinds)})
 
 
 @pytest.mark.parametrize(
@@ -468,9 +439,7 @@ def doubling(levels: int) -> dict[str, Any]:
     """A type of 2^levels nulls, which take no bytes."""
     kind: object = "null"
     for level in range(levels):
-        first = {"name": "a", "type": kind}
-        second = {"name": "b", "type": f"D{level - 1}" if level else "null"}
-        kind = {"type": "record", "name": f"D{level}", "fields": [first, second]}
+        kind = record_of(f"D{level}", a=kind, b=f"D{level - 1}" if level else "null")
     return with_field(kind)
 
 
@@ -507,23 +476,10 @@ def test_schemas_that_would_take_a_process_down_are_refused(served: Served, sche
 
 
 def test_lists_of_what_takes_bytes_are_read(served: Served) -> None:
-    link = {
-        "type": "record",
-        "name": "Link",
-        "fields": [{"name": f"f{place}", "type": ["null", "int"]} for place in range(40)],
-    }
+    link = record_of("Link", **{f"f{place}": ["null", "int"] for place in range(40)})
     more = ["null", "string", {"type": "array", "items": "Link"}]
-    schema = {
-        "type": "record",
-        "name": "Crawled",
-        "fields": [
-            {"name": "url", "type": "string"},
-            {"name": "text", "type": "string"},
-            {"name": "links", "type": {"type": "array", "items": link}},
-            {"name": "meta", "type": {"type": "map", "values": more}},
-            {"name": "nothing", "type": "null"},
-        ],
-    }
+    links, metas = {"type": "array", "items": link}, {"type": "map", "values": more}
+    schema = record_of("Crawled", url="string", text="string", links=links, meta=metas, nothing="null")
     meta = {"a": None, "b": [{}]}
     fields = {"url": URL, "text": "Hello", "links": [{}] * 100, "meta": meta, "nothing": None}
     value = avro(served.register(schema), schema, **fields)
