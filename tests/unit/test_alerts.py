@@ -99,11 +99,6 @@ def test_panels_do_not_cover_each_other() -> None:
                 )
 
 
-def test_restarts_and_rebalances_are_annotated() -> None:
-    board = json.loads(DASHBOARD.read_text("utf-8"))
-    assert [each["name"] for each in board["annotations"]["list"]] == ["Restarts", "Rebalances"]
-
-
 def test_panels_say_what_they_show_and_in_which_unit() -> None:
     for panel in panels():
         assert panel["description"].endswith("."), panel["title"]

@@ -12,12 +12,12 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,6 @@ from stream.settings import PREFIX, Settings, load
 from tests import validators
 
 ROOT = Path(__file__).parents[2]
-COMPILED = str(ROOT / "stream" / "__pycache__")
-"""What a program's own tree may take compiled loops from, instead of compiling them once more."""
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
@@ -103,6 +101,13 @@ def kustomized(directory: str | Path) -> list[dict[str, Any]] | None:
     )
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
+
+
+def validate(documents: list[dict[str, Any]], version: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for document in documents:
+            kubernetes_validate.validate(document, version, strict=True)
 
 
 def test_procfile_lines_are_commands() -> None:
@@ -182,10 +187,8 @@ def test_children_of_a_worker_fit_into_its_limit() -> None:
 
 def test_probes_and_ports_are_those_that_roles_serve() -> None:
     ops, dashboard = (int(IMAGE_ENVIRONMENT[f"NEARDUP_{name}_PORT"]) for name in ("OPS", "DASHBOARD"))
-    assert {int(port) for port in re.findall(r"\d+", re.findall(r"EXPOSE (.*)", DOCKERFILE)[0])} == {
-        ops,
-        dashboard,
-    }
+    exposed = re.findall(r"\d+", re.findall(r"EXPOSE (.*)", DOCKERFILE)[0])
+    assert sorted(map(int, exposed)) == sorted([ops, dashboard])
     for name in ("neardup-worker", "neardup-judge", "neardup-elector", "neardup-dashboard"):
         (container,) = PODS[name]["containers"]
         (port,) = container["ports"]
@@ -230,10 +233,9 @@ def test_what_is_mounted_and_copied_is_there() -> None:
 
 
 def test_one_version_of_kafka_is_run_everywhere() -> None:
-    version = re.findall(
-        r"<kafka.version>(.+)</kafka.version>", (DEPLOY / "kafka" / "pom.xml").read_text("utf-8")
-    )
-    assert SERVICES["kafka"]["image"] == f"apache/kafka:{version[0]}"
+    pom = (DEPLOY / "kafka" / "pom.xml").read_text("utf-8")
+    (version,) = re.findall(r"<kafka.version>(.+)</kafka.version>", pom)
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{version}"
 
 
 def test_the_image_installs_what_is_tested_and_no_tests() -> None:
@@ -246,34 +248,6 @@ def test_the_image_installs_what_is_tested_and_no_tests() -> None:
     needed = {re.split(r"[^a-z0-9-]", name)[0] for name in project["dependencies"]}
     assert needed <= {pin.split("==")[0] for pin in image}, "make lock"
     assert not any(pin.startswith(("pytest", "mkdocs", "testcontainers")) for pin in image)
-
-
-def test_a_wheel_holds_what_the_code_reads(tmp_path: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps"]
-    subprocess.run([*pip, "--no-build-isolation", "-w", tmp_path, ROOT], check=True, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(tmp_path / "site")
-    program = """
-import stream
-from stream.brokers.embedded_jars import deployment
-from stream.contracts import _directory, contracts
-with stream.Index() as index:
-    index.add("http://a/", "a text that is long enough to be judged by its words alone")
-print(deployment(), _directory(), *contracts())
-"""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env={"NUMBA_CACHE_DIR": COMPILED, **os.environ, "PYTHONPATH": str(tmp_path / "site")},
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    site = tmp_path / "site" / "stream"
-    assert (site / "py.typed").is_file()
-    files = sorted(path.name for path in (ROOT / "schemas").iterdir() if path.name != "README.md")
-    assert done.stdout.split() == [str(site / "brokers" / "kafka"), str(site / "schemas"), *files]
 
 
 def test_dockerfile_has_no_faults(report: Callable[[str], None]) -> None:
@@ -313,10 +287,7 @@ def test_manifests_keep_to_the_schemas_of_kubernetes(version: str, report: Calla
         if made is None:
             report("kubectl is not installed: the kustomizations were not put together")
         documents += made or []
-    for document in documents:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            kubernetes_validate.validate(document, version, strict=True)
+    validate(documents, version)
 
 
 def test_overlay_changes_what_it_says() -> None:
@@ -347,10 +318,7 @@ def test_an_overlay_takes_all_components(tmp_path: Path) -> None:
         pytest.skip("no kubectl")
     assert {each["metadata"]["name"] for each in made} >= {f"neardup-{each.name}" for each in components}
     assert sum("NEARDUP_ELECT" in each.get("data", {}) for each in made) == 1
-    for document in made:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            kubernetes_validate.validate(document, NEWEST, strict=True)
+    validate(made, NEWEST)
 
 
 @contextlib.asynccontextmanager
@@ -367,29 +335,18 @@ async def _role(health: Health) -> Any:
 
 
 async def _ready(ops_port: int, dashboard_port: int) -> int:
-    environment = {
-        **os.environ,
-        "NEARDUP_OPS_PORT": str(ops_port),
-        "NEARDUP_DASHBOARD_PORT": str(dashboard_port),
-    }
+    ports = {"NEARDUP_OPS_PORT": str(ops_port), "NEARDUP_DASHBOARD_PORT": str(dashboard_port)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(DEPLOY / "ready.py"), env=environment, stdout=asyncio.subprocess.DEVNULL
+        sys.executable, str(DEPLOY / "ready.py"), env=os.environ | ports, stdout=asyncio.subprocess.DEVNULL
     )
     return await process.wait()
 
 
-def _closed_port() -> Iterator[int]:
-    import socket
-
-    with socket.socket() as held:  # bound and not listening: whoever connects is refused
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
-
-
 async def test_container_is_healthy_when_its_role_is_ready() -> None:
-    closed = contextlib.contextmanager(_closed_port)
     health = Health()
-    with closed() as nobody:
+    with socket.socket() as closed:  # bound and not listening: whoever connects is refused
+        closed.bind(("127.0.0.1", 0))
+        nobody = closed.getsockname()[1]
         async with _role(health) as port:
             assert await _ready(port, nobody) == 1, "no check has been made yet"
             health.checks["all"] = lambda: True

@@ -107,9 +107,8 @@ def test_a_gap_says_that_the_rows_are_to_be_loaded_again() -> None:
     admission = Admission()
     Ledger().admit(decoded(record), admission)
     (gap,) = admission.gaps
-    assert f"digest {SOURCE.digest}: rows from its opening up to 1024 are missing; run `neardup load`" in str(
-        gap
-    )
+    why = f"digest {SOURCE.digest}: rows from its opening up to 1024 are missing; run `neardup load`"
+    assert why in str(gap)
 
 
 def test_numbers_above_two_to_the_31_are_kept() -> None:

@@ -48,10 +48,6 @@ def test_the_least_of_machine_and_groups_counts(
     assert memory_limit(machine(tmp_path, groups, **limits)).size == mebibytes * MIB
 
 
-def test_this_machine_has_memory() -> None:
-    assert memory_limit().size > 64 * MIB
-
-
 def test_children_that_may_take_more_than_there_is_are_named_with_both_figures(tmp_path: Path) -> None:
     small = memory_limit(machine(tmp_path, "0::/\n", **{"memory.max": str(2048 * MIB)}))
     two = Settings(worker_processes=2, child_memory=2048 * MIB, worker_memory=128 * MIB)

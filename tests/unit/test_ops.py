@@ -172,8 +172,3 @@ async def test_a_port_that_is_taken_is_named() -> None:
         with pytest.raises(PortTakenError, match=f"ops_port {port}: another process listens .* --ops-port"):
             async with ops_server(load(ops_port=port), JudgeMetrics(), Health()):
                 pass
-
-
-async def test_no_port_no_server() -> None:
-    async with ops_server(load(ops_port=-1), WorkerMetrics(), Health()) as url:
-        assert url is None

@@ -22,7 +22,6 @@ from stream.tables.cold.presence import (
 from stream.tables.cold.runs import Run
 from stream.tables.cold.tier import MOST_BITS, ColdTier
 from stream.tables.design import Block, Design
-from stream.tables.memory_shares import MemoryShares
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.store.anchors import StoredAnchors
 from stream.tables.store.rocks import Store
@@ -189,9 +188,3 @@ def test_filters_grow_when_memory_does(tmp_path: Path) -> None:
             own = rows[number * generation : (number + 1) * generation, :3]
             for table in range(DESIGN.tables):
                 assert present_rows(presence, own, table) == list(range(generation))
-
-
-def test_filters_take_memory_from_packed_anchors_step_by_step() -> None:
-    choices = MemoryShares.choices(1 << 30)
-    assert [shares.presence >> 20 for shares in choices] == [64, 128, 256, 512, 832]
-    assert all(sum(shares) == 1 << 30 for shares in choices)
