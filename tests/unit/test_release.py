@@ -64,14 +64,14 @@ def test_another_version_or_an_unnamed_one_is_refused(tag: str, version: str, ch
         refuse(tag, version, changes)
 
 
-def test_another_commit_a_missing_tag_and_changed_files_are_refused(checkout: Path) -> None:
+def test_a_missing_tag_changed_files_and_another_commit_are_refused(checkout: Path) -> None:
     with pytest.raises(ReleaseError, match="there is no tag"):
         refuse_checkout("v1.2.4", checkout)
-    git(checkout, "commit", "--quiet", "--no-gpg-sign", "--allow-empty", "-m", "two")
-    with pytest.raises(ReleaseError, match="not the commit"):
-        refuse_checkout("v1.2.3", checkout)
     (checkout / "file").write_text("2")
     with pytest.raises(ReleaseError, match="changes: M file"):
+        refuse_checkout("v1.2.3", checkout)
+    git(checkout, "commit", "--quiet", "--no-gpg-sign", "--all", "-m", "two")
+    with pytest.raises(ReleaseError, match="not the commit"):
         refuse_checkout("v1.2.3", checkout)
 
 
