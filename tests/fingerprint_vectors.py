@@ -73,6 +73,7 @@ TEXTS: Final[dict[str, Any]] = {
     "hebrew and persian": "הנמל שקט מאוד בבוקר והמעבורת יוצאת בשש וחצי. بندر صبح‌ها آرام است و کشتی می‌رود",
     "tibetan and burmese": "གྲུ་ཁ་ནི་ཞོགས་པར་ཧ་ཅང་ཁུ་སིམ་པོ་རེད། မနက်ခင်း ဆိပ်ကမ်းက တိတ်ဆိတ်တယ်",
     "mixed scripts": "Kafka的分区partition和オフセットoffset是ordered的，ไทย42字；ok。",
+    "blanks in scripts without spaces": "港 务  局 将\u3000在 ok 冬 か な  ไทย แม่ 天 \n 气 , 好 x",
     "emoji": "Sunrise 🌅 at the pier 👩\u200d🚀 and ❤\ufe0f for all 🇨🇭 1\ufe0f\u20e3 of us 👍🏽 today",
     "forms that normalisation folds": "ＦＵＬＬ ｗｉｄｔｈ ﬃ ǅ Ⅳ ½ ㎏ ㍿ ① ª İ ı "
     "ẞ ß Å e\u0301 é ς Σ ﬁn…end",
@@ -101,7 +102,10 @@ def edges(ranges: Iterable[tuple[int, int]], around: Sequence[int]) -> list[int]
 EDGES: Final = {
     "edges of ignorable ranges": edges(plain_fingerprint.IGNORED, [0x61]),
     "edges of scripts": edges((*plain_fingerprint.HAN, *plain_fingerprint.UNSPACED), [0x61, 0x20]),
-    "edges of what the dictionary cuts": edges(plain_fingerprint.LOOKED_UP, [0x20]),
+    "edges of what the dictionary cuts": edges(plain_fingerprint.LOOKED_UP, [0x2E]),
+    "letters that are the same to readers": [
+        each for point in plain_fingerprint.same_letters() for each in (0x78, point, 0x301, 0x20)
+    ],
 }
 """More texts, as code points."""
 
@@ -169,6 +173,8 @@ URLS: Final = (
     "http://example.com/?fbclid=1",
     "http://example.com/?utm_x&",
     "http://example.com/?&&",
+    "https:///%65xample.com/?a=1&amp;b=&#38;c%20d#&amp;x",
+    "http://0x7F.1:080/",
 )
 
 

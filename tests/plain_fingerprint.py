@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 DATA: Final = Path(__file__).parents[1] / "stream" / "text"
 M32: Final = 2**32 - 1
@@ -104,12 +105,35 @@ def normalise(text: str, han_variants: str = "kept") -> str:
         if character and class_of(character) != "-":
             run += character
             continue
-        kept += unicodedata.normalize("NFKC", run).replace("\u034f", "").casefold(), character
+        normal = unicodedata.normalize("NFKC", run).replace("\u034f", "")
+        kept += normal.translate(same_letters()).casefold(), character
         run = ""
     text = "".join(kept)
+    text = close_up(text)
     if han_variants == "folded":
         text = "".join(map(simplify, text))
     return text
+
+
+@functools.cache
+def same_letters() -> dict[int, str]:
+    lines = (DATA / "letters.txt").read_text("utf-8").splitlines()
+    pairs = (line.partition("#")[0].split(":") for line in lines if ":" in line.partition("#")[0])
+    return {int(one, 16): "".join(chr(int(each, 16)) for each in others.split()) for one, others in pairs}
+
+
+def close_up(text: str) -> str:
+    """`text` without spaces between two characters of scripts without spaces."""
+    pieces = re.split("( +)", text)
+    for place in range(1, len(pieces) - 1, 2):
+        before, after = pieces[place - 1][-1:], pieces[place + 1][:1]
+        if before and after and is_unspaced(before) and is_unspaced(after):
+            pieces[place] = ""
+    return "".join(pieces)
+
+
+def is_unspaced(character: str) -> bool:
+    return class_of(character) in "wm" and is_within(ord(character), HAN + UNSPACED)
 
 
 def simplify(character: str) -> str:
@@ -600,8 +624,14 @@ PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "
 
 
 def url_key(url: str, rules: str) -> str:
-    """Return the key of a well-formed URL with a domain."""
+    """Return the key of a well-formed URL with a host that is no IPv6 address."""
     url = url.strip("".join(map(chr, range(0x21)))).translate(dict.fromkeys(b"\t\n\r"))
+    before, mark, after = url.partition("?")
+    if mark and "#" not in before:
+        ends = re.search("(?<!&)#|&#(?!38;|x26;)|$", after, re.IGNORECASE)
+        assert ends is not None
+        query = re.sub("&(?:(?:amp|#38|#x26);)+(?=[^&=#])", "&", after[: ends.start()], flags=re.IGNORECASE)
+        url = f"{before}?{query}{after[ends.start() :]}"
     url = re.sub(
         "[\0-\x1f\x7f-\x9f]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url
     )
@@ -609,6 +639,9 @@ def url_key(url: str, rules: str) -> str:
         ends = re.search("[?#]|$", url)
         assert ends is not None
         url = url[: ends.start()].replace("\\", "/") + url[ends.start() :]
+    has_host = re.match(r"(https?|wss?|ftp):[/\\]*", url, re.IGNORECASE)
+    if has_host:
+        url = f"{has_host[1]}://{url[has_host.end() :]}"
     # RFC 3986, appendix B
     parts = re.fullmatch(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", url, re.DOTALL)
     assert parts is not None
@@ -616,16 +649,22 @@ def url_key(url: str, rules: str) -> str:
     scheme = scheme.lower()
     user, at, host = authority.rpartition("@")
     host, _, port = host.partition(":")
+    if has_host:
+        host = unquote(host)
     if not host.isascii():
         import idna
 
         host = idna.encode(host, uts46=True).decode()
+    if has_host:
+        host = decimal_address(host)
+    port = port.lstrip("0") or port[:1]
     host = host.lower() + (f":{port}" if port and port != PORTS.get(scheme) else "")
     user = ":".join(percent_encode(part, "+&=;") for part in user.split(":", 1))
     path = remove_dots(percent_encode(path, "+&=;@:/", "/+")) or "/"
-    query = percent_encode(query, "?/:@=+&;", "=+&;", space="+")
+    query = percent_encode(query, "?/:@=+&;", "=+&;", space="+").replace("%20", "+")
     fragment = percent_encode(fragment, "+&=;?/:@")
-    parameters = query.split("&") if query else []
+    parameters = [re.sub("(?<=.)=$", "", each) if each.count("=") == 1 else each for each in query.split("&")]
+    parameters = [each for each in parameters if each]
     if "tracking" in rules:
         parameters = [each for each in parameters if not is_tracking(each.partition("=")[0])]
     if "sorted" in rules:
@@ -633,6 +672,18 @@ def url_key(url: str, rules: str) -> str:
     route = f"#{fragment}" if "routes" in rules and fragment[:1] in ("!", "/") and fragment else ""
     query = "&".join(parameters)
     return f"{scheme}://{user}{at}{host}{path}{'?' if query else ''}{query}{route}"
+
+
+def decimal_address(host: str) -> str:
+    numbers = host.removesuffix(".").split(".")
+    if not re.fullmatch("0x[0-9a-f]*|[0-9]+", numbers[-1], re.IGNORECASE):
+        return host
+    values = []
+    for number in numbers:
+        base = 16 if number.lower().startswith("0x") else 8 if number.startswith("0") else 10
+        values.append(int(number[2:] or "0" if base == 16 else number, base))
+    last = values.pop().to_bytes(4 - len(values), "big")
+    return ".".join(map(str, bytes(values) + last))
 
 
 def url_digest(key: str, seed: bytes) -> bytes:

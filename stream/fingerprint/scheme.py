@@ -35,9 +35,9 @@ BEHAVIOUR: Final[dict[str, int]] = {
     # scheme, since a patch release that changes no output must not stop a deployment.
     "decode": 2,
     "extract": 6,
-    "normalise": 2,
+    "normalise": 3,
     "segment": 3,
-    "url_key": 3,
+    "url_key": 4,
     "hashes": 1,
     "simhash": 4,
     "sketch": 9,

@@ -1,4 +1,5 @@
-"""Text normalisation before comparison: drop invisible characters, then NFKC, then casefold.
+"""Text normalisation before comparison: drop invisible characters, then NFKC, one letter for those that are
+the same to readers (`stream.text.letters`), then casefold, and drop blanks within scripts without spaces.
 
 Soft hyphens, joiners, zero-width spaces, directional marks and variation selectors come and go between copies
 of a text. They are dropped, as in Unicode's NFKC_Casefold (UAX 44, Default_Ignorable_Code_Point).
@@ -17,7 +18,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.text.characters import UNASSIGNED, classes
+from stream.text.characters import HAN, MARK, UNASSIGNED, UNSPACED, WORD, classes
+from stream.text.letters import with_same_letters
+from stream.text.points import SPACE
 from stream.text.surrogates import replace_surrogates
 
 DROPPED: Final = 0x11_0000
@@ -50,7 +53,8 @@ _IDENTITY: Final = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xF900), (0x2_0
 
 
 def normalise(text: str) -> str:
-    """`text` without ignorable characters, NFKC-normalised (UAX 15), then casefolded.
+    """`text` without ignorable characters, NFKC-normalised (UAX 15), with one letter for those of
+    `stream.text.letters`, casefolded, and without blanks between two characters of scripts without spaces.
 
     Lone surrogates become U+FFFD, as in browsers, so the result can always be encoded as UTF-8.
     """
@@ -65,7 +69,7 @@ def normalise(text: str) -> str:
         if highest <= DROPPED:
             if highest == DROPPED:
                 mapped = mapped[mapped != DROPPED]
-            return _text(mapped)
+            return _without_blanks(_text(mapped))
     return reference(text)
 
 
@@ -80,12 +84,35 @@ def reference(text: str) -> str:
         # A noncharacter stands in for each, which neither changes nor combines in any version of Unicode.
         seen = _text(np.where(roles == _KEPT, _NONCHARACTER, points))
     safe = _stream_safe(seen, roles == _BEGINS_WITH_MARK)
-    normal = unicodedata.normalize("NFKC", safe).replace(_JOINER, "").casefold()
+    normal = with_same_letters(unicodedata.normalize("NFKC", safe).replace(_JOINER, "")).casefold()
     if kept.size:
         points = _points(normal).copy()
         points[points == _NONCHARACTER] = kept
         normal = _text(points)
-    return normal
+    return _without_blanks(normal)
+
+
+def _without_blanks(text: str) -> str:
+    """`text` without the spaces (U+0020) between two characters that `is_unspaced`."""
+    if " " not in text or text.isascii():
+        return text
+    points = _points(text)
+    others = np.flatnonzero(points != SPACE)
+    unspaced = is_unspaced()[points[others]]
+    between = np.flatnonzero(unspaced[:-1] & unspaced[1:] & (np.diff(others) > 1))
+    edges = np.zeros(points.size, np.int8)
+    edges[others[between] + 1] = 1
+    edges[others[between + 1]] -= 1
+    return _text(points[np.cumsum(edges, dtype=np.int8) == 0])
+
+
+@functools.cache
+def is_unspaced() -> NDArray[np.bool_]:
+    """Code point -> whether it is a letter, a number or a mark of a script that is written without spaces."""
+    table = np.zeros(0x11_0000, np.bool_)
+    for start, end in (*HAN, *UNSPACED):
+        table[start:end] = np.isin(classes()[start:end], (WORD, MARK))
+    return table
 
 
 def bounded(text: str) -> str:
@@ -156,14 +183,14 @@ def mapping() -> Mapping:
     expansions: list[str] = []
     for character in assigned:
         mapped = unicodedata.normalize("NFKC", character)
-        folded = mapped.casefold()
+        folded = with_same_letters(mapped).casefold()
         if folded == character and character not in second and not unicodedata.combining(character):
             continue
         point = ord(character)
         if mapped[0] in second or any(map(unicodedata.combining, character + mapped)):
             table[point] = SPECIAL
-        elif len(folded) == 1:
-            table[point] = ord(folded)
+        elif len(folded) < 2:
+            table[point] = ord(folded) if folded else DROPPED
         elif unicodedata.normalize("NFKD", character)[0] in second:
             table[point] = SPECIAL
         else:

@@ -14,8 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, bounded, mapping, reference
-from stream.text.points import NUL, Points, bounds_of, utf32
+from stream.text.normalise import (
+    DROPPED,
+    EXPANDED,
+    SPECIAL,
+    Mapping,
+    bounded,
+    is_unspaced,
+    mapping,
+    reference,
+)
+from stream.text.points import NUL, SPACE, Points, bounds_of, utf32
 
 _SLICE: Final = 1 << 18
 """Characters of a long text that are converted at a time, which bounds the memory of the copies."""
@@ -32,8 +41,13 @@ def normalised_points(texts: Sequence[str]) -> Points:
         lowered = NUL.join([*texts, ""]).lower().encode()
         return Points(np.frombuffer(lowered, np.uint8), bounds_of([len(text) + 1 for text in texts]))
     texts = [bounded(text) for text in texts]
-    if len(texts) == 1:
-        return _of_one(texts[0])
+    points, bounds = _of_one(texts[0]) if len(texts) == 1 else _of_several(texts)
+    bounds = _without_blanks(points, bounds, is_unspaced())
+    return Points(points[: bounds[-1]], bounds)
+
+
+def _of_several(texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+    """The points of texts, and their bounds, before blanks are dropped."""
     encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]
     points, bounds, special = _mapped_texts(
         _utf16(b"\0\0".join([*encoded, b""])), bounds_of([len(each) // 2 + 1 for each in encoded]), mapping()
@@ -46,12 +60,12 @@ def normalised_points(texts: Sequence[str]) -> Points:
                 texts, special.tolist(), pairwise(bounds.tolist()), strict=True
             )
         ]
-        return Points(np.concatenate(parts), bounds_of([part.size for part in parts]))
-    return Points(points, bounds)
+        return np.concatenate(parts), bounds_of([part.size for part in parts])
+    return points, bounds
 
 
-def _of_one(text: str) -> Points:
-    """The points of one text, slice by slice, so that a long text is never held whole in two forms."""
+def _of_one(text: str) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+    """The same of one text, slice by slice, so that a long text is never held whole in two forms."""
     points, size = np.empty(len(text) + 1 + _BLOCK, np.uint32), 0
     table = mapping().table
     start = 0
@@ -71,7 +85,7 @@ def _of_one(text: str) -> Points:
             points[size:reached] = normal
         start, size = stop, reached
     points[size] = 0
-    return Points(points[: size + 1], np.array([0, size + 1], np.intp))
+    return points[: size + 1], np.array([0, size + 1], np.intp)
 
 
 def encoded(texts: Points) -> list[NDArray[np.uint8]]:
@@ -155,6 +169,34 @@ def _mapped_texts(
         size += 1
         ends[text + 1] = size
     return points[:size], ends, special
+
+
+@compiled
+def _without_blanks(
+    points: NDArray[np.uint32], bounds: NDArray[np.intp], unspaced: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Drop the spaces between two characters of scripts without spaces, in place. Returns the bounds of the
+    texts (texts + 1,)."""
+    ends = np.zeros(len(bounds), np.intp)
+    size = 0
+    for text in range(len(bounds) - 1):
+        before = False
+        blanks = 0
+        for i in range(bounds[text], bounds[text + 1]):
+            point = points[i]
+            points[size] = point
+            size += 1
+            if point == SPACE:
+                blanks += 1
+                continue
+            within = point < len(unspaced) and unspaced[point]
+            if blanks and before and within:
+                size -= blanks
+                points[size - 1] = point
+            before = within
+            blanks = 0
+        ends[text + 1] = size
+    return ends
 
 
 @compiled

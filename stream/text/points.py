@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 NUL = "\0"
 """Ends each text. It is no word character, so a NUL within a text does no harm."""
+SPACE: Final = 0x20
 
 
 class Points(NamedTuple):

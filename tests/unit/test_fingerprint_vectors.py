@@ -131,6 +131,7 @@ def test_the_page_names_the_data_files_by_their_digests() -> None:
     rows = re.findall(r"^\| `([\w.]+)` \| .* \| `([0-9a-f]{64})` \|$", PAGE, re.MULTILINE)
     places = {
         "characters.txt": plain_fingerprint.DATA / "characters.txt",
+        "letters.txt": plain_fingerprint.DATA / "letters.txt",
         "tracking_parameters.txt": plain_fingerprint.DATA / "tracking_parameters.txt",
         "dict.txt": plain_fingerprint.package_file("dict.txt"),
         "prob_emit.py": plain_fingerprint.package_file("finalseg/prob_emit.py"),

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import rjieba
 
+from stream.text.characters import HAN
 from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import BASE_BITS, FIRST_GUESSED, LAST_GUESSED, SCORE_BITS, jieba_tables
-from stream.text.segment import HAN, HAN_CHARACTER
+from stream.text.segment import HAN_CHARACTER
 
 POINTS = [point for start, end in HAN for point in range(start, end)]
 EDGES = [point for start, end in HAN for point in (start, end - 1)]

@@ -59,7 +59,7 @@ def test_a_unit_is_a_character_of_a_script_without_spaces_or_a_word_of_another()
     assert said(units("a我b2们、𠮷々1")) == ["a", "我", "b2", "们", "𠮷", "々", "1"]
     assert said(units("これはok テスト")) == ["こ", "れ", "は", "ok", "テ", "ス", "ト"]
     assert said(units(normalise("ที่ไหน ๑๒ ខ្មែរ"))) == ["ที่", "ไ", "ห", "น", "๑", "๒", "ខ្", "មែ", "រ"]
-    assert said(units(normalise("हिन्दी में، می\u200cخواهم 한국어는"))) == ["हिन्दी", "में", "میخواهم", "한국어는"]
+    assert said(units(normalise("हिन्दी में، می\u200cخواهم 한국어는"))) == ["हिन्दी", "में", "ميخواهم", "한국어는"]
     assert said(units("བོད་ཡིག 1,000.5 don't")) == ["བོད", "ཡིག", "1", "000", "5", "don", "t"]
     assert said(units("ㄅㄆ ꆈꌠ ꦗꦮ \u0301")) == ["ㄅ", "ㄆ", "ꆈ", "ꌠ", "ꦗ", "ꦮ"]
 
@@ -90,9 +90,60 @@ def test_normalising_folds_case_width_and_compatibility() -> None:
 
 def test_characters_that_nobody_sees_are_dropped() -> None:
     assert normalise("ex\u00adam\u200bple\ufeff") == "example"
-    assert normalise("می\u200cخواهم") == "میخواهم"
+    assert normalise("می\u200cخواهم") == "ميخواهم"
     assert normalise("界" * 100 + "\u00ad界\u200e") == "界" * 101
     assert normalise("❤\ufe0f") == "❤"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("كتاب ي", "\u06a9تاب \u06cc"),
+        ("على \ufef1", "علي \ufbfe"),
+        ("کتـــاب", "كتاب"),
+        ("بہار ۱۲", "بهار ١٢"),
+        ("boʻron taʼmir", "bo'ron ta'mir"),
+        ("об\u02bcєкт \u0149", "об'єкт 'n"),
+        ("Țară şi", "Ţară \u0219i"),
+        ("İstanbul I\u0307zmir", "istanbul izmir"),
+        ("ӑна ӕз ҫын", "ăна æз çын"),
+        ("taɣect ɛ", "taγect ε"),
+        ("ײַד", "ייַד"),
+        ("เเม่", "แม่"),
+        ("চিৎ", "চিত্\u200d"),
+        ("അവൻ", "അവന്\u200d"),
+        ("港 务  局\u3000将", "港务局将"),
+        ("か な 漢 字 แม่ น้ำ", "かな漢字แม่น้ำ"),
+    ],
+)
+def test_what_is_the_same_to_readers_is_the_same_text(one: str, other: str) -> None:
+    for before in ("", "界" * 80, "é\u0301\u0301" * 30):
+        both = [normalise(f"{before}, {each}") for each in (one, other)]
+        assert both[0] == both[1]
+        batches = [encoded(normalised_points([f"{before}, {each}"])) for each in (one, other)]
+        several = encoded(normalised_points([f"{before}, {one}", f"{before}, {other}", "é", "ａ"]))
+        assert {bytes(each).decode() for each in (*batches[0], *batches[1], *several[:2])} == {both[0]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("أ", "ا"),
+        ("ёлка", "елка"),
+        ("كَتب", "كتب"),
+        ("بھار", "بهار"),
+        ("sık", "sik"),
+        ("é", "e"),
+        ("港 x", "港x"),
+        ("港\n务", "港务"),
+        ("हिन्दी में", "हिन्दीमें"),
+        ("한국 어", "한국어"),
+        (" 港 ", "港"),
+        ("港 ", "港"),
+    ],
+)
+def test_what_parts_words_is_not_folded(one: str, other: str) -> None:
+    assert normalise(one) != normalise(other)
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:

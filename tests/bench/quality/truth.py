@@ -1,8 +1,9 @@
 """What is true of two texts: the Jaccard similarity of their sets of shingles, counted out.
 
-Shares no code with the package. A shingle is 5 units in a row. A unit is a character, with its marks, of a
-script without spaces, or a casefolded word, with its marks, of another. `by_floor` is the truth of earlier
-figures: 5 Han characters in a row where a text has more than 100 of them, otherwise 5 words without marks.
+Shares no code with the package, only its table of letters. A shingle is 5 units in a row. A unit is a
+character, with its marks, of a script without spaces, or a casefolded word, with its marks, of another.
+`by_floor` is the truth of earlier figures: 5 Han characters in a row where a text has more than 100 of them,
+otherwise 5 words without marks.
 """
 
 from __future__ import annotations
@@ -33,13 +34,19 @@ _MARKS = [
 MARKS = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in _MARKS)
 UNIT = re.compile(rf"(?=\w)[{HAN}{UNSPACED}][{MARKS}]*|(?:(?![{HAN}{UNSPACED}])[\w{MARKS}])+")
 ONE_HAN, WORD = re.compile(f"[{HAN}]"), re.compile(r"\w+")
+_LINES = (Path(__file__).parents[3] / "stream" / "text" / "letters.txt").read_text("utf-8").splitlines()
+SAME = {
+    int(one, 16): "".join(chr(int(each, 16)) for each in others.partition("#")[0].split())
+    for one, _, others in (line.partition(":") for line in _LINES if line[0] != "#")
+}
+"""Letters that are the same to readers."""
 LENGTH = 5
 HAN_FLOOR = 100
 
 
 def shingles(text: str) -> list[str]:
     """The shingles of a text, each once; one of all units where there are fewer than five."""
-    return _distinct(UNIT.findall(text.casefold()))
+    return _distinct(UNIT.findall(text.translate(SAME).casefold()))
 
 
 def by_floor(text: str) -> list[str]:
