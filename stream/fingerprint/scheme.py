@@ -47,7 +47,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
 
-_FILES: Final = ("dictionary", "idf", "seed_file")
+FILES: Final = ("dictionary", "idf", "seed_file")
 """Options that name a file. Its digest is part of the scheme id, its path is not."""
 _TIES: Final = {
     "random": 0xF39CC0605CEDC8349E3779B97F4A7C15,
@@ -197,6 +197,6 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def id(self) -> str:
         """16 hex digits that identify this scheme, a hash of its options, of BEHAVIOUR and of the version of
         Unicode."""
-        options = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _FILES}
+        options = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in FILES}
         content = {"scheme": options, "behaviour": BEHAVIOUR, "unicode": UNICODE}
         return xxhash.xxh3_64_hexdigest(msgspec.json.encode(content, order="sorted"))

@@ -10,12 +10,12 @@ import secrets
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
@@ -30,25 +30,28 @@ from stream.errors import (
     StateError,
 )
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import FILES, Scheme
 from stream.judge.batch import Entry
+from stream.judge.forgetting import Search
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
 from stream.judge.rule import Rule
 from stream.judge.state.state import State
 from stream.locks import try_lock
+from stream.messages.decision import Forgotten
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
+from stream.messages.requests import ForgetRequest
 from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
+from stream.pages.fields import fields_of_mapping, name_field, text_field, unreadable
 from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
 from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors, damage_error, translate_cause
 from stream.tables.store.rocks import INDEX
-from stream.text.surrogates import replace_surrogates
 
 MEMORY: Final = 1 << 30
 """Maximum RAM for the tables of the newest anchors, allocated as they grow."""
@@ -66,6 +69,10 @@ RUN: Final = "dedup"
 """Directory with the last run of `neardup dedup`, which may begin before there is an index."""
 _ROWS: Final = 512
 """Batch size of `Index.add_all`."""
+
+_Options = TypeVar("_Options", Scheme, VerdictOptions)
+Item = Page | Mapping[str, Any] | tuple[str | int, str]
+"""A page, the fields of its message, or name and text."""
 
 
 class RowsId(NamedTuple):
@@ -148,13 +155,22 @@ class Index:
 
         `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation` and
         `tables_cache`; `page_bytes` is the setting of that name, which limits pages. Raises SettingsError for
-        options that do not fit the scheme or allow no tables, SchemeMismatchError if scheme or options differ
+        an option of another type or out of range, and for options that do not fit the scheme or allow no
+        tables, SchemeMismatchError if scheme or options differ
         from those of an existing index, StateError if the directory holds something else, and StateBusyError
         if it is open elsewhere. A new index leaves nothing in the directory if it cannot be opened, or if the
         `with` block fails before anything is added.
         Like every method, raises DamagedStateError if the index is damaged, and DiskError if the disk is full
         or fails.
         """
+        for name, value, least in (
+            *(("memory", memory, 0), ("generation", generation, 1)),
+            *(("cache", cache, 0), ("page_bytes", page_bytes, 1)),
+        ):
+            if type(value) is not int or value < least:
+                raise SettingsError(f"{name}={value!r:.60}: an integer, at least {least}")
+        scheme, options = _checked(scheme, Scheme, "scheme"), _checked(options, VerdictOptions, "options")
+        self._closed = False
         self._temporary = ScratchDirectory("index") if directory is None else None
         scratch = self._temporary and Path(self._temporary.name, "index")  # each has its own lock
         self._path = path = scratch or Path(os.fspath(directory or ""))
@@ -180,36 +196,76 @@ class Index:
             raise
         self._judge = Judge(self._state, genesis)
         self._page_bytes = page_bytes
+        if not self._state.meta.forgetting.is_erased:
+            self._erase()
 
-    def add(self, name: str, text: str) -> Answer:
+    def add(self, name: str | int, text: str) -> Answer:
         """Judge a plain text and store it. Adding a name again stores a new version of its text.
 
-        The name may be any string. If it is a URL, it is normalised like the URL of a page.
+        The name may be any string, or an integer, which is the string of its decimal digits. If it is a URL,
+        it is normalised like the URL of a page.
         """
         return next(self.add_all([(name, text)]))
 
-    def add_page(self, page: Page) -> Answer:
+    def add_page(self, page: Page | Mapping[str, Any]) -> Answer:
         """Judge a page and store it. A page that a stream rejects gets the verdict `rejected` here, too, with
         the same reason."""
         return next(self.add_all([page]))
 
-    def add_all(self, items: Iterable[Page | tuple[str, str]]) -> Iterator[Answer]:
+    def add_all(self, items: Iterable[Item]) -> Iterator[Answer]:
         """Judge and store many items in batches, which is much faster. Yields the answers in order.
 
-        Items are pages, or pairs of name and text. The generator is lazy: it adds a batch when it reaches it.
-        Raises StateError if a scan of this index was interrupted.
+        Items are pages, dicts of the fields of page messages, or pairs of name and text. Whatever is of
+        another type is `rejected`, with the reason `wrong_type`. The generator is lazy: it adds a batch when
+        it reaches it. Raises StateError if a scan of this index was interrupted.
         """
+        self._refuse_closed()
         self._refuse_interrupted_scan()
         coming = iter(items)
         while some := list(islice(coming, _ROWS)):
             yield from map(_answer, self.judge(self._rows(some)).verdict_records())
 
-    def near(self, item: str | Page) -> list[Near]:
+    def remove(self, name: str | int) -> int:
+        """Forget a name and all that was added by it, and return how many versions the index had of it.
+
+        It is as if they had not been added: the same text is `unique` again, and so is a copy of it whose
+        anchor it was. Nothing of them is left on disk, and the removal is durable, when this returns. It
+        looks at all that the index has, so `remove_all` is faster for several names.
+        """
+        return self.remove_all([name])
+
+    def remove_all(self, names: Iterable[str | int]) -> int:
+        """Forget several names, as `remove` does. A page goes by its URL, or the one whose key it has.
+
+        Raises PageError for a name that none can have, and StateError if a scan of this index was
+        interrupted; nothing is removed then.
+        """
+        self._refuse_closed()
+        self._refuse_interrupted_scan()
+        state, genesis = self._state, self._judge.genesis
+        end = state.meta.forgetting.requests + 1
+        digests = {self._digest_of(name) for name in names}
+        requests = [
+            (end - 1, ForgetRequest(journal=genesis.journal, forget="url", digest=each.hex()))
+            for each in digests
+        ]
+        search, removed, is_last = Search(state, genesis, requests, end), 0, not requests
+        while not is_last:
+            record = search.record()
+            forgotten = cast(Forgotten, record.forgotten)
+            removed += sum(map(len, forgotten.numbers))
+            self._judge.apply_forgetting(record, forgotten, state.meta.forgetting.decided)
+            is_last = search.note_forgotten(forgotten)
+        self._erase()
+        return removed
+
+    def near(self, item: str | Page | Mapping[str, Any]) -> list[Near]:
         """Return the anchors that match a text or page, best first, without storing it.
 
         A cluster is represented by its anchor: its other members are not listed. Raises PageError for a
-        malformed page.
+        malformed page, and for an item of another type.
         """
+        self._refuse_closed()
         row = self._rows([("", item) if isinstance(item, str) else item])[0]
         if row.reason is not None:
             raise PageError(row.reason, row.detail or "")
@@ -230,6 +286,7 @@ class Index:
         `source` is what they come from, and `judged` counts them by it. `before` is called with the decided
         batch before it is stored. Returns the decided batch, in the form in which a deployment publishes it.
         """
+        self._refuse_closed()
         offset = self.judged(source)
         end = offset + len(rows)
         covered = SourceRange(
@@ -282,12 +339,16 @@ class Index:
 
     def flush(self) -> None:
         """Make everything added so far durable."""
+        self._refuse_closed()
         count = len(self)
         self._state.flush()
         self._note_flushed(count)
 
     def close(self) -> None:
-        """Flush and release the directory; a temporary directory is removed."""
+        """Flush and release the directory; a temporary directory is removed. Done again, it does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             count = len(self)
             self._state.close()
@@ -301,15 +362,28 @@ class Index:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None or not self._made or len(self):
+        if kind is None or not self._made or len(self) or self._closed:
             self.close()
             return
+        self._closed = True
         self._made[0].unlink(missing_ok=True)  # without a genesis, nobody else opens what is removed
         try:
             self._state.close()
         finally:
             self._discard()
             self._remove()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StateError(f"index {self._path}: is closed")
+
+    def _erase(self) -> None:
+        """Remove from disk what was forgotten, and make that durable."""
+        state = self._state
+        while state.blank_forgotten():
+            pass
+        state.note_erased(state.forgotten.compact())
+        self.flush()
 
     def _note_flushed(self, count: int) -> None:
         """Record the number of durable items. Items added during a flush may be lost, so count before it."""
@@ -342,20 +416,33 @@ class Index:
             self._state.close()
             raise
 
-    def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
-        return self._fingerprinter.rows_of(
-            [self._read(item) if isinstance(item, Page) else self._read_text(*item) for item in items]
-        )
+    def _rows(self, items: Iterable[object]) -> list[Row]:
+        return self._fingerprinter.rows_of(list(map(self._read, items)))
 
-    def _read(self, page: Page) -> ReadPage | Row:
-        return self._fingerprinter.read_page(self._fingerprinter.validate(page, self._page_bytes))
+    def _read(self, item: object) -> ReadPage | Row:
+        if isinstance(item, Page):
+            return self._fingerprinter.read_page(self._fingerprinter.validate(item, self._page_bytes))
+        if isinstance(item, tuple | list) and len(item) == 2:
+            name, text = name_field(item[0]), text_field(item[1])
+            if isinstance(name, str) and isinstance(text, str):
+                return ReadPage(name, self._key_of(name), None, text)
+            fields = {"url": name, "text": text}
+        elif isinstance(item, Mapping):
+            fields = fields_of_mapping(item)
+        else:
+            fields = {"url": unreadable(type(item).__name__)}
+        return self._fingerprinter.read_page(self._fingerprinter.page_of_fields(fields, self._page_bytes))
 
-    def _read_text(self, name: str, text: str) -> ReadPage:
-        name = replace_surrogates(name)
+    def _key_of(self, name: str) -> str:
         try:
-            return ReadPage(name, self._fingerprinter.url_key(name), None, text)
+            return self._fingerprinter.url_key(name)
         except PageError:  # a name that is not a URL is its own key
-            return ReadPage(name, name, None, text)
+            return name
+
+    def _digest_of(self, name: object) -> bytes:
+        if not isinstance(field := name_field(name), str):
+            raise PageError("wrong_type", f"the name {name!r:.60} is a {type(name).__name__}, not a string")
+        return self._fingerprinter.url_digest(self._key_of(field))
 
     def _discard(self) -> None:
         """Remove what a new index made, so that the next one here may have other options."""
@@ -426,10 +513,42 @@ def refuse_others(
     directory: Path, genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None
 ) -> None:
     """Raise SchemeMismatchError unless an index has this scheme and these options, where they are given."""
-    if scheme is not None and scheme.id != genesis.scheme_id:
-        raise SchemeMismatchError(f"index {directory} has scheme {genesis.scheme_id}, not {scheme.id}")
-    if options is not None and options.id != genesis.options.id:
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {genesis.options}")
+    if differing := _differences(genesis.scheme, scheme):
+        raise SchemeMismatchError(
+            f"index {directory} has scheme {genesis.scheme_id}, not that which was given: {differing}"
+        )
+    if genesis.scheme.id != genesis.scheme_id:
+        raise SchemeMismatchError(
+            f"index {directory} has scheme {genesis.scheme_id}: another version of neardup made it, whose"
+            " fingerprints are others; make a new one"
+        )
+    if differing := _differences(genesis.options, options):
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {differing}")
+
+
+def _differences(stored: msgspec.Struct, given: msgspec.Struct | None) -> str:
+    """Return the options of an index that are not those that were given. Names of files are none."""
+    if given is None:
+        return ""
+    here = msgspec.structs.asdict(given)
+    return ", ".join(
+        f"{name} is {value!r}, not {here[name]!r}"
+        for name, value in msgspec.structs.asdict(stored).items()
+        if value != here[name] and name not in FILES
+    )
+
+
+def _checked(given: _Options | None, kind: type[_Options], name: str) -> _Options | None:
+    """Return options whose values are of the right types and in range, which is not checked when they are
+    made. Raises SettingsError."""
+    if given is None:
+        return None
+    if not isinstance(given, kind):
+        raise SettingsError(f"{name}: is a {type(given).__name__}, not {kind.__name__}")
+    try:
+        return msgspec.convert(msgspec.structs.asdict(given), kind)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{name}: {error}") from None
 
 
 @contextmanager
@@ -458,6 +577,8 @@ def _refuse_others_files(directory: Path) -> None:
     """Raise StateError for a directory that has files without being an index: they would become private, and
     rows with other files are damaged."""
     if not directory.is_dir():
+        if directory.exists():
+            raise StateError(f"index {directory}: is a file, not a directory")
         return
     for left in sorted(directory.iterdir()):
         # of a start that was killed; of a run that is not judged yet, and of a volume

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from datetime import datetime
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 from stream.pages.page import CONTENT, Page, quality_of
 from stream.text.surrogates import replace_surrogates
@@ -41,6 +42,39 @@ def fields_of_page(page: Page) -> dict[str, Any]:
     return {name: _field(name, value) for name in FIELDS if (value := getattr(page, name)) is not None}
 
 
+def fields_of_mapping(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the fields of the page message that a dict has, whose values may be of any type. Unlike a
+    `Page`, it may have times in RFC 3339 or with a time zone, and `body` in base64."""
+    fields: dict[str, Any] = {}
+    for name in (*FIELDS, "content_encoding"):
+        value = row.get(name)
+        if isinstance(value, datetime) and name == "fetched_at":
+            fields[name] = value.isoformat()
+        elif isinstance(value, str) and name in ("fetched_at", "body", "content_encoding"):
+            fields[name] = replace_surrogates(value)
+        elif isinstance(value, bytes | bytearray | memoryview) and name in CONTENT:
+            fields[name] = bytes(value)
+        elif value is not None:
+            fields[name] = _field(name, value)
+    encoding = {name: fields[name] for name in fields if name == "content_encoding"}
+    return message_fields(fields) | encoding
+
+
+def name_field(name: object) -> Any:
+    """Return the name of a text: a string, or an integer as its decimal digits."""
+    try:
+        if isinstance(name, SupportsIndex) and not isinstance(name, bool):
+            name = str(operator.index(name))
+    except (TypeError, ValueError):  # no integer after all, or one of thousands of digits
+        pass
+    return text_field(name)
+
+
+def text_field(text: object) -> Any:
+    """Return a text without lone surrogates, which become U+FFFD as they do in a message."""
+    return replace_surrogates(text) if isinstance(text, str) else unreadable(type(text).__name__)
+
+
 def time_field(milliseconds: int) -> Any:
     """Return `fetched_at` of a message. A time outside the years 1 to 9999 is rejected."""
     return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
@@ -68,6 +102,6 @@ def _field(name: str, value: Any) -> Any:
             return time_field(operator.index(value))
     elif name == "quality":
         return quality_field(value)
-    elif isinstance(value, str):
-        return replace_surrogates(value)
+    else:
+        return text_field(value)
     return unreadable(type(value).__name__)
