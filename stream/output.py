@@ -112,7 +112,8 @@ def _whole(path: Path) -> Iterator[Output]:
 
 
 def take_stdout() -> None:
-    """Replace `sys.stdout`, so that click and rich raise OutputError and ClosedPipeError too."""
+    """Replace `sys.stdout`, so that click and rich raise OutputError and ClosedPipeError too, and print any
+    letter."""
     original = cast(io.TextIOWrapper | None, sys.stdout)
     if original is None:  # started with stdout closed: writing must fail
         original = io.TextIOWrapper(Path(os.devnull).open("rb"), encoding="utf-8")  # noqa: SIM115
@@ -120,9 +121,15 @@ def take_stdout() -> None:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Raw("stdout", original.fileno(), closefd=False)),
         encoding=original.encoding,
-        errors=original.errors,
+        errors="backslashreplace",  # as stderr has: a locale may lack the letters of a page
         line_buffering=original.isatty(),
+        write_through=True,
     )
+
+
+def write_json(line: bytes) -> None:
+    """Write a line of JSON to stdout: in UTF-8, whatever the locale has."""
+    sys.stdout.buffer.write(line + b"\n")
 
 
 def give_up_stdout() -> None:

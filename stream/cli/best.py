@@ -13,6 +13,7 @@ from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings
 from stream.cli.printable import printable
 from stream.ops import logging
+from stream.output import write_json
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ async def _show(settings: Settings, named: tuple[str, ...], as_json: bool) -> bo
         state.store.close()
     for name, answer in zip(named, answers, strict=True):
         if as_json:
-            sys.stdout.write(json.dumps(_fields(name, answer), ensure_ascii=False) + "\n")
+            write_json(json.dumps(_fields(name, answer), ensure_ascii=False).encode())
         else:
             click.echo("\n".join(map(printable, _lines(name, answer))))
     return None not in answers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -17,6 +16,7 @@ from stream.cli.options import PATH, with_columns, with_scheme, with_settings, w
 from stream.cli.printable import as_markup
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
+from stream.output import write_json
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def command(
         if pages is not None:
             explanation = msgspec.structs.replace(explanation, stored=pages.pair(sides[0], sides[1]))
     if as_json:
-        sys.stdout.write(msgspec.json.encode(explanation).decode() + "\n")
+        write_json(msgspec.json.encode(explanation))
     else:
         _show(explanation, verbose=verbose, with_diff=with_diff)
 

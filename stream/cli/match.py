@@ -16,7 +16,7 @@ from stream.cli.options import PATH, SOURCE_FORMAT, with_columns, with_output, w
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.ops import logging
-from stream.output import STDOUT, writing
+from stream.output import STDOUT, write_json, writing
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def command(
                 if sink is not None:
                     sink.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
                 elif as_json:
-                    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    write_json(json.dumps(record, ensure_ascii=False).encode())
                 else:
                     click.echo(_line(record))
     summary = matches.summary()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from stream.cli.options import DURATION
+from stream.output import write_json
 
 
 @click.command("plan")
@@ -79,7 +78,7 @@ def command(
             "judge": msgspec.to_builtins(judge),
             "logs": msgspec.to_builtins(logs),
         }
-        sys.stdout.write(msgspec.json.encode(both).decode() + "\n")
+        write_json(msgspec.json.encode(both))
         return
     of = "" if lifetime is None else f" at a time, of {judged:,} in {days:g} days"
     console = Console(highlight=False)

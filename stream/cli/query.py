@@ -14,6 +14,7 @@ from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.cli.printable import printable
 from stream.ops import logging
+from stream.output import write_json
 from stream.settings import Settings
 
 CHUNK = 256
@@ -64,7 +65,7 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
             ):
                 if as_json:
                     record = {"url": row.url, "reason": row.reason, "anchors": matches}
-                    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    write_json(json.dumps(record, ensure_ascii=False).encode())
                     continue
                 click.echo(printable(row.url or message.origin))
                 if row.reason:

@@ -11,6 +11,7 @@ import click
 from stream.cli.options import CONNECTION, with_settings
 from stream.cli.printable import as_markup
 from stream.ops import logging
+from stream.output import write_json
 from stream.settings import Settings
 
 
@@ -40,7 +41,7 @@ def command(
 
     def show(record: dict[str, object], raw: bytes) -> None:
         if as_json:
-            sys.stdout.write(raw.decode() + "\n")
+            write_json(raw)
             sys.stdout.flush()
             return
         verdict = str(record["verdict"])
