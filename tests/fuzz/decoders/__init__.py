@@ -7,6 +7,7 @@ from typing import Final
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.decoders.avro import Avro
 from tests.fuzz.decoders.compressed_files import CompressedFiles
+from tests.fuzz.decoders.content_types import ContentTypes
 from tests.fuzz.decoders.decisions import DecisionRecords
 from tests.fuzz.decoders.html import Html
 from tests.fuzz.decoders.journal import JournalRecords
@@ -26,6 +27,7 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     CompressedFiles,
     WebArchives,
     Html,
+    ContentTypes,
     TextsTwice,
     RecordBatches,
     Requests,
