@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from stream.page_rows.page_fingerprinter import PageFingerprinter
     from stream.pages.columns import Columns
 
-_PLACE: Final = re.compile(r"(.+)#(?:(?:page )?(\d{1,18})|((?:line|row|item|record at byte) \d+))")
+_PLACE: Final = re.compile(
+    r"(.+)#(?:(?:page )?(\d{1,18})|((?:line|row|item) \d+|record at byte \d+(?:\+\d+)?))"
+)
 """A page within a file: its number, or its place as the `origin` of a verdict names it."""
 _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
 """A URL or a verdict id, to be looked up in a state directory."""
@@ -160,10 +162,12 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int, columns:
     path, number, place = text, 1, None
     if not Path(text).exists() and (within := _PLACE.fullmatch(text)):
         path, number, place = within[1], int(within[2] or 1), within[3]
+        if number == 0:
+            raise SettingsError(f"source {text}: there is no page 0; the first one is {path}#1")
     messages = iter(open_source(path, columns=columns))
     if place is not None:
         messages = (message for message in messages if message.place == place)
-    message = next(islice(messages, max(number - 1, 0), None), None)
+    message = next(islice(messages, number - 1, None), None)
     if message is None:
         lacks = f"fewer than {quantity(number, 'page')}" if place is None else f"no page there ({place})"
         raise SettingsError(f"source {text}: it has {lacks}")

@@ -24,9 +24,10 @@ from stream.dedup.kept_pages import KeptPages
 from stream.errors import OutputError, PageError, SettingsError
 from stream.objects import path_of
 from stream.output import Output, writing
+from stream.pages.members import DAMAGED, Compression
 from stream.rows.files import ArrowFile
 from stream.sources import table
-from stream.sources.compressed import DAMAGED, Compression, decompressed, open_counting
+from stream.sources.compressed import decompressed, open_counting
 from stream.sources.directory import DirectorySource
 from stream.sources.encoding import encoding_of
 from stream.sources.jsonl import JsonlSource

@@ -35,7 +35,7 @@ from stream.rows.manifest import (
     writing_to,
 )
 from stream.settings import Settings
-from stream.sources.compressed import STDIN
+from stream.sources.compressed import is_read_once
 from stream.sources.rejections import Rejections
 from stream.sources.source import Damage, Message, Source, refuse_unreadable
 
@@ -330,8 +330,8 @@ def _is_resumed(directory: AnyPath, plan: CorpusPlan) -> bool:
                 f"output {directory}: begun with {name} {_as_json(before[name])}, not {_as_json(value)};"
                 " name a new directory, or run the same command again"
             )
-    if any(name == STDIN for name, _ in plan.sources):
-        raise SettingsError(f"output {directory}: begun from standard input, which cannot be read again")
+    if once := next((name for name, _ in plan.sources if is_read_once(name)), None):
+        raise SettingsError(f"output {directory}: begun from {once}, which cannot be read again")
     for left in directory.iterdir():
         if _is_partial(left):
             left.unlink()

@@ -18,7 +18,8 @@ import numpy as np
 from stream.errors import FingerprintFileError, SchemeMismatchError, SettingsError
 from stream.fingerprint.lanes import WIDTHS, as_words
 from stream.offline.compressed_file import CompressedFile, is_compressed_file
-from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
+from stream.pages.members import DAMAGED
+from stream.sources.compressed import decompressed, first_bytes, is_read_once, open_counting
 from stream.tables.arrays import U64
 from stream.tables.store.rocks import state_directory
 
@@ -73,12 +74,13 @@ class FingerprintFile:
 def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | None:
     """The fingerprints at `path`, or None if it contains pages. `width` applies to NumPy arrays only, whose
     elements may be fingerprints of 32 or of 64 bits. Raises FingerprintFileError, SettingsError."""
-    if path != STDIN and not Path(path).exists():
+    read_once = is_read_once(path)
+    if not read_once and not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
-    if path != STDIN and Path(path).is_dir():
+    if not read_once and Path(path).is_dir():
         directory = state_directory(Path(path))
         return None if directory is None else _state(directory)
-    start = b"" if path == STDIN else first_bytes(path, 4096)
+    start = b"" if read_once else first_bytes(path, 4096)
     if is_compressed_file(start):
         return _index(path)
     if start.startswith(_NPY):
@@ -86,7 +88,7 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
     first = next((line for line in start.splitlines() if line.strip()), b"")
     if digits := _HEX.match(first.strip()):
         return _lines(path, len(digits[1]) * 4)
-    if path == STDIN or _UNREADY.match(first.strip()):
+    if read_once or _UNREADY.match(first.strip()):
         return _lines(path, 64)
     if (
         first.lstrip(b"\xef\xbb\xbf").startswith(b"{")

@@ -29,7 +29,7 @@ from stream.offline.fingerprints import is_fingerprint, open_fingerprints
 from stream.offline.minima_tables import MinimaTables, PageColumns, search_all
 from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
-from stream.sources.compressed import STDIN
+from stream.sources.compressed import is_read_once
 from stream.sources.open import open_source
 from stream.sources.source import Message
 from stream.tables.arrays import U64
@@ -81,14 +81,14 @@ def open_sketched(
 
     Raises SettingsError for a file of fingerprints, which has no sketches.
     """
-    if path != STDIN and source_format == "auto":
+    if not is_read_once(path) and source_format == "auto":
         directory = state_directory(Path(path)) if Path(path).is_dir() else None
         if directory is not None:
             return SketchedFile(Sketched.of(*pages) for pages in live_pages(directory, scheme))
         if open_fingerprints(path) is not None:
             raise _no_sketches(path)
     messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url, columns=columns)
-    if path == STDIN:  # detected by the first line
+    if is_read_once(path):  # detected by the first line
         coming = iter(messages)
         first = list(islice(coming, 1))
         if first and is_fingerprint(first[0].value):

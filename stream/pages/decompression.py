@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import zstandard
@@ -38,13 +39,15 @@ def inflate(data: bytes, limit: int, what: str) -> bytes:
 
 
 def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
-    """Decompress all members of a gzip stream. Zero padding after the last is allowed, as in gzip(1); any
-    other trailing bytes only if not `strict`."""
+    """Decompress all members of a gzip stream. Zero padding after the last is allowed, as in gzip(1). If not
+    `strict`, other trailing bytes are ignored, and of a truncated stream what can be is decompressed."""
     out = bytearray()
     place = 0
     for _ in range(MAX_PARTS):
-        part, place = _inflate(data, place, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
+        part, place, whole = _inflate(data, place, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
         out += part
+        if not whole:
+            return _of_truncated(bytes(out), what, strict)
         while data[place : place + 1] == b"\0":
             place += 1
         if place == len(data) or not (strict or data.startswith(GZIP_MAGIC, place)):
@@ -52,20 +55,29 @@ def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
     raise PageError("bad_compression", f"{what}: more than {MAX_PARTS} gzip members")
 
 
-def undeflate(data: bytes, limit: int, what: str) -> bytes:
+def undeflate(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
     """Decompress the Content-Encoding `deflate`: zlib as in RFC 9110, or raw deflate, which many servers
-    send."""
+    send. If not `strict`, of a truncated stream what can be is decompressed."""
     try:
-        return _inflate(data, 0, zlib.MAX_WBITS, limit, limit, what)[0]
+        out, _, whole = _inflate(data, 0, zlib.MAX_WBITS, limit, limit, what)
     except PageError as error:
         if error.reason == "too_large":
             raise
-        return _inflate(data, 0, -zlib.MAX_WBITS, limit, limit, what)[0]
+        out, _, whole = _inflate(data, 0, -zlib.MAX_WBITS, limit, limit, what)
+    return out if whole else _of_truncated(out, what, strict)
 
 
-def _inflate(data: bytes, place: int, window: int, room: int, limit: int, what: str) -> tuple[bytes, int]:
-    """Decompress the zlib stream at `place` to at most `room` bytes. Returns the output and the stream's
-    end."""
+def _of_truncated(out: bytes, what: str, strict: bool) -> bytes:
+    if strict or not out:
+        raise PageError("bad_compression", f"{what}: the compressed stream ends early")
+    return out
+
+
+def _inflate(
+    data: bytes, place: int, window: int, room: int, limit: int, what: str
+) -> tuple[bytes, int, bool]:
+    """Decompress the zlib stream at `place` to at most `room` bytes. Returns the output, the stream's end,
+    and whether the stream is whole."""
     stream = zlib.decompressobj(window)
     out = bytearray()
     try:
@@ -75,10 +87,10 @@ def _inflate(data: bytes, place: int, window: int, room: int, limit: int, what: 
                 raise too_large(limit, what)
             place += len(piece)
             if stream.eof:
-                return bytes(out), place - len(stream.unused_data)
+                return bytes(out), place - len(stream.unused_data), True
     except zlib.error as error:
         raise PageError("bad_compression", f"{what}: {error}") from None
-    raise PageError("bad_compression", f"{what}: the compressed stream ends early")
+    return bytes(out), place, False
 
 
 def _pieces(data: bytes, place: int) -> Iterator[bytes]:
@@ -93,8 +105,9 @@ def _pieces(data: bytes, place: int) -> Iterator[bytes]:
         place, end = end, min(end + _STEP, len(data))
 
 
-def unzstd(data: bytes, limit: int, what: str) -> bytes:
-    """Decompress all frames of a zstd stream.
+def unzstd(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
+    """Decompress all frames of a zstd stream. If not `strict`, trailing bytes are ignored, and of a truncated
+    stream what can be is decompressed.
 
     Only the library's unbounded decoder notices a truncated frame. A first pass with the bounded reader
     therefore measures the size, in one small buffer, at 1 GB/s.
@@ -105,12 +118,13 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
         reader = decoder.stream_reader(io.BytesIO(data), read_across_frames=True)
         buffer = bytearray(_STEP)
         size = 0
-        while count := reader.readinto(buffer):
-            size += count
-            if size > limit:
-                raise too_large(limit, what)
+        with nullcontext() if strict else suppress(zstandard.ZstdError):  # at trailing bytes
+            while count := reader.readinto(buffer):
+                size += count
+                if size > limit:
+                    raise too_large(limit, what)
         place = parts = 0
-        while place < len(data):
+        while place < len(data) and (strict or not parts or data.startswith(ZSTD_MAGIC, place)):
             frame = decoder.decompressobj()
             for piece in _pieces(data, place):
                 out.append(frame.decompress(piece))
@@ -118,7 +132,7 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
                 if frame.eof:
                     break
             else:
-                raise PageError("bad_compression", f"{what}: zstd frame ends early")
+                return _of_truncated(b"".join(out), what, strict)
             place -= len(frame.unused_data)
             parts += 1
             if parts > MAX_PARTS:

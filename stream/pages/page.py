@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from stream.errors import PageError
-from stream.pages.decompression import GZIP_MAGIC, gunzip, inflate, unzstd
+from stream.pages.decompression import inflate, too_large
+from stream.pages.http_body import decode_content
 from stream.pages.outside.outside import Outside
 from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
 from stream.pages.times import writable
@@ -35,9 +36,13 @@ wire format)."""
 NAMES: Final = 12
 """Most names of fields that the detail of a rejection lists."""
 _JSON_GROWTH: Final = 6
-"""Most bytes of a character in JSON, as in `\\u0001`."""
+"""Most bytes in JSON of a byte of text, as in `\\u0001`."""
+_OTHER_FIELDS: Final = 1 << 20
+"""Bytes of a message that are not its content."""
+_BYTES_OF_CHARACTER: Final = 4
+"""Most bytes of a character in UTF-8."""
 _NAME_BYTES: Final = 32
-"""At least what JSON takes for the name of a field or for a number."""
+"""Most characters of a field's name in the detail of a rejection."""
 
 
 NO_CONTENT: Final = "one of `html`, `text`, `body` and `warc_filename` is missing"
@@ -85,6 +90,7 @@ class _Message(CrawlRecord, kw_only=True):
     content_encoding: str | None = None
     warc_filename: str | None = None
     warc_offset: int | None = None
+    omitted_bytes: int | None = None
     canonical_url: str | None = None
     quality: msgspec.Raw = _ABSENT
     """As it is written: a value of another type, or a number out of range, costs no page."""
@@ -110,8 +116,9 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
     """Return the page in a message's value: JSON, or Avro or JSON framed with a schema id; plain, gzip or
     zstd.
 
-    Neither the message nor a decompressed `body` may exceed `page_bytes`, and no more is allocated. Schemas
-    and archived records that the message refers to come from `outside`.
+    Neither `html`, `text` nor the decoded `body` may exceed `page_bytes`, and what the message may have
+    follows from it, however its content is escaped. Schemas and archived records that the message refers to
+    come from `outside`.
 
     Raises FetchNeededError if one of these has to be fetched first. Raises PageMessageError with the reason
     `empty_message`, `malformed_json`, `missing_field`, `ambiguous_content`, `wrong_type`, `bad_base64`,
@@ -120,7 +127,7 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
     try:
         if not value:
             raise PageError("empty_message")
-        document = inflate(value, page_bytes, "message")
+        document = inflate(value, _JSON_GROWTH * page_bytes + _OTHER_FIELDS, "message")
         fields = _decode_framed(document, outside) if document[:1] == b"\0" else document
         if isinstance(fields, bytes) and not fields.strip(b" \t\r\n"):
             raise PageError("empty_message")
@@ -132,7 +139,7 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
 def page_of_fields(fields: dict[str, Any], page_bytes: int) -> Page:
     """Return the page in the fields of a message (see `stream.pages.fields`). It equals that of their JSON,
     in half the time. Raises PageMessageError like `decode_page`."""
-    if _is_as_in_json(fields) and _JSON_GROWTH * sum(map(_size, fields.values())) < page_bytes:
+    if _is_as_in_json(fields):
         return _page_of(fields, page_bytes, None)
     return decode_page(msgspec.json.encode(fields), page_bytes)
 
@@ -146,10 +153,6 @@ def _is_as_in_json(fields: dict[str, Any]) -> bool:
         or (name == "quality" and isinstance(value, float) and isfinite(value))
         for name, value in fields.items()
     )
-
-
-def _size(value: Any) -> int:
-    return _NAME_BYTES + (len(value) if isinstance(value, str | bytes) else 0)
 
 
 def _page_of(fields: bytes | dict[str, Any], page_bytes: int, outside: Outside | None) -> Page:
@@ -191,14 +194,16 @@ def _page(parsed: _Parsed, page_bytes: int, outside: Outside | None) -> Page:
         for name in MESSAGE_CONTENT
         if getattr(message, name) is not None or (name == "body" and raw is not None)
     ]
+    if not present and message.omitted_bytes is not None:
+        raise PageError("too_large", f"a body of {message.omitted_bytes} bytes, which the message omits")
     if not present:
         raise PageError("missing_field", NO_CONTENT)
     if len(present) > 1:
         raise PageError("ambiguous_content", f"{' and '.join(present)} are set; a page has one of them")
     page = Page(
         url=message.url,
-        html=message.html,
-        text=message.text,
+        html=_within(message.html, page_bytes, "html"),
+        text=_within(message.text, page_bytes, "text"),
         body=_body(message, raw, page_bytes),
         content_type=message.content_type,
         charset=message.charset,
@@ -317,15 +322,18 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
             ) from None
     if body is None:
         return None
-    encoding = (message.content_encoding or "identity").strip().lower()
-    if encoding in ("gzip", "x-gzip"):
-        # Crawlers often decompress the body but still copy the header.
-        return gunzip(body, page_bytes, "body") if body.startswith(GZIP_MAGIC) else body
-    if encoding == "zstd":
-        return unzstd(body, page_bytes, "body")
-    if encoding != "identity":
-        raise PageError("bad_compression", f"content_encoding {encoding[:40]!r}: gzip or zstd")
-    return body
+    return decode_content(body, message.content_encoding, page_bytes)
+
+
+def _within(content: str | None, page_bytes: int, name: str) -> str | None:
+    """Return the content. Raises PageError `too_large`."""
+    if (
+        content is not None
+        and _BYTES_OF_CHARACTER * len(content) > page_bytes
+        and len(content.encode("utf-8", "surrogatepass")) > page_bytes
+    ):
+        raise too_large(page_bytes, f"`{name}`")
+    return content
 
 
 def page_time(moment: object) -> int | None:

@@ -1,20 +1,22 @@
-"""Reads one record of a web archive at an untrusted offset, so every field is checked."""
+"""The page in a record of a web archive, whose every field is untrusted."""
 
 from __future__ import annotations
 
-import zlib
-from typing import NamedTuple
-
-from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.decompression import too_large
-from stream.pages.http_body import decode_body
+from stream.pages.http_body import decode_chunks, decode_content
+from stream.pages.members import Members
 from stream.pages.times import writable
+from stream.pages.web_archive import ArchiveReader, ArchiveRecord, RecordError
 from stream.text.canonical import canonical_of_header
 
-RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
+RECORDS: Final = frozenset({"response", "resource", "conversion"})
 """Types of records that contain a page."""
+HEADERS: Final = 128 << 10
+"""Most bytes of a record that are not its body, when a message names it."""
 
 
 class ArchivedPage(NamedTuple):
@@ -33,7 +35,8 @@ class MoreError(Exception):
 
 
 def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedPage:
-    """Return the page of the record at the start of `data`, plain or in a gzip or zstd member of its own.
+    """Return the page of the record at the start of `data`, plain or in a member of its own. A frame with the
+    dictionary of the archive may precede it.
 
     `ended` tells that the archive ends with `data`. Raises MoreError if more bytes are needed and there are
     more; PageError `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`. `where` is for the detail.
@@ -41,16 +44,10 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
     reading = _Reading(data, ended)
     refusal: PageError | None = None
     try:
-        for record in ArchiveIterator(reading, parse_http=True, auto_decode="none", strict_mode=True):
-            page = _page(record, limit, where)
-            break
-        else:
-            raise PageError("claim_damaged", f"{where}: no WARC record begins there")
-    except MemoryError:
-        raise
+        page = _page(ArchiveReader(Members(reading), limit + HEADERS).read(), limit, where)
     except PageError as error:
         refusal = error
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except RecordError as error:
         refusal = PageError("claim_damaged", f"{where}: {error}")
     # Neither a page nor an error counts if the record was truncated by our own read.
     if reading.short:
@@ -60,61 +57,53 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
     return page
 
 
-def target_of(record: WarcRecord) -> str:
+def target_of(record: ArchiveRecord) -> str:
     """Return the URL of the page."""
-    return (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
+    return record.fields.get("warc-target-uri", "").removeprefix("<").removesuffix(">")
 
 
-def content_type_of(record: WarcRecord) -> str | None:
+def content_type_of(record: ArchiveRecord) -> str | None:
     """Return the content type by the server or, failing that, by the archiver."""
-    headers = record.http_headers if record.is_http_parsed else record.headers
-    declared = ", ".join(headers.get_multiple("Content-Type"))
-    return declared or record.headers.get("WARC-Identified-Payload-Type") or None
+    fields = record.fields if record.http is None else record.http.fields
+    return fields.get("content-type") or record.fields.get("warc-identified-payload-type")
 
 
-def fetched_at_of(record: WarcRecord) -> int | None:
+def fetched_at_of(record: ArchiveRecord) -> int | None:
     """WARC-Date in milliseconds since the epoch; None if it is missing or malformed."""
+    date = record.fields.get("warc-date", "")
     try:
-        date = record.record_date
-    except ValueError:  # of the year 0
+        moment = datetime.fromisoformat(date)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        milliseconds = int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
         return None
-    moment = None if date is None else int(date.timestamp() * 1000)
-    return moment if moment is not None and writable(moment) else None
+    return milliseconds if "T" in date and writable(milliseconds) else None
 
 
-def canonical_url_of(record: WarcRecord, url: str) -> str | None:
+def canonical_url_of(record: ArchiveRecord, url: str) -> str | None:
     """Return the absolute URL of the HTTP header `Link: <URL>; rel="canonical"`, or None; `url` is the
     page's."""
-    declared = record.http_headers.get("Link") if record.is_http_parsed else None
+    declared = record.http.fields.get("link") if record.http is not None else None
     return canonical_of_header(declared, url) if declared else None
 
 
-def body_of(record: WarcRecord, payload: bytes, limit: int) -> bytes:
-    """Return the decoded body of a record. Raises PageError `too_large` or `bad_compression`."""
-    if not record.is_http_parsed:
-        return payload
-    return decode_body(
-        payload,
-        record.http_headers.get("Transfer-Encoding") or "",
-        record.http_headers.get("Content-Encoding") or "",
-        limit,
-    )
+def stored_body(record: ArchiveRecord) -> tuple[bytes, str | None]:
+    """Return the body of a record without its chunks, and its content codings."""
+    http = record.http
+    if http is None:
+        return record.content, None
+    body = decode_chunks(http.body, http.fields.get("transfer-encoding", ""))
+    return body, http.fields.get("content-encoding")
 
 
-def _page(record: WarcRecord, limit: int, where: str) -> ArchivedPage:
-    length = record.headers.get("Content-Length", "")
-    if not (length and length.isdecimal()):
-        raise PageError("claim_damaged", f"{where}: no Content-Length")
-    if not record.record_type & RECORDS:
-        raise PageError("bad_claim", f"{where}: a {record.headers.get('WARC-Type')} record holds no page")
-    expected = record.content_length
-    if expected > limit:
+def _page(record: ArchiveRecord, limit: int, where: str) -> ArchivedPage:
+    if record.kind not in RECORDS:
+        raise PageError("bad_claim", f"{where}: a {record.kind} record holds no page")
+    if not record.is_whole:
         raise too_large(limit, "archived page")
-    payload = record.reader.read()
-    if len(payload) != expected:
-        raise PageError("claim_damaged", f"{where}: truncated after {len(payload)} of {expected} bytes")
     return ArchivedPage(
-        body_of(record, payload, limit),
+        decode_content(*stored_body(record), limit),
         content_type_of(record),
         fetched_at_of(record),
         canonical_url_of(record, target_of(record)),
@@ -122,31 +111,18 @@ def _page(record: WarcRecord, limit: int, where: str) -> ArchivedPage:
 
 
 class _Reading:
-    """The bytes read so far, as a file for fastwarc. Tells their end from the end of the archive."""
+    """The bytes read so far, as a file. Tells their end from the end of the archive."""
 
     def __init__(self, data: bytes, ended: bool) -> None:
         self._data = data
         self._ended = ended
         self._place = 0
         self.short = False
-        """Whether fastwarc asked for bytes that are not read yet."""
+        """Whether bytes were asked for that are not read yet."""
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
-        end = len(self._data) if size < 0 else min(self._place + size, len(self._data))
-        data, self._place = self._data[self._place : end], end
+        data = self._data[self._place : self._place + size]
+        self._place += len(data)
         self.short = self.short or not (data or self._ended)
         return data
-
-    def tell(self) -> int:
-        """Return the number of bytes read so far."""
-        return self._place
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Return the current position and seek to no other, which is all that fastwarc uses it for."""
-        if (offset, whence) not in ((0, 1), (self._place, 0)):
-            raise OSError("seek")
-        return self._place
-
-    def close(self) -> None:
-        """Does nothing, as no file is open."""

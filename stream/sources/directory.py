@@ -1,7 +1,9 @@
-"""Saved pages: one file, or all files below a directory with the suffix of a page, in sorted order."""
+"""Saved pages: one file, or all files below a directory with the suffix of a page, in sorted order. Each may
+be compressed, as `page.html.gz`."""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,9 +12,11 @@ from typing import Final
 from urllib.parse import quote
 
 from stream.errors import PageError, SettingsError
+from stream.pages.fields import fields_of_page
+from stream.pages.members import DAMAGED, Members
 from stream.pages.page import Page
-from stream.sources.encode import encode_page
-from stream.sources.source import MAX_MESSAGE, Message, Source
+from stream.sources.encode import encode_fields
+from stream.sources.source import MAX_BODY, Message, Source
 
 FILE_URL: Final = "file://localhost"
 """Prefix of an absolute path (RFC 8089). It has a host because URLs of pages need one."""
@@ -29,6 +33,21 @@ CONTENT_TYPES: Final = {
     ".rst": "text/plain",
 }
 """The suffixes of pages and their content types. Plain-text markup such as Markdown is read as text."""
+
+
+COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst"})
+"""Suffixes behind that of a page."""
+
+
+def page_name(name: str) -> str:
+    """The name of a page without the suffix of its compression."""
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in COMPRESSED else name
+
+
+def page_type(name: str) -> str | None:
+    """The content type of a file with this name; None if it is no page."""
+    return CONTENT_TYPES.get(os.path.splitext(page_name(name))[1].lower())
 
 
 class DirectorySource(Source):
@@ -81,24 +100,25 @@ class DirectorySource(Source):
         for file in self._files(reading=True):
             try:
                 status = file.stat()
-                if status.st_size > MAX_MESSAGE // 2:
-                    self._note_damage(PageError("too_large", f"{file}: over {MAX_MESSAGE // 2} bytes"))
-                    continue
-                body = file.read_bytes()
-            except OSError as error:
-                self._note_damage(PageError("damaged_source", f"{file}: {error.strerror}"))
+                body, size = _read(file, status.st_size)
+            except DAMAGED as error:
+                why = getattr(error, "strerror", None) or error
+                self._note_damage(PageError("damaged_source", f"{file}: {why}"))
                 continue
-            self._bytes_read += len(body)
+            self._bytes_read += status.st_size
             page = Page(
                 url=self._url(file),
                 body=body,
-                content_type=CONTENT_TYPES[file.suffix.lower()],
+                content_type=page_type(file.name),
                 fetched_at=status.st_mtime_ns // 1_000_000,
             )
-            yield Message(encode_page(page), page.url, str(file))
+            fields = fields_of_page(page)
+            if body is None:
+                fields["omitted_bytes"] = size
+            yield Message(encode_fields(fields), page.url, str(file))
 
     def _url(self, file: Path) -> str:
-        relative = file.name if file == self._root else file.relative_to(self._root).as_posix()
+        relative = page_name(file.name if file == self._root else file.relative_to(self._root).as_posix())
         return self._base + quote(os.fsencode(relative))
 
     def _files(self, *, reading: bool = False) -> Iterator[Path]:
@@ -113,7 +133,7 @@ class DirectorySource(Source):
                 stack.pop()
             elif entry.is_dir(follow_symlinks=False):
                 stack.append(iter(self._entries(Path(entry.path), reading)))
-            elif Path(entry.name).suffix.lower() in CONTENT_TYPES and _may_be_file(entry):
+            elif page_type(entry.name) and _may_be_file(entry):
                 yield Path(entry.path)
             elif reading:
                 self.passed_over["suffix"] += 1
@@ -126,6 +146,16 @@ class DirectorySource(Source):
             if reading:
                 self._note_damage(PageError("damaged_source", f"{directory}: {error.strerror}"))
             return []
+
+
+def _read(file: Path, size: int) -> tuple[bytes | None, int]:
+    """Return the content of a file, and its size; of content that is too large for a message, a size that it
+    exceeds. Raises one of DAMAGED."""
+    if page_name(file.name) == file.name:
+        return (None, size) if size > MAX_BODY else (file.read_bytes(), size)
+    with file.open("rb") as raw, io.BufferedReader(Members(raw)) as content:
+        body = content.read(MAX_BODY + 1)
+        return (None, len(body)) if len(body) > MAX_BODY else (body, len(body))
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from stream.errors import PageError
 from stream.objects import path_of
-from stream.sources.compressed import STDIN, CountingFile, open_counting
+from stream.sources.compressed import CountingFile, is_read_once, open_counting
 from stream.sources.source import Source
 
 
 class FileSource(Source):
-    """A source that is one file, or standard input for `-`."""
+    """A source that is one file, a pipe, or standard input for `-`."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._raw: CountingFile | None = None
+        self.begun: CountingFile | None = None
+        """A pipe that was opened to find its format, and is to be read."""
 
     @property
     def total_bytes(self) -> int | None:
-        if self.name == STDIN:
+        if is_read_once(self.name):
             return None
         try:
             return path_of(self.name).stat().st_size
@@ -28,6 +31,8 @@ class FileSource(Source):
         return 0 if self._raw is None else self._raw.bytes_read
 
     def _opened(self) -> CountingFile:
-        """Open the file, still compressed, and count the bytes read from now on."""
-        self._raw = open_counting(self.name)
+        """Open the file, still compressed, and count the bytes read from now on. Raises PageError."""
+        if self._raw is not None and is_read_once(self.name):
+            raise PageError("damaged_source", f"{self.name}: can be read only once")
+        self._raw, self.begun = self.begun or open_counting(self.name), None
         return self._raw

@@ -12,7 +12,8 @@ import msgspec
 
 from stream.errors import PageError, SettingsError
 from stream.pages.columns import NO_COLUMNS, Columns, MissingColumns, json_fields
-from stream.sources.compressed import DAMAGED, decompressed
+from stream.pages.members import DAMAGED
+from stream.sources.compressed import decompressed
 from stream.sources.encoding import Lines, utf8_lines
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message

@@ -6,6 +6,7 @@ _TABLES here.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +14,16 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final
 
-from stream.errors import SettingsError
+from stream.errors import PageError, SettingsError
 from stream.objects import ObjectPath, is_url
 from stream.pages.columns import NO_COLUMNS, Columns, option_of
-from stream.sources.compressed import STDIN, first_bytes
-from stream.sources.directory import CONTENT_TYPES, DirectorySource
+from stream.pages.members import Members
+from stream.sources.compressed import STDIN, beginning, first_bytes, is_read_once, open_counting
+from stream.sources.directory import CONTENT_TYPES, DirectorySource, page_type
 from stream.sources.encoding import encoding_of
+from stream.sources.file import FileSource
 from stream.sources.jsonl import JsonlSource
+from stream.sources.other_formats import other_format
 from stream.sources.repeated_ids import RepeatedIds
 from stream.sources.rows import MARKS, RowsSource, is_rows
 from stream.sources.source import Source
@@ -73,16 +77,37 @@ def open_source(
         raise SettingsError(f"source {path}: no such file or directory")
     if Path(path).name in MARKS:
         raise SettingsError(f"source {path}: belongs to rows; name their directory, {Path(path).parent}")
+    if is_read_once(path):
+        return _open_pipe(path, format, columns)
     kind = _kind(path) if format == "auto" else format
     if Path(path).is_dir() and kind not in ("directory", "rows"):
         raise SettingsError(f"format: {path} is a directory, not {kind}")
     if kind == "directory":
-        if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
+        if not Path(path).is_dir() and page_type(path) is None:
             suffixes = ", ".join(CONTENT_TYPES)
             raise SettingsError(f"source {path}: neither a directory nor a file with a suffix of {suffixes}")
         _refuse_columns(kind, path, columns)
         return DirectorySource(path, base_url)
     return _open_as(kind, path, columns)
+
+
+def _open_pipe(path: str, format: str, columns: Columns) -> Source:  # noqa: A002 - the option's name
+    """Open a pipe, or a device. It is read once: what tells its format stays to be read."""
+    kind = kind_by_name(path) if format == "auto" else format
+    begun = None
+    if kind is None:
+        try:
+            begun = open_counting(path)
+        except PageError as error:
+            raise SettingsError(f"source {error.detail}") from None
+        start = beginning(Members(io.BytesIO(begun.first_bytes())))
+        kind = _kind_by_content(path, start) if start else "jsonl"
+    if kind in ("directory", "parquet", "rows"):
+        raise SettingsError(f"format: {path} is a pipe, which cannot be {kind}, only jsonl, warc or csv")
+    source = _open_as(kind, path, columns)
+    if isinstance(source, FileSource):
+        source.begun = begun
+    return source
 
 
 def _open_as(kind: str, path: str, columns: Columns) -> Source:
@@ -194,7 +219,7 @@ def _readable(url: str) -> Iterator[None]:
 def _kind(path: str) -> str:
     if Path(path).is_dir() and is_rows(Path(path)):
         return "rows"
-    if Path(path).is_dir() or Path(path).suffix.lower() in CONTENT_TYPES:
+    if Path(path).is_dir() or page_type(path):
         return "directory"
     return _kind_of_file(path)
 
@@ -207,11 +232,17 @@ def kind_by_name(path: str) -> str | None:
 def _kind_of_file(path: str) -> str:
     if kind := kind_by_name(path):
         return kind
-    start = first_bytes(path)
-    if start.startswith(b"WARC/"):
+    return _kind_by_content(path, first_bytes(path))
+
+
+def _kind_by_content(path: str, start: bytes) -> str:
+    """The format of a file that begins so, decompressed. Raises SettingsError."""
+    if start.lstrip(b"\r\n")[:5].upper() == b"WARC/":
         return "warc"
     if start.startswith(b"PAR1"):
         return "parquet"
+    if advice := other_format(path, start):
+        raise SettingsError(f"source {path}: {advice}")
     text = start.decode(encoding_of(start), "replace")
     if text.lstrip().startswith(("{", "[")):
         return "jsonl"

@@ -14,6 +14,9 @@ from stream.sources.repeated_ids import RepeatedIds
 
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
+MAX_BODY: Final = MAX_MESSAGE // 4 * 3 - (1 << 20)
+"""Most bytes of a body that a message has: in base64, with the other fields. Of a larger one it has the size
+alone."""
 
 
 PASSED_OVER: Final = {

@@ -13,7 +13,8 @@ from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
 from stream.pages.fields import message_fields, quality_field
-from stream.sources.compressed import DAMAGED, decompressed
+from stream.pages.members import DAMAGED
+from stream.sources.compressed import decompressed
 from stream.sources.encode import encode_fields
 from stream.sources.encoding import decoded
 from stream.sources.file import FileSource

@@ -348,28 +348,6 @@ def test_the_canonical_url_of_the_http_header_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("http", "stored"),
-    [
-        ("Content-Encoding: gzip\r\n", gzip.compress(BODY)[:-12]),
-        ("Content-Encoding: gzip\r\n", gzip.compress(bytes(5000))),  # over the bound set below
-        ("Content-Encoding: br\r\n", b"\xff\xff\xff\xff"),
-        ("Content-Encoding: deflate\r\n", b"\xff\xff\xff\xff"),
-        ("", bytes(5000)),
-    ],
-)
-def test_an_undecodable_body_leaves_a_page_without_body_and_the_rest_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, http: str, stored: bytes
-) -> None:
-    monkeypatch.setattr("stream.sources.warc.MAX_BODY", 4096)
-    data = warc_record("http://a.example/1", stored, http=http) + warc_record("http://a.example/2")
-    first, second = warc(tmp_path / "a.warc", data)
-    assert decoded(first)["url"] == "http://a.example/1"
-    with pytest.raises(PageError):
-        decode_page(first.value, 1 << 20)
-    assert decoded(second)["body"] == BODY
-
-
-@pytest.mark.parametrize(
     "date", ["yesterday", "", "2025-13-01T00:00:00Z", "2025-03-01", "9999-12-31T23:59:59-14:00"]
 )
 def test_a_malformed_date_costs_the_date_alone(tmp_path: Path, date: str) -> None:
@@ -421,8 +399,9 @@ def test_an_archive_that_is_cut_off_is_reported(
     read: list[Message] = []
     with pytest.raises(PageError, match=r"damaged_source: .*a\.warc"):
         read.extend(warc(tmp_path / "a.warc", first + second[: int(len(second) * kept)]))
-    # bzip2 and xz have blocks, which cannot be read in part.
-    assert [m.url_hint for m in read] == ["http://a.example/1"][: compress in (bytes, gzip.compress)]
+    urls = [m.url_hint for m in read]
+    assert urls[:1] == ["http://a.example/1"]
+    assert len(urls) == 1 or compress is lzma.compress, "what is cut off of xz is not of the content"
 
 
 @pytest.mark.parametrize("empty", [gzip.compress(b""), gzip.compress(b"") * 3 + bytes(1 << 17)])
@@ -451,7 +430,7 @@ def test_an_archive_on_standard_input_is_read_to_its_end(monkeypatch: pytest.Mon
 
 
 def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(PageError, match=r"damaged_source: .*a\.warc at its start"):
+    with pytest.raises(PageError, match=r"damaged_source: .*a\.warc record at byte 0: no WARC record"):
         list(warc(tmp_path / "a.warc", b"neither\nthis\nnor that\n" * 9))
 
 
