@@ -133,9 +133,9 @@ class Members(io.RawIOBase):
         place = self._starts[-1][1] + 1
         while True:
             origin = self._end - len(self._recent)
-            if found := _MAGIC[self.kind].search(self._recent, max(0, place - origin)):
-                member, place = origin + found.start(), origin + found.start() + 1
-                self._input, self._stream = self._recent[found.start() :], self._new_stream()
+            if magic := _MAGIC[self.kind].search(self._recent, max(0, place - origin)):
+                member, place = origin + magic.start(), origin + magic.start() + 1
+                self._input, self._stream = self._recent[magic.start() :], self._new_stream()
                 if data := self._beginning(start):
                     offset, self._output = self._size, data
                     self._size += len(data)

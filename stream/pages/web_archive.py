@@ -175,23 +175,23 @@ class ArchiveReader:
 
     def _find_record(self) -> bool:
         """Go to the next record, behind damage. Returns False if there is none."""
-        while not (found := _VERSION.search(self._data, self._at)):
+        while not (version := _VERSION.search(self._data, self._at)):
             self._at = max(self._at, len(self._data) - _LONGEST_VERSION)
             if self._fill():
                 continue
             if self._error is None or (offset := self._members.skip_damage(_BEGINNING)) is None:
                 return False
             self._data, self._at, self._offset, self._error = b"", 0, offset, None
-        self._at = found.start()
+        self._at = version.start()
         return True
 
     def _skip_gap(self) -> bytes:
         """Skip the empty lines between records, and return them."""
         gap = b""
         while True:
-            if found := _GAP.match(self._data, self._at):
-                gap += found[0]
-                self._at = found.end()
+            if blank := _GAP.match(self._data, self._at):
+                gap += blank[0]
+                self._at = blank.end()
             # A record begins there once there are enough bytes to tell.
             if len(self._data) - self._at >= len(_BEGINNING) or not self._fill():
                 return gap
