@@ -13,18 +13,14 @@ from typing import Final
 from fastwarc.stream_io import BrotliReader
 
 from stream.errors import PageError
+from stream.pages.content_type import is_binary
 from stream.pages.decompression import GZIP_MAGIC, ZSTD_MAGIC, gunzip, too_large, undeflate, unzstd
 
 MAX_CODINGS: Final = 8
 """Most content codings of one body."""
-SNIFFED: Final = 1445
-"""Bytes of a body that tell text, as of the standard MIME Sniffing."""
 
 _WHAT: Final = "body"
 _STEP: Final = 1 << 16
-_MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
-_TEXT: Final = bytes(sorted(set(range(256)) - {*range(9), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20)}))
-"""All but the binary data bytes of that standard."""
 _CHUNK: Final = re.compile(rb"[ \t]*([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]*)?\r?\n")
 _CHUNK_END: Final = re.compile(rb"\r?\n")
 
@@ -63,16 +59,11 @@ def decode_content(body: bytes, content_encoding: str | None, limit: int) -> byt
             if error.reason == "too_large":
                 raise
             fault = fault or error
-    if fault and not undone and not is_text(body):
+    if fault and not undone and is_binary(body):
         raise fault
     if len(body) > limit:
         raise too_large(limit, _WHAT)
     return body
-
-
-def is_text(body: bytes) -> bool:
-    """Whether a body sniffs as text: it begins with a byte order mark, or has no binary data bytes."""
-    return body.startswith(_MARKS) or not body[:SNIFFED].translate(None, _TEXT)
 
 
 def _decode(body: bytes, name: str, limit: int) -> bytes:
@@ -96,7 +87,7 @@ def _zstd(body: bytes, limit: int) -> bytes:
 
 
 def _deflate(body: bytes, limit: int) -> bytes:
-    return undeflate(body, limit, _WHAT, strict=is_text(body))
+    return undeflate(body, limit, _WHAT, strict=not is_binary(body))
 
 
 def _brotli(body: bytes, limit: int) -> bytes:
@@ -108,7 +99,7 @@ def _brotli(body: bytes, limit: int) -> bytes:
             if len(out) > limit:
                 raise too_large(limit, _WHAT)
     except OSError as error:  # the reader does not tell truncated and damaged streams apart
-        if not out or is_text(body):
+        if not out or not is_binary(body):
             raise PageError("bad_compression", f"{_WHAT}: {error}") from None
     return bytes(out)
 
