@@ -86,7 +86,10 @@ CASES = [
     case("an image", "unsupported_content", body=b"\x89PNG", content_type="image/png"),
     case("an unknown charset", "unknown_charset", body=b"a", charset="klingon-8"),
     case("a body that is too large", "too_large", body=bytes(PAGE_BYTES + 1)),
-    case("a text that is too large", "too_large", text="x" * PAGE_BYTES),
+    case("a body as large as may be", None, body=b"x " * (PAGE_BYTES // 2), content_type="text/plain"),
+    case("a text as large as may be", None, text="x" * PAGE_BYTES),
+    case("HTML as large as may be, whose JSON is larger", None, html='"' * PAGE_BYTES),
+    case("a text that is too large", "too_large", text="x" * (PAGE_BYTES + 1)),
     case("a text that is too large in UTF-8", "too_large", text="界" * (PAGE_BYTES // 3 + 1)),
 ]  # fmt: skip
 """Pages that JSON and tables can hold."""
