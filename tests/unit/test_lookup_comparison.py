@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+import pytest_asyncio
 
 from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
@@ -23,6 +24,8 @@ from stream.judge.explain.shingle_diff import LONGEST_OWN, MOST_RUNS, TextRun
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from tests.waiting import HANG_SECONDS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RULE = Rule(VerdictOptions(), Scheme())
 WORDS = "the harbour authority will repair the old lighthouse at the north pier before the winter storms come"
@@ -40,7 +43,7 @@ def configuration(fingerprinter: str = COMPARER) -> ChildConfiguration:
     )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[ChildPool]:
     async with asyncio.timeout(HANG_SECONDS), ChildPool(1, configuration()) as pool:
         yield pool

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from stream.dashboard.lookup.lookup import Finder
-from stream.errors import StateError
 from stream.judge.state.state import State
 from stream.roles.judge.stats import JudgeStats
 from stream.settings import Settings
-from stream.tables.store.rocks import DEFAULT, Store, tables_of
+from stream.tables.store.rocks import Store, tables_of
 from tests.first_numbers import LATE, begin_late
 from tests.genesis import genesis_of
 
@@ -46,14 +45,3 @@ def test_the_look_up_has_the_anchors_that_are_stored(state: State, tmp_path: Pat
     follower: Any = SimpleNamespace(state=state)
     finder._follower = follower
     assert finder.anchors == 0
-
-
-def test_a_state_without_the_tables_of_its_first_anchors_is_refused(tmp_path: Path) -> None:
-    directory, genesis = tmp_path / "judge", genesis_of()
-    state = State(directory, genesis, "here", memory=1 << 20, generation=100, cache=1 << 20)
-    batch = state.store.batch()
-    batch.put(DEFAULT, b"run/held", (7).to_bytes(8, "little"))
-    state.store.write(batch)
-    state.close()
-    with pytest.raises(StateError, match=f"{directory}.*dropped its tables of the anchors before 7"):
-        State(directory, genesis, "here", memory=1 << 20, generation=100, cache=1 << 20)
