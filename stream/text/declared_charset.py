@@ -13,6 +13,8 @@ from typing import Final
 
 DECLARED_BYTES: Final = 262_144
 """Most bytes of a page that are searched."""
+PRESCAN_BYTES: Final = 1024
+"""Bytes in which a charset is to be declared."""
 _LONGEST: Final = 4096
 """Longest attributes of a tag that are read, in bytes."""
 _BLANK: Final = rb"[ \t\n\f\r]"
@@ -46,9 +48,10 @@ _XML: Final = re.compile(
 def labels_of_meta(body: bytes) -> Iterator[str]:
     """Yield the labels of charsets in the `<meta>` elements of a page."""
     body = body[:DECLARED_BYTES]
-    end = body.lower().rfind(b"<meta")
-    at = body.find(b"<")
+    at, end = body.find(b"<"), len(body)
     while 0 <= at <= end:
+        if at >= PRESCAN_BYTES and end == len(body):  # most pages do not come so far
+            end = body.lower().rfind(b"<meta")
         if (piece := _PIECE.match(body, at)) is None:
             at = body.find(b"<", at + 1)
             continue
