@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stream.dedup.outputs import Outputs
     from stream.dedup.run import Request, Run
     from stream.elector.policy import Policy
+    from stream.sources.row_warnings import RowWarnings
     from stream.sources.rows import RowsSource
     from stream.sources.source import Source
 
@@ -86,9 +87,10 @@ def command(
     Lines of JSON, rows of CSV and records of web archives stay as they are, byte for byte; Parquet keeps all
     columns, and saved pages are copied as files. Pages that cannot be judged, such as those without a URL or
     text, are left out and named in --dropped: each page is either in OUTPUT or there. OUTPUT appears when it
-    is complete, and replaces a file then. Exits with code 1 when all pages are rejected, or a source is
-    damaged.
+    is complete, and replaces a file then. Exits with code 1 when all pages are rejected, a source is damaged,
+    or all that it has is passed over.
     """
+    from stream.cli.progress import nothing_read
     from stream.elector.policy import Policy
 
     with needs_export("dedup"):
@@ -106,18 +108,22 @@ def command(
     request = Request(settings, scheme, options, opened)
     with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
         with if_interrupted(lambda: _describe_rest(index_directory)):
-            summary = asyncio.run(_dedup(run, request, outputs, choice, dropped))
+            summary, warnings = asyncio.run(_dedup(run, request, outputs, choice, dropped))
         run.finish()
     summary["seconds"] = round(time.monotonic() - started, 3)
-    _show(summary, opened, outputs.output, as_json)
-    if summary["damaged"] or (summary["pages"] and summary["dropped"].get("rejected") == summary["pages"]):
+    _show(summary, warnings, opened, outputs.output, as_json)
+    if (
+        summary["damaged"]
+        or nothing_read(opened)
+        or (summary["pages"] and summary["dropped"].get("rejected") == summary["pages"])
+    ):
         sys.exit(1)
 
 
 async def _dedup(
     run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: Path | None
-) -> dict[str, Any]:
-    """Judge the sources, elect pages, write them, and return the summary."""
+) -> tuple[dict[str, Any], RowWarnings]:
+    """Judge the sources, elect pages, write them, and return the summary, and what is odd about pages."""
     from stream.cli.progress import counting, reading
     from stream.dedup.election import open_election
     from stream.local.corpus import CorpusCounts
@@ -136,7 +142,9 @@ async def _dedup(
             size = _write(election, run, sources, outputs, progress)
         if dropped:
             _report(election, dropped)
-        return _summary(election, sources, size) | crowding | {"quality_ignored": counts.quality_ignored}
+        summary = _summary(election, sources, size) | crowding
+        warnings = counts.warnings
+        return summary | {"quality_ignored": warnings.quality_ignored, "in_1970": warnings.in_1970}, warnings
 
 
 def _report(election: Election, dropped: Path) -> None:
@@ -216,15 +224,17 @@ def _describe_rest(index: Path | None) -> str:
     return "run the same command again to go on"
 
 
-def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_json: bool) -> None:
+def _show(
+    summary: dict[str, Any], warnings: RowWarnings, sources: Sequence[Source], output: Path, as_json: bool
+) -> None:
     """Print the summary, for people or as JSON."""
     from stream.cli.progress import (
         list_counts,
         show_crowding,
         show_damages,
         show_passed_over,
-        show_quality_ignored,
         show_repeated_ids,
+        show_warnings,
     )
 
     if as_json:
@@ -253,7 +263,7 @@ def _show(summary: dict[str, Any], sources: Sequence[Source], output: Path, as_j
                 click.echo(f"  {reason}: {printable(example)}", err=True)
         show_passed_over(Counter(summary["passed_over"]))
         show_crowding(summary)
-        show_quality_ignored(summary["quality_ignored"])
+        show_warnings(warnings)
     show_repeated_ids(sources)
     show_damages(sources)
 

@@ -56,6 +56,7 @@ def command(
     """
     from stream.cli.progress import (
         damages_of,
+        nothing_read,
         passed_over_by,
         reading,
         show_damages,
@@ -65,8 +66,9 @@ def command(
 
     if output is None:
         _show(settings, opened, scheme, as_json)
+        show_passed_over(passed_over_by(opened))
         show_repeated_ids(opened)
-        if show_damages(opened):
+        if show_damages(opened) or nothing_read(opened):
             sys.exit(1)
         return
     with needs_export(f"output {output}"):
@@ -97,7 +99,8 @@ def command(
         "resumed": counts.resumed,
         "statuses": dict(counts.statuses),
         "reasons": dict(counts.rejections.counts),
-        "quality_ignored": counts.quality_ignored,
+        "quality_ignored": counts.warnings.quality_ignored,
+        "in_1970": counts.warnings.in_1970,
         "examples": counts.rejections.examples,
         "files": len(manifest.files),
         "bytes": size,
@@ -114,13 +117,13 @@ def command(
         _summarise(manifest, output, counts, reader.describe_rate())
         show_passed_over(passed_over_by(opened))
     show_repeated_ids(opened)
-    if show_damages(opened):
+    if show_damages(opened) or nothing_read(opened):
         sys.exit(1)
 
 
 def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str) -> None:
     """Print the counts for people."""
-    from stream.cli.progress import show_quality_ignored, show_rejections
+    from stream.cli.progress import show_rejections, show_warnings
 
     size = sum(each.bytes for each in manifest.files)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
@@ -131,7 +134,7 @@ def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str)
         err=True,
     )
     show_rejections(counts.rejections)
-    show_quality_ignored(counts.quality_ignored)
+    show_warnings(counts.warnings)
 
 
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:

@@ -150,6 +150,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         html_column: str | None,
         fetched_at_column: str | None,
         quality_column: str | None,
+        place_ids: bool,
         id_prefix: str,
         **kwargs: Any,
     ) -> Any:
@@ -162,6 +163,7 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
             html=html_column,
             fetched_at=fetched_at_column,
             quality=quality_column,
+            place_ids=place_ids,
             id_prefix=id_prefix,
         )
         return function(*args, columns=columns, **kwargs)
@@ -171,6 +173,11 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="TEXT",
         default="",
         help="Put before each id, for ids that other data sets have as well.",
+    )(command)
+    command = click.option(
+        "--place-ids",
+        is_flag=True,
+        help="File and number of each page are its id, of data without URLs and ids.",
     )(command)
     for field, what in (
         ("quality", "a number, higher is better to keep, if it is not `quality`."),

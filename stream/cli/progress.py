@@ -22,6 +22,8 @@ from rich.progress import (
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.sources.rejections import Rejections
+from stream.sources.row_warnings import RowWarnings
+from stream.sources.rows import RowsSource
 from stream.sources.source import PASSED_OVER, Source
 
 LEAST_SECONDS: Final = 1.0
@@ -66,12 +68,36 @@ def show_crowding(crowding: Mapping[str, int]) -> None:
         )
 
 
-def show_quality_ignored(pages: int) -> None:
-    """Print how many pages have a quality that is no finite number, if any have."""
-    if pages:
+def show_warnings(warnings: RowWarnings) -> None:
+    """Print what is odd about pages, if anything is."""
+    if pages := warnings.quality_ignored:
         click.echo(
             f"{quantity(pages, 'page')} with a quality that is no finite number: it counts as none", err=True
         )
+    if pages := warnings.in_1970:
+        click.echo(
+            f"{quantity(pages, 'page')} with a time in 1970: numbers are milliseconds; if these are seconds,"
+            " multiply them by 1,000",
+            err=True,
+        )
+    if shared := warnings.shared_url:
+        click.echo(
+            printable(
+                f"several texts of the same URL: {shared.url} is {shared.one} and {shared.other}, and their"
+                " times do not differ, so the later counts as the same page fetched again; if they are"
+                " different pages, name ids of their own with --id-column, or add --place-ids"
+            ),
+            err=True,
+        )
+
+
+def nothing_read(sources: Sequence[Source]) -> bool:
+    """Return whether the sources had content, all of which was passed over, and print so."""
+    passed = passed_over_by(sources).total()
+    if not passed or any(source.pages or isinstance(source, RowsSource) for source in sources):
+        return False
+    click.echo(f"neardup: no page was read; records and files passed over: {passed:,}", err=True)
+    return True
 
 
 def list_counts(counted: Counter[str]) -> str:

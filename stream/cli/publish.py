@@ -32,9 +32,10 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
 
     SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
     for stdin. Exits with code 1 when a source is damaged, of which the pages before the damage
-    are published, or when workers will reject all pages.
+    are published, when workers will reject all pages, or when all that the sources have is passed over.
     """
     from stream.cli.progress import (
+        nothing_read,
         passed_over_by,
         reading,
         show_damages,
@@ -66,5 +67,5 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     click.echo(f"published {quantity(count, 'page')} to {settings.namespace}.pages{warning}")
     show_rejections(rejections)
     show_repeated_ids(opened)
-    if show_damages(opened) or (count and unfit == count):
+    if show_damages(opened) or nothing_read(opened) or (count and unfit == count):
         sys.exit(1)

@@ -30,12 +30,12 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     The command keeps its own copy of the judge's state below --state-dir. The first call restores it from a
     checkpoint, or builds it from the topics; later calls bring it up to date.
     """
-    from stream.cli.progress import show_damages
+    from stream.cli.progress import nothing_read, show_damages
     from stream.kafka.clients import with_translated_errors
 
     logging.configure(settings.log_format, "query")
     asyncio.run(with_translated_errors(_query)(settings, opened, as_json))
-    if show_damages(opened):
+    if show_damages(opened) or nothing_read(opened):
         sys.exit(1)
 
 

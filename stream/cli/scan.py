@@ -22,6 +22,7 @@ from stream.output import if_interrupted
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 from stream.sources.rejections import Rejections
+from stream.sources.row_warnings import RowWarnings
 
 if TYPE_CHECKING:
     from stream.local.scan import ScannedBatch
@@ -54,18 +55,19 @@ def command(
     SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, rows
     of `neardup fingerprint --output`, or - for stdin. With --index, a scan of rows that was interrupted or
     killed goes on when it is run again, and its output gets every verdict once. Exits with code 1 when all
-    pages are rejected, or a source is damaged.
+    pages are rejected, a source is damaged, or all that it has is passed over.
     """
     from stream.cli.progress import (
         damages_of,
         list_counts,
+        nothing_read,
         passed_over_by,
         show_crowding,
         show_damages,
         show_passed_over,
-        show_quality_ignored,
         show_rejections,
         show_repeated_ids,
+        show_warnings,
     )
 
     logging.configure(settings.log_format, "scan")
@@ -93,7 +95,7 @@ def command(
         )
         show_rejections(seen.rejections)
         show_crowding(seen.crowding)
-        show_quality_ignored(seen.quality_ignored)
+        show_warnings(seen.warnings)
         show_passed_over(passed_over)
     show_repeated_ids(opened)
     damaged = show_damages(opened)
@@ -102,7 +104,7 @@ def command(
             why, was = list_counts(seen.rejections.counts), "was" if seen.pages == 1 else "were"
             click.echo(f"neardup: all {quantity(seen.pages, 'page')} {was} rejected for {why}", err=True)
         sys.exit(1)
-    if damaged:
+    if damaged or nothing_read(opened):
         sys.exit(1)
 
 
@@ -116,8 +118,7 @@ class ScanCounts:
         self.described_rate = ""
         self.verdicts: Counter[str] = Counter()
         self.rejections = Rejections()
-        self.quality_ignored = 0
-        """Pages whose quality is no finite number."""
+        self.warnings = RowWarnings()
         self.crowding = Counter(full_buckets=0, cut_lists=0)
         self._distinct = 0
         self._next: dict[str, int] = {}
@@ -139,9 +140,9 @@ class ScanCounts:
             self._next[source.topic_id] = source.offset + 1
 
     def count_rows(self, scanned: ScannedBatch) -> None:
-        """Count the pages of a batch that are rejected, or have a quality that is no number."""
+        """Count the pages of a batch that are rejected, or odd."""
         for row, origin in zip(scanned.rows, scanned.origins, strict=True):
-            self.quality_ignored += row.quality_ignored
+            self.warnings.count(row, origin)
             if row.reason is not None:
                 self.rejections.count(row.reason, str(origin), row.detail)
 
@@ -155,7 +156,8 @@ class ScanCounts:
             "missing": self.pages - self._distinct,
             "repeated": self.verdicts.total() - self._distinct,
             **self.crowding,
-            "quality_ignored": self.quality_ignored,
+            "quality_ignored": self.warnings.quality_ignored,
+            "in_1970": self.warnings.in_1970,
             "seconds": round(seconds, 3),
             "pages_per_second": round(self.pages / seconds, 1),
         }

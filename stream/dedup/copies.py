@@ -6,8 +6,8 @@ import bz2
 import codecs
 import csv
 import gzip
-import io
 import lzma
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -28,11 +28,12 @@ from stream.pages.members import DAMAGED, Compression
 from stream.rows.files import ArrowFile
 from stream.sources import table
 from stream.sources.compressed import decompressed, open_counting
+from stream.sources.csv_rows import CsvRows
 from stream.sources.directory import DirectorySource
-from stream.sources.encoding import encoding_of
+from stream.sources.encoding import decoded
 from stream.sources.jsonl import JsonlSource
-from stream.sources.source import MAX_MESSAGE, Source
-from stream.sources.table import CsvSource, ParquetSource, delimiter_of
+from stream.sources.source import Source
+from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
 ROWS: Final = 256
@@ -106,7 +107,9 @@ def compressing(kind: Compression | None, file: BinaryIO) -> Any:
 
 
 def _copy_lines(source: JsonlSource, pages: KeptPages, file: BinaryIO) -> None:
-    lines = source.lines()
+    again = JsonlSource(source.name)  # the other one keeps what was damaged when it was read
+    again.strict = False
+    lines = again.lines()
     while not pages.ended and (line := next(lines, None)):
         if pages.take():
             file.write(_one_line(line[0]))
@@ -119,52 +122,20 @@ def _one_line(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 
-class CsvRows:
-    """The rows of pages in a CSV file: cells, and the text as it is stored."""
-
-    def __init__(self, source: CsvSource, file: BinaryIO) -> None:
-        csv.field_size_limit(MAX_MESSAGE)
-        content = cast(io.BufferedReader, file)
-        start = content.peek(len(codecs.BOM_UTF8))
-        encoding = encoding_of(start)
-        is_utf8 = encoding == "utf-8-sig"
-        self.start = codecs.BOM_UTF8 if start.startswith(codecs.BOM_UTF8) else b""
-        """The byte order mark, if it is that of UTF-8."""
-        self._text = io.TextIOWrapper(
-            content, encoding, "surrogateescape" if is_utf8 else "replace", newline=""
-        )
-        self._lines: list[str] = []
-        self._rows = csv.reader(self._taken(), delimiter=delimiter_of(source.name))
-        self.names = [name.strip() for name in next(self._rows, [])]
-        self.header = self._stored()
-        self._end = b"\r\n" if self.header.endswith(b"\r\n") else b"\n"
-
-    def __iter__(self) -> Iterator[tuple[list[str], bytes]]:
-        for cells in self._rows:
-            text = self._stored()
-            if any(cells):
-                yield cells, text if text.endswith((b"\n", b"\r")) else text + self._end
-
-    def _taken(self) -> Iterator[str]:
-        for line in self._text:
-            self._lines.append(line)
-            yield line
-
-    def _stored(self) -> bytes:
-        """Return the lines that were taken since the last call."""
-        text = "".join(self._lines)
-        self._lines.clear()
-        return text.encode("utf-8", "surrogateescape")
-
-
 def _copy_csv(source: CsvSource, pages: KeptPages, file: BinaryIO) -> None:
     with open_counting(source.name) as raw:
-        rows = CsvRows(source, decompressed(raw))
-        file.write(rows.start + rows.header)
+        content = decompressed(raw)
+        if content.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+            file.write(codecs.BOM_UTF8)
+        rows = CsvRows(decoded(content, source.name, "surrogateescape"), source.name)
+        ends = re.search(r"\r?\n?$", rows.header)
+        file.write(rows.header.encode("utf-8", "surrogateescape"))
         coming = iter(rows)
         while not pages.ended and (row := next(coming, None)):
             if pages.take():
-                file.write(row[1])
+                whole = row.stored.endswith(("\n", "\r"))
+                text = row.stored if whole else row.stored + (ends[0] if ends else "")
+                file.write(text.encode("utf-8", "surrogateescape"))
 
 
 def _copy_parquet(source: ParquetSource, pages: KeptPages, output: Output) -> None:

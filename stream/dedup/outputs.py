@@ -16,11 +16,12 @@ from stream.objects import is_url
 from stream.output import STDOUT, if_interrupted
 from stream.scratch import ScratchDirectory
 from stream.sources.compressed import STDIN
+from stream.sources.csv_rows import delimiter_of
 from stream.sources.directory import DirectorySource
 from stream.sources.jsonl import JsonlSource
 from stream.sources.open import kind_by_name
 from stream.sources.source import Source
-from stream.sources.table import CsvSource, ParquetSource, delimiter_of
+from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
 _KINDS: Final[dict[type[Source], str]] = {

@@ -36,7 +36,8 @@ from stream.kafka.names import TopicNames
 from stream.kafka.topic_subscription import TopicSubscription
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
-from stream.pages.page import Page, page_time, quality_of
+from stream.pages.page import Page, quality_of
+from stream.pages.times import page_time
 from stream.roles.publisher import key_of, page_producer
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page

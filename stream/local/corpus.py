@@ -37,6 +37,7 @@ from stream.rows.manifest import (
 from stream.settings import Settings
 from stream.sources.compressed import is_read_once
 from stream.sources.rejections import Rejections
+from stream.sources.row_warnings import RowWarnings
 from stream.sources.source import Damage, Message, Source, refuse_unreadable
 
 PLAN: Final = "_neardup_plan.json"
@@ -78,14 +79,13 @@ class CorpusCounts:
         """Pages fingerprinted by this run."""
         self.statuses: Counter[str] = Counter()
         self.rejections = Rejections()
-        self.quality_ignored = 0
-        """Pages whose quality is no finite number."""
+        self.warnings = RowWarnings()
 
     def count(self, row: Row, origin: str) -> None:
         """Count a row of this run."""
         self.pages += 1
         self.statuses[Status(row.status).name.lower()] += 1
-        self.quality_ignored += row.quality_ignored
+        self.warnings.count(row, origin)
         if row.reason is not None:
             self.rejections.count(row.reason, origin, row.detail)
 

@@ -10,12 +10,12 @@ from typing import Final
 
 REASONS: Final[dict[str, str]] = {
     "empty_message": "The message has no value, or only white space.",
-    "malformed_json": "The value is not JSON, or is nested too deeply.",
+    "malformed_json": "The value is not JSON.",
     "bad_avro": "The value has a schema id, but is not a record of that schema.",
     "unknown_schema": "The registry does not know the schema id, or no `schema_registry_url` is set.",
     "unsupported_schema": "The schema is not one of pages, is recursive, or has array items of zero bytes.",
-    "missing_field": "`url` is missing, or the content, or the `warc_offset` of a `warc_filename`.",
-    "ambiguous_content": "More than one of `html`, `text`, `body` and `warc_filename` is set.",
+    "missing_field": "`url` is missing or empty, or the content, or the `warc_offset` of a `warc_filename`.",
+    "ambiguous_content": "More than one of `html`, `text`, `body` and `warc_filename` is set and not empty.",
     "wrong_type": "A field has another type than in the schema, or `fetched_at` is not a time.",
     "bad_base64": "`body` is not base64.",
     "bad_compression": "The message or its `body` cannot be decompressed, or its coding is unknown.",

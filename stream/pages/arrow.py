@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import compute, types
+from pyarrow import compute, parquet, types
 
 from stream.errors import SettingsError
-from stream.pages.columns import NO_COLUMNS, Columns, Path, as_options, url_of_id
-from stream.pages.fields import message_fields, quality_field, time_field, unreadable
+from stream.pages.column_names import fits
+from stream.pages.columns import NO_COLUMNS, Columns, Path, as_options, one_of, url_of_id
+from stream.pages.fields import message_fields, number_field, quality_field, time_field, unreadable
 from stream.pages.page import CONTENT
 
 MESSAGE: Final = "message"
 """Column with whole page messages (JSON), instead of the columns of their fields."""
+UNREADABLE: Final = (ValueError, OverflowError, KeyError, pa.ArrowException)
+"""Exceptions of a value that Python cannot have: no UTF-8, a date after the year 9999, nanoseconds, an
+unknown time zone. pyarrow raises them for damage, too."""
 _DAY: Final = 86_400_000
 _SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """Units of timestamps in a second."""
 
+SAMPLE: Final = 100
+"""Values of a column by which a suggestion is tried."""
 MAX_TYPE: Final = 200
 """Longest type in an error, in characters: a struct's may have thousands of fields."""
 _STRINGS: Final = (types.is_string, types.is_large_string, types.is_string_view)
@@ -33,15 +39,28 @@ def locate(
     schema: pa.Schema,
     columns: Columns = NO_COLUMNS,
     spelt: Callable[[dict[str, str]], str] = as_options,
+    values: Callable[[Path], list[Any]] | None = None,
 ) -> dict[str, Path]:
     """Return where a table has the fields of pages. Raises SettingsError for a table that lacks what pages
     need (see `Columns.locate`), and for a type that a field cannot have, such as a list: that is a mistake of
-    the user, rather than many pages to reject."""
+    the user, rather than many pages to reject. `values` reads some of a column, to try what is suggested."""
+
+    def fit(field: str, name: str) -> bool:
+        path = _nested(schema, name)
+        if path is None:
+            return False
+        try:
+            refuse_unfit(field, name, _type_at(schema, path))
+        except SettingsError:
+            return False
+        return values is None or any(fits(field, value) for value in values(path))
+
     places = columns.locate(
         schema.names,
         lambda name: _nested(schema, name),
         listed=lambda: _listed(schema),
         spelt=spelt,
+        fits=fit,
     )
     for field, path in places.items():
         if field == "quality" and columns.quality is None:
@@ -65,6 +84,12 @@ def refuse_unfit(field: str, name: str, kind: pa.DataType) -> None:
         fits, due = (*_STRINGS, types.is_integer, types.is_floating), "a string or an integer"
     if not types.is_null(values) and not any(each(values) for each in fits):
         raise SettingsError(f"column `{name}` is {str(kind)[:MAX_TYPE]}, not {due}")
+
+
+def first_values(file: parquet.ParquetFile, path: Path) -> list[Any]:
+    """Return the first SAMPLE values of a column."""
+    batch = next(file.iter_batches(SAMPLE, columns=[".".join(path)]), None)
+    return [] if batch is None else _read(_plain(_column_at(batch, path)))
 
 
 def message_rows(
@@ -96,20 +121,21 @@ def milliseconds(column: pa.Array) -> list[int | None]:
 
 
 def _nested(parent: Any, name: str) -> Path | None:
-    """Return the path to a column in structs, of a schema or a struct."""
-    if (path := _one(parent, name)) is not None:
+    """Return the path to a column in structs, of a schema or a struct. Raises SettingsError if several have
+    the name."""
+    names = [parent.field(place).name for place in range(_width(parent))]
+    if (path := one_of(names, name)) is not None:
         return path
     root, dot, rest = name.partition(".")
-    if not dot or (path := _one(parent, root)) is None:
+    if not dot or (path := one_of(names, root)) is None:
         return None
     kind = parent.field(path[0]).type
     inner = _nested(kind, rest) if types.is_struct(kind) else None
     return None if inner is None else path + inner
 
 
-def _one(parent: Any, name: str) -> Path | None:
-    """Return the field of this name, unless there are several or none."""
-    return (name,) if parent.get_field_index(name) >= 0 else None
+def _width(parent: Any) -> int:
+    return len(parent.names) if isinstance(parent, pa.Schema) else parent.num_fields
 
 
 def _listed(schema: pa.Schema) -> Iterator[str]:
@@ -148,7 +174,9 @@ def _cells(name: str, column: pa.Array, id_prefix: str) -> list[Any]:
         return _each(lambda day: time_field(day * _DAY), column.cast(pa.int32()).to_pylist())
     if types.is_date64(kind):
         return _each(time_field, column.cast(pa.int64()).to_pylist())
-    return _each(_number, column.to_pylist())
+    if types.is_integer(kind):
+        return _each(time_field, column.to_pylist())
+    return _each(lambda number: number_field(float(number)), column.to_pylist())
 
 
 def _each(convert: Callable[[Any], Any], cells: list[Any]) -> list[Any]:
@@ -166,22 +194,12 @@ def _url_of_id(value: Any, prefix: str) -> Any:
     return value
 
 
-def _number(value: Any) -> Any:
-    """Return the milliseconds that a number stands for. pandas makes floats of integers some of which are
-    missing, and NaN of those that are."""
-    if isinstance(value, int):
-        return time_field(value)
-    number = float(value)
-    if math.isnan(number):
-        return None
-    return time_field(int(number)) if number.is_integer() else unreadable(repr(number))
-
-
 def _read(column: pa.Array) -> list[Any]:
-    """Return the strings or bytes of a column. A string that is not UTF-8 costs its own row."""
+    """Return the values of a column. One that Python cannot have, such as a string that is not UTF-8, costs
+    its own row."""
     try:
         values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
+    except UNREADABLE:
         values = [_cell(value) for value in column]
     return values
 
@@ -189,7 +207,7 @@ def _read(column: pa.Array) -> list[Any]:
 def _cell(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
-    except UnicodeDecodeError as error:
+    except UNREADABLE as error:
         return unreadable(str(error))
 
 

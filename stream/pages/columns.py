@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from stream.errors import SettingsError
-from stream.pages.column_names import LONGEST, USUAL, ColumnNames
+from stream.pages.column_names import LONGEST, USUAL, ColumnNames, Fits, fits
 from stream.pages.fields import FIELDS
 from stream.pages.page import CONTENT, MESSAGE_CONTENT, NO_CONTENT
-from stream.text.surrogates import replace_escaped_surrogates
+from stream.text.lenient_json import decode
 
 Path = tuple[str, ...]
 """Names that lead to a column: its own, after those of the structs that it is nested in."""
@@ -30,7 +30,8 @@ _FIELD_NAMES: Final = re.compile(rf"`(\$\.|)({'|'.join(('url', *CONTENT))})`")
 """Names of fields in details of rejections, and paths of msgspec's errors."""
 JsonFields = dict[str, msgspec.Raw]
 """A JSON object, with its values as they are written."""
-_DECODE_FIELDS: Final = msgspec.json.Decoder(JsonFields).decode
+_FIELDS: Final = msgspec.json.Decoder(JsonFields)
+_VALUE: Final = msgspec.json.Decoder()
 _DECODE_STRING: Final = msgspec.json.Decoder(str).decode
 
 
@@ -51,6 +52,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     html: str | None = None
     fetched_at: str | None = None
     quality: str | None = None
+    place_ids: bool = False
+    """Of a data set without ids as well, file and number of a page are its id, such as `texts.jsonl#12`."""
     id_prefix: str = ""
     """Put before each id: other data sets may have the same ids."""
 
@@ -65,8 +68,17 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         for field, name in self.names.items():
             if not name:
                 raise SettingsError(f"{option_of(field)}: an empty name")
-        if self.id_prefix and self.id is None:
+        if self.place_ids and (self.url is not None or self.id is not None):
+            raise SettingsError(
+                "place-ids: stand in for URLs and ids; name a column of these, or leave it out"
+            )
+        if self.id_prefix and not self.has_ids:
             raise SettingsError("id-prefix: only ids have one; name their column with id-column")
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether ids stand in for URLs."""
+        return self.id is not None or self.place_ids
 
     @property
     def names(self) -> dict[str, str]:
@@ -75,8 +87,14 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> dict[str, str]:
-        """The names that are given, and the prefix of ids, by attribute."""
-        return self.names | ({"id_prefix": self.id_prefix} if self.id_prefix else {})
+        """What is given, by attribute."""
+        given = self.names | ({"id_prefix": self.id_prefix} if self.id_prefix else {})
+        return given | ({"place_ids": "true"} if self.place_ids else {})
+
+    def url_of_place(self, file: str, number: int) -> str | None:
+        """Return the URL that stands in for that of a page, the `number`-th of a file from 1; None unless
+        places are ids."""
+        return url_of_id(f"{file}#{number}", self.id_prefix) if self.place_ids else None
 
     @property
     def fields(self) -> list[str]:
@@ -85,7 +103,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         hidden = {"fetched_at", "quality"} & named.keys()
         if "text" in named or "html" in named:
             hidden.update(CONTENT)
-        if "url" in named or "id" in named:
+        if "url" in named or self.has_ids:
             hidden.add("url")
         return [each for each in FIELDS if each not in hidden]
 
@@ -98,22 +116,15 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             detail = detail.replace(NO_CONTENT, f"`{content}` is missing")
         return _FIELD_NAMES.sub(lambda match: f"`{match[1]}{by_field.get(match[2], match[2])}`", detail)
 
-    def message(self, line: bytes) -> tuple[bytes, str | None]:
+    def message(self, line: bytes, url: str | None = None) -> tuple[bytes, str | None]:
         """Return the page message of a JSON object whose fields have other names, and its URL if that is a
-        string. What is no object stays as it is, to be rejected."""
+        string: `url`, or the one that the object has. What is no object stays as it is, to be rejected."""
+        named = (self.quality or "quality").rpartition(".")[2].encode()
         try:
-            try:
-                row = _decoder(self).decode(line)
-            except msgspec.ValidationError:
-                return line, None
-            except msgspec.DecodeError:
-                row = _decoder(self).decode(replace_escaped_surrogates(line))
-        except (ValueError, msgspec.DecodeError):
+            row = decode(_decoder(self), line, named)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return line, None
-        except RecursionError:
-            return b"{", None  # malformed here: another process may have a deeper stack
-        parts: list[bytes] = []
-        url: str | None = None
+        parts = [] if url is None else [b'"url":' + msgspec.json.encode(url)]
         for prefix, field, places in _plan(self):
             value = next((raw for place in places if (raw := place.value(row)) is not None), None)
             if value is None:
@@ -133,31 +144,35 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         *,
         listed: Callable[[], Iterable[str]] | None = None,
         spelt: Callable[[dict[str, str]], str] | None = None,
+        fits: Fits = lambda field, name: True,
     ) -> dict[str, Path]:
         """Return where the table with these columns has the fields of pages, `id` among them.
 
         `nested` finds a column in structs; `listed` lists those too. Names are equal whatever their case,
         unless several columns have them. Raises SettingsError for a column that does not exist or of which
-        there are two, with what may be meant, as `spelt`: by default as options of a command.
+        there are two, with what may be meant and fits, as `spelt`: by default as options of a command.
         """
         spelt = spelt or as_options
         by_name: dict[str, Path] = {}
         for field, name in self.names.items():
-            path = _column(names, name) or nested(name)
+            path = one_of(names, name) or nested(name)
             if path is None:
-                raise SettingsError(_absent(field, name, ColumnNames((listed or (lambda: names))()), spelt))
+                raise SettingsError(
+                    _absent(field, name, ColumnNames((listed or (lambda: names))()), spelt, fits)
+                )
             by_name[field] = path
         for field in self.fields:
-            if path := _column(names, field):
+            if path := one_of(names, field):
                 by_name[field] = path
         if lacking := self.lacking(by_name, CONTENT):
-            raise SettingsError(_missing(lacking, ColumnNames((listed or (lambda: names))()), spelt))
+            _refuse_text_as_body(lacking, by_name.keys() & CONTENT, fits)
+            raise SettingsError(_missing(lacking, ColumnNames((listed or (lambda: names))()), spelt, fits))
         return by_name
 
     def lacking(self, names: Iterable[str], contents: Iterable[str]) -> list[str]:
         """Which of `url` and `text` have no column: neither named here, nor of those names."""
         named, names = self.names, set(names)
-        address = "url" in named or "id" in named or "url" in names
+        address = "url" in named or self.has_ids or "url" in names
         content = "text" in named or "html" in named or not names.isdisjoint(contents)
         return [*([] if address else ["url"]), *([] if content else ["text"])]
 
@@ -175,11 +190,11 @@ class MissingColumns:
         self._absent = columns.names
         self._fields: set[str] = set()
         self._names = ColumnNames()
-        self._empty = True
+        self._rows: list[JsonFields] = []
 
     def add(self, row: JsonFields) -> None:
         """Look at the next object."""
-        self._empty = False
+        self._rows.append(row)
         self._absent = {field: name for field, name in self._absent.items() if _value_at(row, name) is None}
         self._fields |= _NEEDED & row.keys()
         self._names.add(_names(row))
@@ -187,26 +202,43 @@ class MissingColumns:
     @property
     def any(self) -> bool:
         """Whether something is missing so far. Of no object, all columns that are named."""
-        return bool(self._absent or self._names.suggested(self._lacking()))
+        lacking = self._lacking()
+        return bool(self._absent or lacking == ["url"] or self._names.has_usual(lacking))
 
     def message(self) -> str | None:
         """Return what is missing, and what may be meant; None if it is nothing, or there is no object."""
-        if self._empty or not self.any:
+        if not self._rows or not self.any:
             return None
         if self._absent:
             field, name = next(iter(self._absent.items()))
-            return _absent(field, name, self._names, as_options)
-        return _missing(self._lacking(), self._names, as_options)
+            return _absent(field, name, self._names, as_options, self._fits)
+        lacking = self._lacking()
+        _refuse_text_as_body(lacking, self._fields - {"url"}, self._fits)
+        return _missing(lacking, self._names, as_options, self._fits)
 
     def _lacking(self) -> list[str]:
         return self._columns.lacking(self._fields, MESSAGE_CONTENT)
 
+    def _fits(self, field: str, name: str) -> bool:
+        values = (_value_at(row, name) for row in self._rows)
+        return any(fits(field, json_value(value)) for value in values if value is not None)
 
-def _absent(field: str, name: str, names: ColumnNames, spelt: Callable[[dict[str, str]], str]) -> str:
-    return f"{spelt({field: name})}: no such column{names.hint(field, name)} it has {names}"
+
+def _refuse_text_as_body(lacking: list[str], contents: Set[str], fits: Fits) -> None:
+    """Add the text to what is lacking if the only content is a `body` that is no base64."""
+    if "text" not in lacking and contents == {"body"} and not fits("body", "body"):
+        lacking.append("text")
 
 
-def _missing(lacking: Sequence[str], names: ColumnNames, spelt: Callable[[dict[str, str]], str]) -> str:
+def _absent(
+    field: str, name: str, names: ColumnNames, spelt: Callable[[dict[str, str]], str], fits: Fits
+) -> str:
+    return f"{spelt({field: name})}: no such column{names.hint(field, name, fits)} it has {names}"
+
+
+def _missing(
+    lacking: Sequence[str], names: ColumnNames, spelt: Callable[[dict[str, str]], str], fits: Fits
+) -> str:
     contents = [f"`{each}`" for each in CONTENT]
     needed = {
         ("url",): "column `url`",
@@ -214,8 +246,17 @@ def _missing(lacking: Sequence[str], names: ColumnNames, spelt: Callable[[dict[s
         ("url", "text"): f"columns `url` and one of {', '.join(contents)}",
     }
     text = f"no {needed[tuple(lacking)]}; it has {names}"
-    suggested = names.suggested(lacking)
-    return f"{text}; add {spelt(suggested)}" if suggested else text
+    suggested = names.suggested(lacking, fits)
+    options = [spelt(suggested)] if suggested else []
+    has_content = "text" not in lacking or not suggested.keys().isdisjoint(("text", "html"))
+    if (
+        spelt is as_options
+        and "url" in lacking
+        and suggested.keys().isdisjoint(("url", "id"))
+        and has_content
+    ):
+        options.insert(0, "--place-ids")
+    return f"{text}; add {' '.join(options)}" if options else text
 
 
 def as_options(names: dict[str, str]) -> str:
@@ -240,14 +281,19 @@ def url_of_id(value: str, prefix: str = "") -> str:
     return ID_URL + (_DOTS.get(value) or quote(value, safe="", errors="replace"))
 
 
-def _column(names: Sequence[str], name: str) -> Path | None:
-    """Return the column of this name. Raises SettingsError if there are several."""
+def one_of(names: Sequence[str], name: str) -> Path | None:
+    """Return the column of this name, whose case, and white space and byte order marks around it, do not
+    matter. Raises SettingsError if there are several."""
     alike = [each for each in names if each == name] or [
-        each for each in names if each.lower() == name.lower()
+        each for each in names if _folded(each) == _folded(name)
     ]
     if len(alike) > 1:
         raise SettingsError(f"{len(alike)} columns {name!r}: {', '.join(alike)}; rename one of them")
     return (alike[0],) if alike else None
+
+
+def _folded(name: str) -> str:
+    return name.strip("\ufeff \t\r\n").lower()
 
 
 def _quoted(name: str) -> str:
@@ -328,10 +374,18 @@ def _string_or_none(value: bytes) -> str | None:
         return None
 
 
+def json_value(value: msgspec.Raw) -> object:
+    """Return a value as JSON has it, or None if it cannot be decoded."""
+    try:
+        return decode(_VALUE, bytes(value))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def json_fields(value: bytes | msgspec.Raw) -> JsonFields | None:
     """Return the fields of a JSON object; None of anything else."""
     try:
-        return _DECODE_FIELDS(value)
+        return decode(_FIELDS, bytes(value))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from datetime import datetime
-from math import isfinite
+from math import floor, isfinite, isnan
+from numbers import Real
 from typing import Any, Final, SupportsIndex
 
 from stream.pages.page import CONTENT, Page, quality_of
@@ -26,10 +27,15 @@ def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the page message of a row, by lower-case names; None has to be left out before.
 
     A binary `html`, `text` or `body` is the page's raw bytes, of which JSON makes base64; a string `body` is
-    base64.
+    base64. An empty one beside another is none.
     """
     fields = {name: row[name] for name in FIELDS if name in row}
-    present = [name for name in CONTENT if name in fields]
+    written = [name for name in CONTENT if name in fields]
+    present = [name for name in written if fields[name]] or written[:1]
+    if len(present) == 1:
+        for name in written:
+            if name not in present:
+                del fields[name]
     if len(present) == 1 and present != ["body"] and isinstance(fields[present[0]], bytes):
         fields["body"] = fields.pop(present[0])
         fields.setdefault("content_type", "text/html" if present == ["html"] else "text/plain")
@@ -80,6 +86,14 @@ def time_field(milliseconds: int) -> Any:
     return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
 
 
+def number_field(number: float) -> Any:
+    """Return `fetched_at` of a message for a number that may have a fraction; None for NaN, which pandas has
+    for a missing integer."""
+    if isnan(number):
+        return None
+    return time_field(floor(number)) if isfinite(number) else unreadable(repr(number))
+
+
 def quality_field(value: Any) -> Any:
     """Return `quality` of a message. What is no finite number becomes what a message says so by, as JSON has
     no such floats."""
@@ -98,8 +112,14 @@ def _field(name: str, value: Any) -> Any:
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
     elif name == "fetched_at":
-        if hasattr(value, "__index__") and not isinstance(value, bool):
+        if isinstance(value, bool):
+            return unreadable("bool")
+        if hasattr(value, "__index__"):
             return time_field(operator.index(value))
+        if isinstance(value, Real):
+            return number_field(float(value))
+        if isinstance(value, str):
+            return replace_surrogates(value)
     elif name == "quality":
         return quality_field(value)
     else:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite, nan
@@ -22,8 +20,8 @@ from stream.pages.decompression import inflate, too_large
 from stream.pages.http_body import decode_content
 from stream.pages.outside.outside import Outside
 from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
-from stream.pages.times import writable
-from stream.text.surrogates import replace_escaped_surrogates
+from stream.pages.times import milliseconds, page_time
+from stream.text.lenient_json import decode
 
 PAGE_BYTES: Final = 16 << 20
 """Default of the setting `page_bytes`."""
@@ -71,7 +69,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _ABSENT: Final = msgspec.Raw()
-_NO_NUMBER: Final = re.compile(rb'("quality"\s*:\s*)(?:NaN|-?Infinity)(?=\s*[,}])')
 
 
 class PageMessageError(PageError):
@@ -187,32 +184,36 @@ def _page(parsed: _Parsed, page_bytes: int, outside: Outside | None) -> Page:
     message, raw, quality = parsed
     if is_crawl_record(message):
         message.translate()
-    if message.url is None:
+    if not message.url:
         raise PageError("missing_field", "`url` is missing")
-    present = [
-        name
-        for name in MESSAGE_CONTENT
-        if getattr(message, name) is not None or (name == "body" and raw is not None)
-    ]
+    content = {name: getattr(message, name) for name in MESSAGE_CONTENT}
+    if raw is not None:
+        content["body"] = raw
+    present = [name for name, value in content.items() if value] or [
+        name for name, value in content.items() if value is not None
+    ][:1]
     if not present and message.omitted_bytes is not None:
         raise PageError("too_large", f"a body of {message.omitted_bytes} bytes, which the message omits")
     if not present:
         raise PageError("missing_field", NO_CONTENT)
     if len(present) > 1:
         raise PageError("ambiguous_content", f"{' and '.join(present)} are set; a page has one of them")
+    (only,) = present
     page = Page(
         url=message.url,
-        html=_within(message.html, page_bytes, "html"),
-        text=_within(message.text, page_bytes, "text"),
-        body=_body(message, raw, page_bytes),
-        content_type=message.content_type,
-        charset=message.charset,
+        html=_within(message.html, page_bytes, "html") if only == "html" else None,
+        text=_within(message.text, page_bytes, "text") if only == "text" else None,
+        body=_body(message, raw, page_bytes) if only == "body" else None,
+        content_type=message.content_type or None,
+        charset=message.charset or None,
         fetched_at=page_time(message.fetched_at),
-        redirected_from=message.redirected_from,
-        canonical_url=message.canonical_url,
+        redirected_from=message.redirected_from or None,
+        canonical_url=message.canonical_url or None,
         quality=quality_of(quality),
     )
-    return page if message.warc_filename is None else _fill_from_archive(page, message, page_bytes, outside)
+    if only == "warc_filename":
+        return _fill_from_archive(page, message, page_bytes, outside)
+    return page
 
 
 def _fill_from_archive(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
@@ -236,7 +237,7 @@ def _parse(fields: bytes | dict[str, Any]) -> _Parsed:
     if isinstance(fields, dict):
         return _of_fields(fields)
     try:
-        message = _MESSAGE.decode(fields)
+        message = decode(_MESSAGE, fields, b"quality")
         return _Parsed(message, None, _json_value(message.quality))
     except msgspec.ValidationError:
         raise
@@ -245,23 +246,8 @@ def _parse(fields: bytes | dict[str, Any]) -> _Parsed:
     except msgspec.DecodeError as error:
         detail = str(error)
     except RecursionError:
-        raise PageError("malformed_json", "nested too deeply") from None
-    try:
-        lenient = _decode_leniently(fields)
-    except (ValueError, msgspec.DecodeError, RecursionError):
-        raise PageError("malformed_json", detail) from None
-    if isinstance(lenient, dict):
-        return _of_fields(lenient)
-    return _Parsed(msgspec.convert(lenient, _Message), None, None)
-
-
-def _decode_leniently(document: bytes) -> Any:
-    """Decode JSON with escaped lone surrogates, or with a `quality` that is NaN or infinite, as Python and
-    others write it. Raises ValueError, msgspec.DecodeError and RecursionError."""
-    if _NO_NUMBER.search(document):
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(_NO_NUMBER.sub(rb"\1{}", document))
-    return msgspec.json.decode(_NO_NUMBER.sub(rb"\1{}", replace_escaped_surrogates(document)))
+        detail = "nested too deeply"
+    raise PageError("malformed_json", detail)
 
 
 def _of_fields(fields: dict[str, Any]) -> _Parsed:
@@ -269,7 +255,7 @@ def _of_fields(fields: dict[str, Any]) -> _Parsed:
     if isinstance(raw, bytes):
         fields = {**fields, "body": None}
     if isinstance(fetched_at, datetime):
-        fields = {**fields, "fetched_at": _milliseconds(fetched_at)}
+        fields = {**fields, "fetched_at": milliseconds(fetched_at)}
     if "quality" in fields:
         fields = {**fields, "quality": _ABSENT}
     message = msgspec.convert(fields, _Message)
@@ -290,7 +276,7 @@ def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
     if isinstance(document, dict):
         return _ReadableFields(document.get("url"), document.get("fetched_at"))
     try:
-        return _READABLE_FIELDS.decode(document)
+        return decode(_READABLE_FIELDS, document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _ReadableFields()
 
@@ -298,7 +284,7 @@ def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
 def _names(document: bytes | dict[str, Any]) -> str:
     """Return the names of the fields that are set, for messages: the first NAMES of them."""
     try:
-        fields = document if isinstance(document, dict) else _ANY_FIELDS.decode(document)
+        fields = document if isinstance(document, dict) else decode(_ANY_FIELDS, document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "fields that cannot be read"
     names = [name for name, value in fields.items() if value is not None and value != _NULL]
@@ -336,31 +322,6 @@ def _within(content: str | None, page_bytes: int, name: str) -> str | None:
     return content
 
 
-def page_time(moment: object) -> int | None:
-    """Return milliseconds since the epoch, from a string in RFC 3339, a number of milliseconds or a datetime,
-    which without UTC offset is local time; None for None. Raises PageError `wrong_type`."""
-    if moment is None:
-        return None
-    parsed = moment
-    try:
-        if isinstance(parsed, str):
-            parsed = msgspec.convert(parsed, datetime)
-            if parsed.tzinfo is None:
-                raise PageError("wrong_type", f"fetched_at: {moment!r:.60} has no UTC offset")
-        if isinstance(parsed, datetime):
-            parsed = _milliseconds(parsed)
-    except msgspec.ValidationError:
-        raise PageError("wrong_type", f"fetched_at: {moment!r:.60} is not RFC 3339") from None
-    except (ValueError, OverflowError):  # of a local time that UTC would have in year 0 or 10000
-        raise PageError("wrong_type", f"fetched_at: {moment!r:.60} is out of range") from None
-    if type(parsed) is not int or not writable(parsed):
-        raise PageError(
-            "wrong_type",
-            f"fetched_at: {moment!r:.60} is neither RFC 3339 nor milliseconds of the years 1 to 9999",
-        )
-    return parsed
-
-
 def quality_of(value: object) -> float | None:
     """Return the quality of a page: None if there is none, and NaN for what is no finite number."""
     if value is None:
@@ -372,10 +333,6 @@ def quality_of(value: object) -> float | None:
     except (OverflowError, ValueError):
         return nan
     return number if isfinite(number) else nan
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
 
 
 def _time_or_none(moment: Any) -> int | None:

@@ -16,7 +16,6 @@ import msgspec
 from stream.errors import PageError
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_OFFSET: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
 
 class CrawlRecord(msgspec.Struct, kw_only=True):
@@ -28,7 +27,7 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
     body: str | None = None
     charset: str | None = None
     content_type: str | None = None
-    fetched_at: int | str | None = None
+    fetched_at: int | float | str | None = None
     redirected_from: str | None = None
 
     appid: Any = None
@@ -52,7 +51,7 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
         declared = declared[0] if isinstance(declared, list) and declared else declared
         self.content_type = self.content_type or (declared if isinstance(declared, str) else None)
         if isinstance(self.timestamp, str) and self.fetched_at is None:
-            self.fetched_at = self.timestamp + ("" if _OFFSET.search(self.timestamp) else "Z")
+            self.fetched_at = self.timestamp
         if self.body is None or self.html is not None:
             return
         if _is_base64(self.body):

@@ -72,6 +72,7 @@ def columns_read(names: Iterable[str], columns: Columns = NO_COLUMNS) -> list[st
 
     Raises SettingsError for a table without those that it needs.
     """
+    _refuse_places(columns)
     names = list(names)
     lowered = _by_lower_case(names)
     if message := _message_column(lowered, columns):
@@ -97,6 +98,7 @@ def refuse_misfits(schema: pa.Schema, columns: Columns = NO_COLUMNS) -> dict[str
     Raises SettingsError for a table without the columns that `fingerprint_batch` needs, or with types that
     these cannot have, such as a list or a struct.
     """
+    _refuse_places(columns)
     lowered = _by_lower_case(schema.names)
     located = None
     if message := _message_column(lowered, columns):
@@ -105,6 +107,11 @@ def refuse_misfits(schema: pa.Schema, columns: Columns = NO_COLUMNS) -> dict[str
         located = locate(schema, columns, as_argument)
     _refuse_unordered(lowered)
     return located
+
+
+def _refuse_places(columns: Columns) -> None:
+    if columns.place_ids:
+        raise SettingsError("columns: place_ids is for files, whose rows have places; name a column of ids")
 
 
 def _message_column(lowered: dict[str, str], columns: Columns) -> str | None:

@@ -1,10 +1,11 @@
-"""Saved pages: one file, or all files below a directory with the suffix of a page, in sorted order. Each may
-be compressed, as `page.html.gz`."""
+"""Saved pages: one file, or all below a directory that are pages by suffix or content, in sorted order. Each
+may be compressed, as `page.html.gz`."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from stream.pages.fields import fields_of_page
 from stream.pages.members import DAMAGED, Members
 from stream.pages.page import Page
 from stream.sources.encode import encode_fields
+from stream.sources.encoding import encoding_of
 from stream.sources.source import MAX_BODY, Message, Source
 
 FILE_URL: Final = "file://localhost"
@@ -33,6 +35,15 @@ CONTENT_TYPES: Final = {
     ".rst": "text/plain",
 }
 """The suffixes of pages and their content types. Plain-text markup such as Markdown is read as text."""
+_SNIFFED: Final = 2048
+"""Bytes of a file with another suffix in which it must begin as HTML, as a mirror's `view.php?id=7` does."""
+_HTML: Final = re.compile(
+    r"\s*(?:(?:<\?xml\b[^>]*>|<!--.*?-->)\s*)*"
+    r"<(?:!doctype\s+html|html|head|body|title|meta|script|style|iframe|div|h1|table|font|p|br|a|b)[\s/>]",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUERY: Final = "/?:@!$&'()*+,;=%"
+"""Characters of a query that stay as they are."""
 
 
 COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst"})
@@ -53,10 +64,11 @@ def page_type(name: str) -> str | None:
 class DirectorySource(Source):
     """Pages from the files below a directory, or from one file. `fetched_at` is the modification time.
 
-    The URL of a page is `base_url` and the path relative to the directory. Without a base it is a `file:`
-    URL, so that files of the same name in different directories are different pages. Directories are walked
-    depth-first in name order, without following links to directories. Files with other suffixes are counted
-    in `passed_over`. A file that cannot be read is damage of its own: the others are read.
+    The URL of a page is `base_url` and the path relative to the directory, in whose last name `?` begins the
+    query. Without a base it is a `file:` URL, so that files of the same name in different directories are
+    different pages. Directories are walked depth-first in name order, without following links to directories.
+    Files of other suffixes that do not begin as HTML are counted in `passed_over`. A file that cannot be read
+    is damage of its own: the others are read.
     """
 
     def __init__(self, path: str, base_url: str | None = None) -> None:
@@ -64,6 +76,7 @@ class DirectorySource(Source):
         if base_url is not None and "://" not in base_url:
             raise SettingsError(f"base-url: {base_url!r} is not a URL such as https://example.com/")
         self._root = Path(path)
+        self._is_mirror = base_url is not None
         whole = self._root.is_dir()
         if base_url is None:
             directory = os.path.abspath(self._root if whole else self._root.parent)
@@ -78,7 +91,7 @@ class DirectorySource(Source):
     def total_bytes(self) -> int | None:
         if self._total is None:
             self._total = 0
-            for file in self._files():
+            for file in self.files():
                 with suppress(OSError):  # reading it names the damage
                     self._total += file.stat().st_size
         return self._total
@@ -89,16 +102,26 @@ class DirectorySource(Source):
 
     def urls(self) -> Iterator[str]:
         """The URLs of all pages, in order, without reading the pages."""
-        return map(self._url, self._files())
+        return map(self._url, self.files())
 
     def files(self) -> Iterator[Path]:
         """The pages' files, in order."""
+        for file in self.all_files():
+            with suppress(OSError):  # reading it names the damage
+                if self._is_page(file):
+                    yield file
+
+    def all_files(self) -> Iterator[Path]:
+        """All files, pages or not, in order."""
         return self._files()
 
     def _read(self) -> Iterator[Message]:
         self._bytes_read = 0
         for file in self._files(reading=True):
             try:
+                if not self._is_page(file):
+                    self.passed_over["suffix"] += 1
+                    continue
                 status = file.stat()
                 body, size = _read(file, status.st_size)
             except DAMAGED as error:
@@ -109,7 +132,7 @@ class DirectorySource(Source):
             page = Page(
                 url=self._url(file),
                 body=body,
-                content_type=page_type(file.name),
+                content_type=page_type(file.name) or "text/html",
                 fetched_at=status.st_mtime_ns // 1_000_000,
             )
             fields = fields_of_page(page)
@@ -119,7 +142,15 @@ class DirectorySource(Source):
 
     def _url(self, file: Path) -> str:
         relative = page_name(file.name if file == self._root else file.relative_to(self._root).as_posix())
-        return self._base + quote(os.fsencode(relative))
+        parent, _, name = relative.rpartition("/")
+        if not self._is_mirror or "?" not in name:
+            return self._base + quote(os.fsencode(relative))
+        name, _, query = name.partition("?")
+        path = f"{parent}/{name}" if parent else name
+        return f"{self._base}{quote(os.fsencode(path))}?{quote(os.fsencode(query), _QUERY)}"
+
+    def _is_page(self, file: Path) -> bool:
+        return file == self._root or page_type(file.name) is not None or begins_as_html(file)
 
     def _files(self, *, reading: bool = False) -> Iterator[Path]:
         if not self._root.is_dir():
@@ -133,7 +164,7 @@ class DirectorySource(Source):
                 stack.pop()
             elif entry.is_dir(follow_symlinks=False):
                 stack.append(iter(self._entries(Path(entry.path), reading)))
-            elif page_type(entry.name) and _may_be_file(entry):
+            elif _may_be_file(entry):
                 yield Path(entry.path)
             elif reading:
                 self.passed_over["suffix"] += 1
@@ -156,6 +187,13 @@ def _read(file: Path, size: int) -> tuple[bytes | None, int]:
     with file.open("rb") as raw, io.BufferedReader(Members(raw)) as content:
         body = content.read(MAX_BODY + 1)
         return (None, len(body)) if len(body) > MAX_BODY else (body, len(body))
+
+
+def begins_as_html(file: Path) -> bool:
+    """Return whether the content of a file begins as HTML does. Raises OSError."""
+    with file.open("rb") as opened:
+        start = opened.read(_SNIFFED)
+    return _HTML.match(start.decode(encoding_of(start), "replace")) is not None
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:

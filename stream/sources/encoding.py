@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from typing import Final, Protocol
 
 from stream.errors import SettingsError
 
+_BETWEEN_OBJECTS: Final = re.compile(r"\}\s*\r\s*\{")
+"""A carriage return that may end a line of JSON, in which others are white space."""
 SAMPLE: Final = 1 << 16
 """Bytes from which the encoding of a table is told."""
 _MARKS: Final = (
@@ -33,7 +36,7 @@ class _Reencoded:
         self._text = text
 
     def readline(self, limit: int, /) -> bytes:
-        return self._text.readline(limit).encode()
+        return self._text.readline(limit).encode("utf-8", "surrogateescape")
 
 
 def encoding_of(start: bytes) -> str:
@@ -50,24 +53,38 @@ def encoding_of(start: bytes) -> str:
 
 
 def utf8_lines(file: io.BufferedReader) -> Lines:
-    """The lines of a file in UTF-8, whose bytes may be no UTF-8, or in UTF-16 or UTF-32."""
-    encoding = encoding_of(file.peek(4))
+    """The lines of a file in UTF-8, whose bytes may be no UTF-8, or in UTF-16 or UTF-32. They end at line
+    feeds, or at carriage returns if there are none."""
+    start = file.peek(SAMPLE)[:SAMPLE]
+    encoding, errors = encoding_of(start), "replace"
+    text = start.decode(encoding, "replace")
+    newline = _newline(text) if _BETWEEN_OBJECTS.search(text) else "\n"
     if encoding == "utf-8-sig":
-        return file
-    return _Reencoded(io.TextIOWrapper(file, encoding, "replace", newline="\n"))
+        if newline == "\n":
+            return file
+        encoding, errors = "utf-8", "surrogateescape"
+    return _Reencoded(io.TextIOWrapper(file, encoding, errors, newline=newline))
 
 
-def decoded(file: io.BufferedReader, name: str) -> io.TextIOWrapper:
-    """The text of a file in UTF-8, UTF-16 or UTF-32. What cannot be decoded becomes U+FFFD. Raises
-    SettingsError if that would be most of what is not ASCII: the file has another encoding."""
+def decoded(file: io.BufferedReader, name: str, errors: str = "replace") -> io.TextIOWrapper:
+    """The text of a file in UTF-8, UTF-16 or UTF-32, whose lines end where its first one ends so: at a line
+    feed, or at a carriage return if there is none. What cannot be decoded becomes U+FFFD, or in UTF-8 what
+    `errors` says. Raises SettingsError if that would be most of what is not ASCII: the file has another
+    encoding."""
     start = file.peek(SAMPLE)[:SAMPLE]
     encoding = encoding_of(start)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
     if encoding == "utf-8-sig":
-        text = codecs.getincrementaldecoder("utf-8")("replace").decode(start)
         bad = text.count("\ufffd")
         if bad > sum(character > "\x7f" for character in text) - bad:
             raise SettingsError(
                 f"source {name}: not UTF-8; Latin-1 or Windows-1252, perhaps: convert it first,"
                 " `iconv -f WINDOWS-1252 -t UTF-8`"
             )
-    return io.TextIOWrapper(file, encoding, "replace", newline="")
+    else:
+        errors = "replace"
+    return io.TextIOWrapper(file, encoding, errors, newline=_newline(text))
+
+
+def _newline(start: str) -> str:
+    return "\r" if "\r" in start and "\n" not in start else "\n"

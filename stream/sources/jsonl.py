@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -17,7 +16,7 @@ from stream.sources.compressed import decompressed
 from stream.sources.encoding import Lines, utf8_lines
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message
-from stream.text.surrogates import replace_escaped_surrogates
+from stream.text.lenient_json import decode
 
 
 class _UrlOnly(msgspec.Struct):
@@ -31,6 +30,7 @@ LOOKED_AT: Final = 100
 LOOKED_AT_BYTES: Final = 8 << 20
 """and about as many bytes."""
 _END: Final = b"\r\n"
+_LINE_ENDS: Final = (b"\r", b"\n")
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _URL: Final = msgspec.json.Decoder(_UrlOnly)
 
@@ -38,8 +38,8 @@ _URL: Final = msgspec.json.Decoder(_UrlOnly)
 def url_of(value: bytes) -> str | None:
     """The `url` of a page message; None if it has none or is malformed."""
     try:
-        return _URL.decode(value).url
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode(_URL, value).url
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -63,9 +63,10 @@ class JsonlSource(FileSource):
                 value = line.rstrip(_END)
                 yield Message(value, url_of(value), self.name, place)
         else:
-            for line, place in lines:
+            for number, (line, place) in enumerate(lines, 1):
+                url = self.columns.url_of_place(self.name, number)
                 value = line.rstrip(_END)
-                yield Message(*self.columns.message(value), self.name, place, columns=self.columns)
+                yield Message(*self.columns.message(value, url), self.name, place, columns=self.columns)
 
     def _refuse_other_columns(self, lines: Iterator[_Line]) -> Iterator[_Line]:
         """Return the lines, once it is clear that the first ones are of pages."""
@@ -109,8 +110,11 @@ class JsonlSource(FileSource):
                         self._refuse_indented(line)
                         first = line
                     if len(line) > MAX_MESSAGE:
-                        raise PageError("too_large", f"{self.name} line {number}: over {MAX_MESSAGE} bytes")
-                    if line.rstrip(_END):
+                        while line and not line.endswith(_LINE_ENDS):
+                            line = lines.readline(MAX_MESSAGE)
+                        wrong = f"{self.name} line {number}: over {MAX_MESSAGE} bytes"
+                        self._note_damage(PageError("too_large", wrong))
+                    elif line.rstrip(_END):
                         yield line, f"line {number}"
             except DAMAGED as error:
                 raise PageError("damaged_source", f"{self.name} after line {number}: {error}") from error
@@ -139,12 +143,9 @@ class JsonlSource(FileSource):
     def _items(self, text: bytes) -> list[msgspec.Raw] | None:
         """Return the items of a JSON array, or None if it is none."""
         try:
-            return _ITEMS.decode(text)
+            return decode(_ITEMS, text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             detail = str(error)
-        # msgspec calls a text with an escaped lone surrogate truncated, too.
-        with suppress(ValueError, RecursionError, msgspec.DecodeError):
-            return _ITEMS.decode(replace_escaped_surrogates(text))
         if "truncated" in detail:
             raise PageError("damaged_source", f"{self.name}: a JSON array that does not end")
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from stream.objects import ObjectPath, is_url
 from stream.pages.columns import NO_COLUMNS, Columns, option_of
 from stream.pages.members import Members
 from stream.sources.compressed import STDIN, beginning, first_bytes, is_read_once, open_counting
-from stream.sources.directory import CONTENT_TYPES, DirectorySource, page_type
+from stream.sources.directory import CONTENT_TYPES, DirectorySource, begins_as_html, page_type
 from stream.sources.encoding import encoding_of
 from stream.sources.file import FileSource
 from stream.sources.jsonl import JsonlSource
@@ -83,9 +83,11 @@ def open_source(
     if Path(path).is_dir() and kind not in ("directory", "rows"):
         raise SettingsError(f"format: {path} is a directory, not {kind}")
     if kind == "directory":
-        if not Path(path).is_dir() and page_type(path) is None:
+        if not Path(path).is_dir() and page_type(path) is None and not _is_other_page(path):
             suffixes = ", ".join(CONTENT_TYPES)
-            raise SettingsError(f"source {path}: neither a directory nor a file with a suffix of {suffixes}")
+            raise SettingsError(
+                f"source {path}: neither a directory nor HTML nor a file with a suffix of {suffixes}"
+            )
         _refuse_columns(kind, path, columns)
         return DirectorySource(path, base_url)
     return _open_as(kind, path, columns)
@@ -121,6 +123,8 @@ def _refuse_columns(kind: str, path: str, columns: Columns) -> None:
     """Raise SettingsError for columns of a source that has none."""
     for field in columns.names:
         raise SettingsError(f"{option_of(field)}: {path} is {_COLUMNLESS[kind]}; it has no columns to name")
+    if columns.place_ids:
+        raise SettingsError(f"place-ids: {path} is {_COLUMNLESS[kind]}")
 
 
 def open_sources(
@@ -131,12 +135,13 @@ def open_sources(
     columns: Columns = NO_COLUMNS,
 ) -> list[Source]:
     """Open several sources; of a prefix `s3://bucket/prefix` its rows, or else all objects below it, in order
-    of their names. `base_urls` holds one base URL for each source of saved pages, in order, or one for all,
+    of their names; of a directory without pages all files below it, if these are data sets or archives.
+    `base_urls` holds one base URL for each source of saved pages, in order, or one for all,
     or none.
 
     Raises SettingsError, also if two sources contain pages with the same URL.
     """
-    named = [each for path in paths for each in _objects(path, format)]
+    named = [each for path in paths for each in _parts(path, format, mirrored=bool(base_urls))]
     opened = [open_source(path, format=format, columns=columns) for path in named]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
     if base_urls:
@@ -153,7 +158,7 @@ def open_sources(
     _refuse_shared_urls([each for each in opened if isinstance(each, DirectorySource)])
     repeated_ids = RepeatedIds()
     for each in opened:
-        if each.columns.id is not None or isinstance(each, RowsSource):
+        if each.columns.has_ids or isinstance(each, RowsSource):
             each.repeated_ids = repeated_ids
     return opened
 
@@ -194,10 +199,14 @@ def _open_object(url: str, format: str, columns: Columns) -> Source:  # noqa: A0
         return _open_as(_kind_of_file(url) if format == "auto" else format, url, columns)
 
 
-def _objects(path: str, format: str) -> list[str]:  # noqa: A002 - the option's name
-    """The sources of a name: itself, or the objects below a prefix. Raises SettingsError."""
-    if path == STDIN or format == "rows" or not is_url(path):
+def _parts(path: str, format: str, *, mirrored: bool) -> list[str]:  # noqa: A002 - the option's name
+    """The sources of a name: itself, or the objects below a prefix, or the shards in a directory. Raises
+    SettingsError."""
+    if path == STDIN or format == "rows":
         return [path]
+    if not is_url(path):
+        sharded = format == "auto" and not mirrored and Path(path).is_dir() and not is_rows(Path(path))
+        return _shards(path) if sharded else [path]
     with _readable(path):
         if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
             return [path]
@@ -205,6 +214,31 @@ def _objects(path: str, format: str) -> list[str]:  # noqa: A002 - the option's 
     if not names:
         raise SettingsError(f"source {path}: no objects below it")
     return names
+
+
+def _shards(path: str) -> list[str]:
+    """The files of data below a directory without pages; the directory if there are none. Raises
+    SettingsError if there are both, or files of unknown formats beside."""
+    directory = DirectorySource(path)
+    files = [each for each in directory.all_files() if not _is_hidden(each.relative_to(path))]
+    data = next((each for each in files if kind_by_name(each.name)), None)
+    if page := next(directory.files(), None):
+        if data is None:
+            return [path]
+        raise SettingsError(
+            f"source {path}: has pages ({page}) and data ({data}); for the pages add --base-url or --format"
+            " directory, for the data name its files"
+        )
+    if data is None and not any(_kind_of_start(first_bytes(str(each))) for each in files):
+        return [path]
+    for each in files:
+        _kind_of_file(str(each))
+    return [str(each) for each in files]
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file belongs to a program: `_SUCCESS`, `.part-0.crc`."""
+    return any(name.startswith(("_", ".")) for name in path.parts)
 
 
 @contextmanager
@@ -221,7 +255,16 @@ def _kind(path: str) -> str:
         return "rows"
     if Path(path).is_dir() or page_type(path):
         return "directory"
+    if kind_by_name(path) is None and _is_other_page(path):
+        return "directory"
     return _kind_of_file(path)
+
+
+def _is_other_page(path: str) -> bool:
+    """Whether a file of another suffix than pages have is one by its content."""
+    with suppress(OSError):
+        return Path(path).is_file() and begins_as_html(Path(path))
+    return False  # reading it names why
 
 
 def kind_by_name(path: str) -> str | None:
@@ -230,20 +273,23 @@ def kind_by_name(path: str) -> str | None:
 
 
 def _kind_of_file(path: str) -> str:
-    if kind := kind_by_name(path):
-        return kind
-    return _kind_by_content(path, first_bytes(path))
+    return kind_by_name(path) or _kind_by_content(path, first_bytes(path))
 
 
 def _kind_by_content(path: str, start: bytes) -> str:
     """The format of a file that begins so, decompressed. Raises SettingsError."""
+    if kind := _kind_of_start(start):
+        return kind
+    if advice := other_format(path, start):
+        raise SettingsError(f"source {path}: {advice}")
+    raise SettingsError(f"source {path}: neither its name nor its content tells its format; see --format")
+
+
+def _kind_of_start(start: bytes) -> str | None:
+    """The format that the beginning of a file tells; None if it tells none."""
     if start.lstrip(b"\r\n")[:5].upper() == b"WARC/":
         return "warc"
     if start.startswith(b"PAR1"):
         return "parquet"
-    if advice := other_format(path, start):
-        raise SettingsError(f"source {path}: {advice}")
     text = start.decode(encoding_of(start), "replace")
-    if text.lstrip().startswith(("{", "[")):
-        return "jsonl"
-    raise SettingsError(f"source {path}: neither its name nor its content tells its format; see --format")
+    return "jsonl" if text.lstrip().startswith(("{", "[")) else None

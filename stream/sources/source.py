@@ -23,7 +23,7 @@ PASSED_OVER: Final = {
     "http_status": "responses with a status other than 2xx",
     "content_type": "responses that are neither HTML nor text",
     "record_type": "records of other types (requests, metadata, revisits), or without an http URL",
-    "suffix": "files without the suffix of a page",
+    "suffix": "files without the suffix of a page that do not begin as HTML",
 }
 """Reasons why content of a source is passed over as no page, with their descriptions."""
 

@@ -5,29 +5,35 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from stream.errors import PageError, attributed_to
 from stream.extras import needs_export
 from stream.objects import path_of
+from stream.pages.column_names import fits
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
 from stream.pages.fields import message_fields, quality_field
 from stream.pages.members import DAMAGED
+from stream.pages.page import CONTENT
 from stream.sources.compressed import decompressed
+from stream.sources.csv_rows import CsvRows
 from stream.sources.encode import encode_fields
 from stream.sources.encoding import decoded
 from stream.sources.file import FileSource
-from stream.sources.source import MAX_MESSAGE, Message
+from stream.sources.source import Message
 
 ROWS: Final = 64
 """Rows of a Parquet file decoded at a time."""
+_NULL: Final = r"\N"
+"""The cell that databases write for what is missing."""
 
 
 class CsvSource(FileSource):
-    """A CSV file in UTF-8 or UTF-16, tab-separated if it is named .tsv, whose first line names the columns.
+    """A CSV file in UTF-8 or UTF-16, of any dialect that `CsvRows` reads, whose first row names the columns.
 
-    An empty cell is a missing field. `body` is base64, as in a page message.
+    An empty cell is a missing field, or an empty content if there is no other. `body` is base64, as in a page
+    message.
     """
 
     def __init__(self, path: str, columns: Columns = NO_COLUMNS) -> None:
@@ -35,29 +41,39 @@ class CsvSource(FileSource):
         self.columns = columns
 
     def _read(self) -> Iterator[Message]:
-        csv.field_size_limit(MAX_MESSAGE)
         line = 0
         with self._opened() as raw:
             try:
-                text = decoded(decompressed(raw), self.name)
-                rows = csv.reader(text, delimiter=delimiter_of(self.name))
-                names = [name.strip() for name in next(rows, [])]
+                rows = CsvRows(decoded(decompressed(raw), self.name), self.name)
                 with attributed_to(f"source {self.name}"):
-                    places = self.columns.locate(names)
-                columns = [(field, names.index(path[0])) for field, path in places.items()]
-                for cells in rows:
-                    line, count = rows.line_num, len(cells)
-                    fields: dict[str, Any] = {
-                        field: cells[at] for field, at in columns if at < count and cells[at]
-                    }
-                    if "quality" in fields:
-                        fields["quality"] = quality_field(_number(fields["quality"]))
-                    if "id" in fields:
-                        fields["url"] = url_of_id(fields.pop("id"), self.columns.id_prefix)
-                    if any(cells):
-                        yield _message(message_fields(fields), self, f"line {line}")
+                    places = self.columns.locate(rows.names, fits=partial(_fits, rows))
+                columns = [(field, rows.names.index(path[0])) for field, path in places.items()]
+                content = next(at for field, at in columns if field in CONTENT)
+                for number, (line, cells, _) in enumerate(rows, 1):
+                    yield self._message(number, line, columns, rows.joined(cells, content))
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
+
+    def _message(self, number: int, line: int, columns: list[tuple[str, int]], cells: list[str]) -> Message:
+        count = len(cells)
+        fields: dict[str, Any] = {}
+        for field, at in columns:
+            cell = "" if at >= count or cells[at] == _NULL else cells[at]
+            if cell or (field in CONTENT and at < count):
+                fields[field] = cell
+        if "quality" in fields:
+            fields["quality"] = quality_field(_number(fields["quality"]))
+        if "id" in fields:
+            fields["url"] = url_of_id(fields.pop("id"), self.columns.id_prefix)
+        if url := self.columns.url_of_place(self.name, number):
+            fields["url"] = url
+        return _message(message_fields(fields), self, f"line {line}")
+
+
+def _fits(rows: CsvRows, field: str, name: str) -> bool:
+    """Whether one of the first cells of a column may be that of a field."""
+    at = rows.names.index(name)
+    return any(fits(field, row.cells[at]) for row in rows.first if at < len(row.cells))
 
 
 def _number(cell: str) -> float | str:
@@ -66,11 +82,6 @@ def _number(cell: str) -> float | str:
         return float(cell)
     except ValueError:
         return cell
-
-
-def delimiter_of(path: str) -> str:
-    """What separates the cells of a CSV file of this name."""
-    return "\t" if ".tsv" in Path(path).name.lower() else ","
 
 
 class ParquetSource(FileSource):
@@ -92,23 +103,24 @@ class ParquetSource(FileSource):
 
     def _read(self) -> Iterator[Message]:
         with needs_export(f"source {self.name}"):
-            import pyarrow
             from pyarrow import parquet
 
-            from stream.pages.arrow import locate, message_rows
+            from stream.pages.arrow import UNREADABLE, first_values, locate, message_rows
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
                 with attributed_to(f"source {self.name}"):
-                    places = locate(file.schema_arrow, self.columns)
+                    places = locate(file.schema_arrow, self.columns, values=partial(first_values, file))
                 wanted = [".".join(path) for path in places.values()]
                 for group in range(file.num_row_groups):  # a batch of two would lose rows before damage
                     for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
                         for fields in message_rows(batch, places, self.columns.id_prefix):
                             number += 1
+                            if url := self.columns.url_of_place(self.name, number):
+                                fields["url"] = url
                             yield _message(fields, self, f"row {number}")
-                        self._share = number / file.metadata.num_rows
-        except (pyarrow.ArrowException, OSError) as error:
+                        self._share = number / max(1, file.metadata.num_rows)
+        except (*UNREADABLE, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -15,11 +14,3 @@ def replace_surrogates(text: str) -> str:
     if not SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def replace_escaped_surrogates(document: bytes) -> bytes:
-    """JSON in which each escaped lone surrogate, which crawlers do write, is U+FFFD: in names as well as in
-    values, at any depth. Raises ValueError if there is no escape or it is not JSON, and RecursionError."""
-    if b"\\u" not in document:
-        raise ValueError("no escaped characters")
-    return replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)).encode()

@@ -12,6 +12,7 @@ INPUTS = {
     "pages": 8_000, "avro": 12_000, "journal": 6_000, "decisions": 12_000, "compressed files": 4_000,
     "web archives": 8_000, "html": 4_000, "content types": 6_000, "texts": 2_000, "record batches": 8_000,
     "dashboard requests": 4_000, "kept pages": 12_000,
+    "json lines": 8_000, "csv": 8_000, "parquet": 1_500,
 }  # fmt: skip
 """Some five seconds each on an idle machine; `make fuzz` runs for an hour."""
 

@@ -24,7 +24,7 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter, with_columns_
 from stream.pages import columns as columns_module
 from stream.pages.column_names import MOST, ColumnNames
 from stream.pages.columns import NO_COLUMNS, url_of_id
-from stream.pages.page import NO_CONTENT
+from stream.pages.page import NO_CONTENT, decode_page
 from stream.roles.publisher import checked
 from stream.rows.fingerprint import columns_read, fingerprint_batch
 from stream.sources.jsonl import LOOKED_AT
@@ -245,7 +245,7 @@ def test_an_empty_url_costs_its_own_page(write: Any) -> None:
     fingerprinter = PageFingerprinter()
     source = open_source(path, columns=Columns(url="u"))
     reasons = [fingerprinter.message(each.value, 1 << 20).reason for each in source]
-    assert reasons in (["bad_url", None], ["missing_field", None])  # an empty cell of CSV is a missing one
+    assert reasons == ["missing_field", None]
 
 
 def test_a_column_that_does_not_exist_is_named_with_its_option(write: Any) -> None:
@@ -262,12 +262,12 @@ def test_a_column_that_does_not_exist_is_named_with_its_option(write: Any) -> No
 @pytest.mark.parametrize(
     ("row", "options"),
     [
-        ({"link": "a", "content": "b"}, "--url-column link --text-column content"),
+        ({"link": URL, "content": "b"}, "--url-column link --text-column content"),
         ({"doc_id": "a", "raw_content": "b"}, "--id-column doc_id --text-column raw_content"),
         ({"url": "a", "article": "b"}, "--text-column article"),
         ({"text": "a", "id": "b"}, "--id-column id"),
-        ({"text": "a", "Source URL": "b", "id": "c"}, "--url-column 'Source URL'"),
-        ({"WARC-Target-URI": "a", "raw_html": "b"}, "--url-column WARC-Target-URI --html-column raw_html"),
+        ({"text": "a", "Source URL": URL, "id": "c"}, "--url-column 'Source URL'"),
+        ({"WARC-Target-URI": URL, "raw_html": "b"}, "--url-column WARC-Target-URI --html-column raw_html"),
     ],
 )
 def test_usual_names_are_suggested(write: Any, row: dict[str, str], options: str) -> None:
@@ -297,7 +297,8 @@ def test_lines_without_a_field_are_no_mistake_while_others_have_it(tmp_path: Pat
     with pytest.raises(SettingsError, match="add --url-column link"):
         fields(str(tmp_path / "too_late.jsonl"))
     jsonl(tmp_path / "nothing_like_it.jsonl", [{"text": TEXT, "n": 1}] * 3)
-    assert len(fields(str(tmp_path / "nothing_like_it.jsonl"))) == 3
+    with pytest.raises(SettingsError, match="no column `url`; it has text, n; add --place-ids"):
+        fields(str(tmp_path / "nothing_like_it.jsonl"))
 
 
 def test_each_name_of_the_first_lines_is_looked_at_once(
@@ -328,7 +329,9 @@ def test_of_very_many_or_very_long_names_the_first_are_kept() -> None:
     names.add(["deep.deeper.link", "metadata.link", "other.link"])
     assert str(names).startswith("a, 0, 1, ")
     assert str(names).endswith(f", 48 and over {MOST - 50} more")
-    assert names.suggested(["url", "text"]) == {"url": "metadata.link"}  # usual names are not lost
+    assert names.suggested(["url", "text"], lambda field, name: True) == {
+        "url": "metadata.link"
+    }  # usual names are not lost
     assert len(names._names) == MOST
 
 
@@ -378,7 +381,7 @@ def test_pages_before_damage_are_read_also_if_it_is_not_clear_yet(tmp_path: Path
 
 def test_lines_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
     lines = [b'{"u":"http://a/","t":"a"}', b"{", b"[1]", b"5", b"null", b"\xff", b'{"u":"http://b/","t":"b"}']
-    deep = b'{"u":"http://c/","t":"c","d":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    deep = b'{"u":"http://c/","t":"c","d":' + b"[" * 100_000 + b"}"
     fingerprinter = PageFingerprinter()
     source = open_source(write_jsonl(tmp_path, *lines, deep), columns=Columns(url="u", text="t"))
     rows = [fingerprinter.message(each.value, 1 << 20) for each in source]
@@ -689,6 +692,76 @@ def test_prefixes_are_part_of_ids_however_pages_come(write: Any) -> None:
     read = [each["url"] for each in fields(path, columns)]
     made = fingerprint_batch(batch(n=[7, 8], text=[TEXT, TEXT]), columns=columns)
     assert made.column("url").to_pylist() == read == [f"id://localhost/a%20b%2F{n}" for n in (7, 8)]
+
+
+TRIED = [
+    ({"text": TEXT}, "--place-ids"),
+    ({"raw_content": TEXT}, "--place-ids --text-column raw_content"),
+    ({"link": "/a", "uri": URL, "text": TEXT}, "--url-column uri"),
+    ({"link": "/a", "key": "k", "text": TEXT}, "--id-column key"),
+    ({"id": "a1", "body": "is no base64", "permalink": "/r/1"}, "--id-column id --text-column body"),
+    ({"id": "a1", "body": "aXMgYmFzZTY0"}, "--id-column id"),
+    ({"link": URL, "content": "", "html_content": TEXT}, "--url-column link --html-column html_content"),
+]
+
+
+@pytest.mark.parametrize(("row", "options"), TRIED, ids=[options for _, options in TRIED])
+def test_suggestions_are_tried_before_they_are_made(
+    write: Any, row: dict[str, str], options: str, tmp_path: Path
+) -> None:
+    source = write([row, row])
+    with pytest.raises(SettingsError) as caught:
+        list(open_source(source))
+    assert str(caught.value).endswith(f"; add {options}")
+    words = options.replace("--place-ids", "--place-ids true").split()
+    given = {
+        option[2:].removesuffix("-column").replace("-", "_"): value
+        for option, value in zip(words[::2], words[1::2], strict=True)
+    }
+    pages = [decode_page(each.value, 1 << 20) for each in open_source(source, columns=Columns(**given))]
+    assert len(pages) == 2
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_nested_column_is_suggested_where_its_parent_is_none(tmp_path: Path, kind: str) -> None:
+    source = str(tmp_path / f"a.{kind}")
+    rows = [{"url": URL, "article": {"articleBody": TEXT, "headline": "x"}, "txt": {"a": 1}}]
+    (jsonl if kind == "jsonl" else parquet_file)(Path(source), rows)
+    with pytest.raises(SettingsError, match=r"; add --text-column article\.articleBody$"):
+        list(open_source(source))
+    with pytest.raises(SettingsError, match=r"no such column; did you mean article\.articleBody\?"):
+        list(open_source(source, columns=Columns(text="txtt")))
+
+
+def test_the_case_of_nested_names_and_marks_around_names_do_not_matter(tmp_path: Path) -> None:
+    rows = [{"Meta": {"URL": URL}, "\ufeffText ": TEXT}]
+    parquet_file(tmp_path / "a.parquet", rows)
+    columns = Columns(url="meta.url")
+    assert fields(str(tmp_path / "a.parquet"), columns) == [{"url": URL, "text": TEXT}]
+    parquet_file(tmp_path / "a.parquet", [{"m": {"ab": URL, "AB": URL}, "text": TEXT}])
+    with pytest.raises(SettingsError, match="2 columns 'Ab': ab, AB; rename one of them"):
+        list(open_source(str(tmp_path / "a.parquet"), columns=Columns(url="m.Ab")))
+    assert fields(str(tmp_path / "a.parquet"), Columns(url="M.ab")) == [{"url": URL, "text": TEXT}]
+
+
+def test_places_are_ids_of_texts_alone(write: Any) -> None:
+    source = write([{"text": TEXT, "url": ""}, {"text": TEXT, "url": URL}])
+    columns = Columns(place_ids=True, id_prefix="a/")
+    due = [{"url": url_of_id(f"{source}#{number}", "a/"), "text": TEXT} for number in (1, 2)]
+    assert fields(source, columns) == due
+    assert [each.url_hint for each in open_source(source, columns=columns)] == [each["url"] for each in due]
+
+
+def test_places_are_ids_only_where_there_are_places(tmp_path: Path) -> None:
+    for named in ({"url": "u"}, {"id": "i"}):
+        with pytest.raises(SettingsError, match="place-ids: stand in for URLs and ids"):
+            Columns(place_ids=True, **named)
+    (tmp_path / "a.html").write_text(TEXT)
+    with pytest.raises(SettingsError, match=r"place-ids: .* is saved pages"):
+        open_source(str(tmp_path / "a.html"), columns=Columns(place_ids=True))
+    for refuse in (fingerprint_batch, lambda pages, columns: columns_read(pages.schema.names, columns)):
+        with pytest.raises(SettingsError, match="columns: place_ids is for files"):
+            refuse(batch(text=[TEXT], order=[1]), columns=Columns(place_ids=True))
 
 
 def test_a_prefix_without_ids_is_refused() -> None:

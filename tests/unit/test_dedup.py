@@ -259,7 +259,7 @@ def test_a_source_without_pages_gives_an_output_without_pages(tmp_path: Path) ->
     parquet.write_table(schema.empty_table(), tmp_path / "none.parquet")
     dedup(tmp_path / "none.parquet", "-o", tmp_path / "out.parquet")
     assert parquet.read_table(tmp_path / "out.parquet").schema == schema
-    write(tmp_path / "bad.jsonl", [{"text": "no url"}])
+    write(tmp_path / "bad.jsonl", [{"url": "", "text": "no url"}])
     summary = dedup(tmp_path / "bad.jsonl", "-o", tmp_path / "out.jsonl", code=1)
     assert summary["dropped"] == {"rejected": 1}
     assert (tmp_path / "out.jsonl").read_bytes() == b""

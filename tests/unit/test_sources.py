@@ -132,6 +132,25 @@ def test_a_line_beyond_the_bound_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(LINES[0] + b"\n" + b"x" * 1000)
     with pytest.raises(PageError, match=r"too_large: .*line 2"):
         list(JsonlSource(str(path)))
+    path.write_bytes(b"\n".join([LINES[0], b"x" * 1000, LINES[1], b"y" * 101]))
+    source = JsonlSource(str(path))
+    source.strict = False
+    assert [(each.value, each.place) for each in source] == [(LINES[0], "line 1"), (LINES[1], "line 3")]
+    assert [(each.error, each.pages) for each in source.damages] == [
+        (f"{path} line {line}: over 100 bytes", pages) for line, pages in ((2, 1), (4, 2))
+    ]
+
+
+def test_lines_may_end_with_carriage_returns(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.jsonl"
+    lines = [LINES[0], LINES[2], LINES[1]]
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path.write_bytes("\r".join(line.decode() for line in lines).encode(encoding))
+        assert [(each.value, each.place) for each in open_source(str(path))] == [
+            (line, f"line {number}") for number, line in enumerate(lines, 1)
+        ]
+    path.write_bytes(b'{"url":"u",\r"text":"x"}')
+    assert len(list(open_source(str(path)))) == 1, "white space within an object"
 
 
 def test_standard_input_is_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:

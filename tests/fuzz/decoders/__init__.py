@@ -8,6 +8,7 @@ from tests.fuzz.decoder import Decoder
 from tests.fuzz.decoders.avro import Avro
 from tests.fuzz.decoders.compressed_files import CompressedFiles
 from tests.fuzz.decoders.content_types import ContentTypes
+from tests.fuzz.decoders.data_sets import CsvFiles, JsonLines, ParquetFiles
 from tests.fuzz.decoders.decisions import DecisionRecords
 from tests.fuzz.decoders.html import Html
 from tests.fuzz.decoders.journal import JournalRecords
@@ -31,4 +32,7 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     TextsTwice,
     RecordBatches,
     Requests,
+    JsonLines,
+    CsvFiles,
+    ParquetFiles,
 )

@@ -1,0 +1,93 @@
+"""Directories: mirrors of pages under any names, shards of data sets, and what is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream.errors import SettingsError
+from stream.sources.directory import DirectorySource
+from stream.sources.jsonl import JsonlSource
+from stream.sources.open import open_source, open_sources
+
+LINE = b'{"url": "http://a/", "text": "x"}\n'
+HTML = b"<!DOCTYPE html><p>x"
+PAGES = {
+    "about": b"\xef\xbb\xbf\n <!-- a\n --><HTML>",
+    "a.asp": b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC '-'>",
+    "b.php": "\ufeff<html lang='de'>".encode("utf-16-le"),
+    "index.html.1": b"<body>",
+    "sub/index.html?a=b%2Fc&d=e f": b"<p>x</p>",
+    "viewtopic.php?t=7": HTML,
+}
+OTHERS = {
+    "a.css?v=1": b"a{}", "feed": b"<?xml version='1.0'?><rss>", "i.svg": b"<svg >", "j.js": b"'<div>'",
+    "k.png?x=1": b"\x89PNG", "l": b"", "m.json": LINE, "n": b"<abbr>", "o": b"<!-- never closed <html>",
+}  # fmt: skip
+
+
+def tree(root: Path, files: dict[str, bytes]) -> str:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return str(root)
+
+
+def test_what_begins_as_html_is_a_page_whatever_its_name(tmp_path: Path) -> None:
+    (source,) = open_sources([tree(tmp_path, PAGES | OTHERS)], base_urls=["http://s"])
+    assert isinstance(source, DirectorySource)
+    assert [each.url_hint for each in source] == [
+        *("http://s/a.asp", "http://s/about", "http://s/b.php", "http://s/index.html.1"),
+        *("http://s/sub/index.html?a=b%2Fc&d=e%20f", "http://s/viewtopic.php?t=7"),
+    ]
+    assert source.passed_over == {"suffix": len(OTHERS)}
+    assert source.bytes_read == source.total_bytes == sum(map(len, PAGES.values()))
+
+
+def test_without_a_base_a_name_is_a_path(tmp_path: Path) -> None:
+    page = f"{tree(tmp_path, PAGES)}/viewtopic.php?t=7"
+    for source in (open_source(page), open_source(page, format="directory")):
+        assert [each.url_hint for each in source] == [
+            f"file://localhost{page.replace('?', '%3F').replace('=', '%3D')}"
+        ]
+
+
+SHARDS = {"part-0.jsonl": LINE, "sub/part-1.jsonl": LINE, "_SUCCESS": b"", ".part-0.crc": b"x", "_a/b": b"x"}
+
+
+def test_a_directory_of_data_is_its_files(tmp_path: Path) -> None:
+    opened = open_sources([tree(tmp_path, SHARDS)])
+    assert [each.name for each in opened] == [f"{tmp_path}/part-0.jsonl", f"{tmp_path}/sub/part-1.jsonl"]
+    assert all(isinstance(each, JsonlSource) for each in opened)
+
+
+def test_files_of_data_may_have_no_suffix(tmp_path: Path) -> None:
+    assert len(open_sources([tree(tmp_path, {"part-00000": LINE, "part-00001": LINE})])) == 2
+
+
+def test_a_directory_of_pages_and_data_is_refused_unless_pages_are_meant(tmp_path: Path) -> None:
+    source = tree(tmp_path, SHARDS | {"sub/about": HTML})
+    with pytest.raises(
+        SettingsError, match=r"has pages \(.*about\) and data \(.*part-0\.jsonl\); for the pages"
+    ):
+        open_sources([source])
+    for (opened,) in (
+        open_sources([source], format="directory"),
+        open_sources([source], base_urls=["http://s/"]),
+    ):
+        assert sum(1 for _ in opened) == 1
+        assert opened.passed_over == {"suffix": len(SHARDS)}
+
+
+def test_a_file_of_no_format_beside_data_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="LICENSE: neither its name nor its content tells its format"):
+        open_sources([tree(tmp_path, SHARDS | {"LICENSE": b"x"})])
+
+
+@pytest.mark.parametrize("files", [{}, {"a.jpg": b"\xff\xd8", "b.css": b"a{}"}], ids=["empty", "images"])
+def test_a_directory_of_neither_is_passed_over(tmp_path: Path, files: dict[str, bytes]) -> None:
+    (source,) = open_sources([tree(tmp_path, files)])
+    assert not list(source)
+    assert source.passed_over.total() == len(files)

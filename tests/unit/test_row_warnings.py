@@ -1,0 +1,92 @@
+"""What commands warn of: times in 1970, several texts of one URL, and runs without a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.fingerprint.row import Row, Status
+from stream.sources import row_warnings
+from stream.sources.row_warnings import RowWarnings
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+
+URL = "http://a.example/"
+
+
+def row(page: int, content: int, fetched_at: int | None = None, **fields: Any) -> Row:
+    digest, text_hash = page.to_bytes(16, "little"), content.to_bytes(16, "little")
+    return Row(
+        Status.READY, fields.pop("url", f"{URL}{page}"), fetched_at, digest, text_hash=text_hash, **fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "shared"),
+    [
+        ([row(1, 1), row(2, 2), row(1, 3)], ("page 0", "page 2")),
+        ([row(1, 1, 7), row(1, 2, 7)], ("page 0", "page 1")),
+        ([row(1, 1, 7), row(1, 2, 8)], None),
+        ([row(1, 1), row(1, 2, 8)], None),
+        ([row(1, 1), row(1, 1)], None),
+        ([row(1, 1, url="id://localhost/1"), row(1, 2, url="id://localhost/1")], None),
+        ([row(0, 1), row(0, 2), row(1, 0), row(1, 1)], None),
+    ],
+)
+def test_several_texts_of_one_url_are_noticed(rows: list[Row], shared: tuple[str, str] | None) -> None:
+    warnings = RowWarnings()
+    for number, each in enumerate(rows):
+        warnings.count(each, f"page {number}")
+    assert (warnings.shared_url and warnings.shared_url[1:]) == shared
+
+
+def test_urls_are_compared_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_warnings, "SAMPLE", 8)
+    warnings = RowWarnings()
+    for number in range(1, 1000):
+        warnings.count(row(number, 1), number)
+    assert len(warnings._seen) <= 8
+    for number in range(1, 1000):
+        warnings.count(row(number, 2), -number)
+    assert warnings.shared_url is not None
+
+
+@pytest.mark.parametrize(
+    ("fetched_at", "count"), [(None, 0), (-1, 0), (0, 1), (1_700_000_000, 1), (365 * 86_400_000, 0)]
+)
+def test_times_in_1970_are_counted(fetched_at: int | None, count: int) -> None:
+    warnings = RowWarnings()
+    warnings.count(row(1, 1, fetched_at), "here")
+    assert warnings.in_1970 == count
+
+
+def test_commands_warn(tmp_path: Path) -> None:
+    pages = [{"url": URL, "text": text(number), "fetched_at": "1700000000"} for number in range(2)]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(each) + "\n" for each in pages))
+    one, other = (f"{tmp_path / 'pages.jsonl'} line {line}" for line in (1, 2))
+    for command in (
+        ("scan",),
+        ("dedup", "-o", tmp_path / "kept.jsonl"),
+        ("fingerprint", "-o", tmp_path / "rows"),
+    ):
+        said = neardup(command[0], tmp_path / "pages.jsonl", *command[1:]).stderr
+        assert "2 pages with a time in 1970: numbers are milliseconds" in said
+        assert f"several texts of the same URL: {URL} is {one} and {other}" in said
+
+
+def test_a_run_without_a_page_ends_with_1_if_something_was_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    for command in (("scan",), ("fingerprint",), ("dedup", "-o", tmp_path / "kept")):
+        assert neardup(command[0], tmp_path / "site", *command[1:]).exit_code == 0, (
+            "an empty source is no error"
+        )
+    (tmp_path / "site" / "a.jpg").write_bytes(b"\xff\xd8")
+    for command in (("scan",), ("fingerprint",), ("dedup", "-o", tmp_path / "kept")):
+        outcome = neardup(command[0], tmp_path / "site", *command[1:])
+        assert outcome.exit_code == 1
+        assert "passed over: 1 files without the suffix of a page that do not begin as HTML" in outcome.stderr
+        assert "no page was read; records and files passed over: 1" in outcome.stderr
