@@ -47,6 +47,10 @@ STAGES = {
     "--picture", type=click.Path(path_type=Path), help="SVG file for the curves of the stage quality."
 )
 @click.option("--hostile", is_flag=True, help="Run only the parts with hostile input.")
+@click.option(
+    "--with", "sizes", multiple=True, metavar="NAME=NUMBER",
+    help="Argument of the parts' `run`, such as anchors=60000.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per part.")
 @click.option(
     "--keep",
@@ -63,6 +67,7 @@ def command(
     data: Path | None,
     picture: Path | None,
     hostile: bool,
+    sizes: tuple[str, ...],
     as_json: bool,
     keep: Path | None,
     compare: Path | None,
@@ -84,13 +89,13 @@ def command(
         raise SettingsError(
             f"--hostile: {' and '.join(stages)} have no hostile part; the stage judge has one"
         )
+    given = {"data": data, "picture": picture} | _numbers(sizes, [part for _, part in parts])
     for stage, part in parts:
         with console.status(f"measuring {stage}"):
-            paths = {"data": data, "picture": picture}
             try:
                 module = import_module(f"tests.bench.bench_{part}")
                 takes = signature(module.run).parameters
-                figures = module.run(**{name: path for name, path in paths.items() if path and name in takes})
+                figures = module.run(**{name: each for name, each in given.items() if each and name in takes})
             except NeardupError as error:
                 unmeasured.append(str(error))
                 continue
@@ -112,6 +117,17 @@ def command(
     for each in unmeasured + fallen:
         console.print(each, style="bold red", highlight=False)
     sys.exit(1 if fallen or unmeasured else 0)
+
+
+def _numbers(sizes: tuple[str, ...], parts: list[str]) -> dict[str, int]:
+    """Arguments by name. Raises SettingsError for what no part takes, and for what is no number."""
+    numbers = {}
+    for name, _, number in (each.partition("=") for each in sizes):
+        takes = (signature(import_module(f"tests.bench.bench_{part}").run).parameters for part in parts)
+        if not number.isdecimal() or not any(name in each for each in takes):
+            raise SettingsError(f"--with {name}={number}: no number, or no argument of {', '.join(parts)}")
+        numbers[name] = int(number)
+    return numbers
 
 
 def _show(console: Any, part: str, figures: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """What a corpus costs in batch: pages -> rows -> verdicts, in processor time; Spark beside our processes.
 
-    python -m tests.bench.bench_backfill [directory with real text]
-
 Spark is measured where `make engines` has installed it, in processes of its own. Of two jobs in one
 process, the smaller is taken from the larger: what remains is the cost of a page without starting anything.
 """
@@ -148,7 +146,3 @@ def _engine(engine: str, small: Path, large: Path) -> float:
     _, (few, less), (many, more) = json.loads(out.splitlines()[-1])
     each: float = (more - less) / (many - few) * 1e6
     return each
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(Path(sys.argv[1]) if sys.argv[1:] else None), indent=1) + "\n")

@@ -1,7 +1,5 @@
 """Verdicts into the dashboard's tables: what its process spends, and how quickly it answers meanwhile.
 
-    python -m tests.bench.bench_dashboard [verdicts]
-
 Verdicts are published as a judge does, before the dashboard starts: 997 hosts, 30 % of the pages
 near-duplicates of an earlier one. Its look-up has nothing to follow. Figures are of what comes after the
 first tenth.
@@ -207,7 +205,3 @@ def run(count: int = 200_000) -> dict[str, Any]:
             except TooFewPagesError as error:
                 count *= 2
                 sys.stderr.write(f"{error}: once more with {count}\n")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """The elector's core: rows a second on one core, elections in a large cluster, bytes of state and records.
 
-    python -m tests.bench.bench_elector [rows] [policy]
-
 No Kafka here: journal records and decisions are decoded and applied as the role does, and everything that is
 due is told after each million rows. A judge has decided before; three in ten rows are near-duplicates.
 A second pass has the same URLs again, a day later.
@@ -9,8 +7,6 @@ A second pass has the same URLs again, a day later.
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
 from itertools import islice
@@ -207,9 +203,3 @@ def _leave(state: State, genesis: Genesis, offset: int) -> Decided:
     codes[0] = Verdict.INSUFFICIENT
     decisions = _decisions(genesis, offset, offset, codes, np.zeros(0))
     return Decided([Entry(offset, offset, offset.to_bytes(16, "big"), rows)], decisions, offset)
-
-
-if __name__ == "__main__":
-    given = sys.argv[1:]
-    rows, policy = [*given, *("1000000", "longest")[len(given) :]]
-    sys.stdout.write(json.dumps(run(int(rows), policy), indent=1) + "\n")

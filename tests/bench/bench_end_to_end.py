@@ -1,7 +1,5 @@
 """Published pages -> verdicts, all processes and the broker on this machine, against the same job in Faust.
 
-    python -m tests.bench.bench_end_to_end [directory with web-html.jsonl.xz] [text|html]
-
 Two kinds of input, of which 30 % are copies: text pages of 5 KB, copies edited; and HTML pages, whose copies
 come from another URL. There are fewer real pages than a run takes, so each is used again with its letters
 rotated by one more place: markup, lengths and frequencies stay, words are others, and both sides call it new.
@@ -196,9 +194,3 @@ def run(data: Path | None = None, kinds: tuple[str, ...] = ("text", "html")) -> 
     """
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), kinds, data))
-
-
-if __name__ == "__main__":
-    real = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    found = run(real, tuple(sys.argv[2:3]) or ("text", "html"))
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")

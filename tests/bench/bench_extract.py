@@ -1,16 +1,12 @@
 """HTML -> fingerprint as a worker's child does it, against the extraction library alone on the same pages,
 interleaved; and where the child's time goes.
 
-    python -m tests.bench.bench_extract [directory with web-html.jsonl.xz]
-
 The library is resiliparse; it is given the same decoded pages, and asked once for their main content.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -147,7 +143,3 @@ def _segment(texts: list[str]) -> None:
     for first in range(0, len(texts), BATCH):
         points = normalised_points(texts[first : first + BATCH])
         scanned_tokens(points, hash_keys(PUBLIC_SEED), unit_keys(PUBLIC_SEED))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(Path(sys.argv[1]) if sys.argv[1:] else None), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """What is extracted from HTML, against the truth and beside peers.
 
-    python -m tests.bench.bench_extract_quality DATA
-
 DATA has web-html.jsonl.xz and readability-html.jsonl.xz. Rules of extraction are chosen with the even pages
 of web-html in view (`web, tuned on`); the odd ones are held out. `make bench` installs the peers and fetches
 the handbook and the javadoc; what is not there is left out.
@@ -12,8 +10,6 @@ leaves them out, as extraction is to do.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +130,3 @@ def show(console: Any, found: dict[str, Any]) -> None:
         for figure in ("pages", "named", "precision", "recall"):
             table.add_row(figure, *(str(each[way][figure]) for way in ways))
         console.print(table)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(Path(sys.argv[1])), indent=2) + "\n")

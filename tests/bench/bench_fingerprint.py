@@ -1,7 +1,5 @@
 """Text -> fingerprint, margins and sketch, against the `simhash` package, interleaved on the same texts.
 
-    python -m tests.bench.bench_fingerprint [directory with revisions-zh.jsonl.xz and revisions-en.jsonl.xz]
-
 The peer makes a fingerprint only, from 4-grams of characters; ours also segments, keeps margins and sketches.
 """
 
@@ -11,7 +9,6 @@ import json
 import lzma
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,7 +127,3 @@ def _generated(language: str) -> list[str]:
     return [
         "".join(word + rng.choice(ends) for word in rng.choices(words, shares, k=count)) for _ in range(TEXTS)
     ]
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(data=Path(sys.argv[1]) if sys.argv[1:] else None), indent=2))  # noqa: T201

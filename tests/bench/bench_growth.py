@@ -1,7 +1,5 @@
 """The judge's core as its tables grow: speed, memory and disk; how fast it starts and is rebuilt.
 
-    python -m tests.bench.bench_growth [anchors]
-
 No Kafka here: the journal's records are decided and applied batch after batch, and flushed beside that, as a
 judge does. A machine may be twice as fast in one minute as in another: at each point of the curve a judge
 that has just begun decides the same few batches, and speeds are compared as multiples of its own.
@@ -11,9 +9,7 @@ Memory is what the process has to itself: pages of table files that it maps are 
 from __future__ import annotations
 
 import gc
-import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -254,7 +250,3 @@ def run(anchors: int = 20_000_000) -> dict[str, Any]:
         }
     finally:
         shutil.rmtree(directory)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """Journal -> verdicts through Kafka, with publishing alone beside it.
 
-    python -m tests.bench.bench_judge [anchors] [measured rows]
-
 A journal of random fingerprints, 30 % of them near-duplicates of earlier rows, is written first; the judge
 then works through it. Its speed is taken over the last rows, when the tables hold `anchors` anchors.
 """
@@ -9,10 +7,8 @@ then works through it. Its speed is taken over the last rows, when the tables ho
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
 import secrets
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -157,7 +153,3 @@ def run(anchors: int = 1_000_000, measured: int = 400_000) -> dict[str, Any]:
     """`verdicts_per_second` of one process from so many anchors on, in RAM, while a generation freezes."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), anchors, measured))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

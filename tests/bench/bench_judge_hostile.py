@@ -1,7 +1,5 @@
 """The judge's core on journals made to slow it down, beside an ordinary one.
 
-    python -m tests.bench.bench_judge_hostile [rows [case ...]]
-
 No Kafka here: records are decided, written out and applied batch after batch. Each case is measured twice: in
 one batch of so many rows, whose pages meet each other, and in the `LATER` batches of as many rows that follow
 one, whose pages meet stored anchors in full buckets. A machine's speed wanders: the ordinary journal is
@@ -10,7 +8,6 @@ judged before and after each hostile one, and what is compared are speeds of the
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import tempfile
@@ -127,10 +124,3 @@ def run(rows: int = 8192, cases: tuple[str, ...] = tuple(CASES)) -> dict[str, An
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         **found,
     }
-
-
-if __name__ == "__main__":
-    asked = tuple(sys.argv[2:]) or tuple(CASES)
-    sys.stdout.write(
-        json.dumps(run(int(sys.argv[1]), asked) if len(sys.argv) > 1 else run(), indent=2) + "\n"
-    )

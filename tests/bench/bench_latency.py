@@ -1,7 +1,5 @@
 """How long a page waits for its verdict, at shares of the load that this machine sustains, and where.
 
-    python -m tests.bench.bench_latency [pages]
-
 Text pages of 5 KB are published at a steady rate; latency is from `send` to the verdict's arrival at a reader
 of committed records. The sustained rate is measured first, as fast as pages can be published. Then half of it
 is published unmeasured: a broker compiles itself in its first minute, and takes up to half a core for it.
@@ -11,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -117,7 +114,3 @@ def run(count: int = 20_000) -> dict[str, Any]:
     `cores` is what roles, broker and this process took meanwhile."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count).values))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """All pairs of a batch, and a batch against a corpus, held against brute force on the whole of it.
 
-    python -m tests.bench.bench_match [batch] [corpus]
-
 Random fingerprints of 64 bits; half of the batch has a planted neighbour at distance 0 to 5, 1 % of the
 corpus are duplicates. Brute force takes minutes: 1e5 x 1e6 are 1e11 comparisons. All pairs are those of
 random fingerprints, of which a thousandth has a planted neighbour.
@@ -9,10 +7,8 @@ random fingerprints, of which a thousandth has a planted neighbour.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -111,7 +107,3 @@ def run(
         "brute force ratio": round(compared / (built + scanned), 1),
         "all_pairs": {f"{each} M": within(rng, round(each * 1_000_000), threads) for each in millions},
     }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """Near-neighbour methods side by side: what they cost, computed and measured; what compression saves.
 
-    python -m tests.bench.bench_methods [stored]
-
 Random fingerprints of 64 bits, distance 3, random queries. Methods that take long get fewer queries, scaled
 to 1000; the table of stored balls gets fewer fingerprints. Answers of all methods are compared with each
 other on queries with planted neighbours.
@@ -10,8 +8,6 @@ other on queries with planted neighbours.
 from __future__ import annotations
 
 import gc
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -255,7 +251,3 @@ def show(console: Any, found: dict[str, Any]) -> None:
         for name, value in part.items():
             rest.add_row(name.replace("_", " "), f"{value:,}")
     console.print(rest)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

@@ -1,7 +1,5 @@
 """Verdicts against the truth, side by side with the seeds' recipe and with peers.
 
-    python -m tests.bench.bench_quality DATA [picture.svg]
-
 DATA has revisions-LANGUAGE.jsonl.xz and web-html.jsonl.xz. All first revisions are judged, then all second
 ones under other URLs, by `scan`. Nothing is downloaded: peers that `make bench` has not installed are left
 out, and so are German manual pages that it has not fetched, and files other than those of zh and en that are
@@ -10,9 +8,7 @@ not there.
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -193,8 +189,3 @@ def _show_languages(console: Any, found: dict[str, Any]) -> None:
     old = found["by_floor"]
     table.add_row("zh, earlier truth", "", "", f"{old['precision_08']:.3f} / {old['recall_modified']:.3f}")
     console.print(table)
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    sys.stdout.write(json.dumps(run(Path(sys.argv[1]), path), indent=2) + "\n")

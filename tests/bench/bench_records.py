@@ -1,7 +1,5 @@
 """Journal and decision records: bytes a page, and what they cost worker and judge.
 
-    python -m tests.bench.bench_records [rows]
-
 Half the rows are pages of random fingerprints, 30 % of them near-duplicates of earlier ones; then the same
 pages come again.
 """
@@ -9,8 +7,6 @@ pages come again.
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -137,7 +133,3 @@ def _least_us(work: Callable[[], object], rows: int) -> float:
             work()
         least = min(least, time.process_time() - began)
     return round(least / 10 / rows * 1e6, 2)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

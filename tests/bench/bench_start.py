@@ -1,7 +1,4 @@
-"""How long a command takes until it is done, processes and all: `neardup --help`, and one page's fingerprint.
-
-python -m tests.bench.bench_start
-"""
+"""How long commands take, processes and all: `neardup --help`, and the fingerprint of one page."""
 
 from __future__ import annotations
 
@@ -50,7 +47,3 @@ def run() -> dict[str, Any]:
             "fingerprint_seconds": round(_seconds("fingerprint", str(paths[0])), 3),
             "chinese_fingerprint_seconds": round(_seconds("fingerprint", str(paths[1])), 3),
         }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(), indent=2) + "\n")

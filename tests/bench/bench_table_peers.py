@@ -1,9 +1,5 @@
 """The tables beside what others would pick, on one stream: look-ups alone, then look-up and insert.
 
-    python -m tests.bench.bench_table_peers [fingerprints] [for simhash] [for FAISS MultiHash] [sets]
-
-(in thousands; 0 leaves a part out)
-
 Fingerprints: every peer finds all within 3 bits. Sets of shingles: MinHash peers have as many bands as find
 what ours find. Rounds are interleaved: each turn takes the same batches. All keep their index in memory and
 lose it in a crash, but for ours, which writes RocksDB, flushes and freezes as a judge does.
@@ -11,8 +7,6 @@ lose it in a crash, but for ours, which writes RocksDB, flushes and freezes as a
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -217,7 +211,3 @@ def run(
     if of_sets:
         found[f"{of_sets} k sets of shingles"] = _sets(of_sets * 1000)
     return found
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

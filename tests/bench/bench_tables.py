@@ -1,7 +1,5 @@
 """How fast rows are probed and anchors inserted: 5 million anchors in RAM, 20 million mostly beyond it.
 
-    python -m tests.bench.bench_tables [anchors in RAM] [anchors beyond] [batches]
-
 The workload of the prototype: batches of 1000 in which 30 % are near-duplicates of earlier rows (0 to 8
 bits), 1 % are among 100 hot pages and the rest is new; a row becomes an anchor unless one within 3 bits is
 found. Preloaded anchors: 11 % are variants of earlier ones.
@@ -9,9 +7,7 @@ found. Preloaded anchors: 11 % are variants of earlier ones.
 
 from __future__ import annotations
 
-import json
 import resource
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -164,7 +160,3 @@ def run(anchors: int = 5_000_000, beyond: int = 20_000_000, turns: int = 150) ->
                 answer[f"{tier} {name}"] = measure(Path(folder), rows, flip_bits, flips, memory, turns, warm)
     answer["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return answer
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

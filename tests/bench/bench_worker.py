@@ -1,7 +1,4 @@
-"""Pages -> journal through Kafka, against the same work in the same children without Kafka.
-
-python -m tests.bench.bench_worker [pages] [directory with web-html.jsonl.xz]
-"""
+"""Pages -> journal through Kafka, against the same work in the same children without Kafka."""
 
 from __future__ import annotations
 
@@ -160,16 +157,3 @@ def run(count: int = 3000, data: Path | None = None) -> dict[str, Any]:
             except TooFewPagesError as error:
                 count *= 2
                 sys.stderr.write(f"{error}: once more with {count}\n")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(
-        json.dumps(
-            run(
-                int(sys.argv[1]) if len(sys.argv) > 1 else 3000,
-                Path(sys.argv[2]) if len(sys.argv) > 2 else None,
-            ),
-            indent=2,
-        )
-        + "\n"
-    )
