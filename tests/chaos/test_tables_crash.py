@@ -13,18 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.fingerprint.scheme import Scheme
-from stream.judge.rule import Rule
-from stream.messages.verdict_options import VerdictOptions
 from stream.tables.compaction import RUN
-from stream.tables.design import Design
-from stream.tables.search.probing import SearchOptions
-from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, LOG, Store
-from stream.tables.tables import IndexKind, Tables
+from stream.tables.tables import Tables
 from tests import kills
-from tests.first_numbers import LATE, LATE_ENTRY, begin_at
+from tests.first_numbers import LATE
 from tests.night import cases
+from tests.property.indexed import Case
 from tests.property.test_first_raised import check_store
 
 pytestmark = pytest.mark.chaos
@@ -34,12 +29,6 @@ Outcome = tuple[str, list[object]]
 TURNS = 40
 ROWS = 50
 GENERATION = 170
-
-
-def open_tables(store: Store, memory: int, generation: int = GENERATION, *, windowed: bool = False) -> Tables:
-    options = SearchOptions(4, 2, distance=12, cap=64)
-    kind = IndexKind(windowed=windowed)
-    return Tables(store, Design(5, 2), options, memory=memory, generation=generation, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -56,19 +45,15 @@ class Setting:
     """If not 0, all anchors but the last so many go after each turn."""
 
     @property
-    def families(self) -> int:
-        return 10 + self.triples
+    def case(self) -> Case:
+        probes = (0, 0, 30) if self.triples else (4, 2, 12)
+        return Case(
+            5, 2, *probes,
+            memory=self.memory, generation=self.generation, first=self.first, triples=self.triples,
+        )  # fmt: skip
 
     def open(self, store: Store) -> Tables:
-        if self.first and store.get(DEFAULT, [FIRST]) == [None]:
-            begin_at(store, self.first, LATE_ENTRY)
-        windowed = self.window > 0
-        if not self.triples:
-            return open_tables(store, self.memory, self.generation, windowed=windowed)
-        design = Rule(VerdictOptions(), Scheme()).design()
-        options = SearchOptions(0, 0, distance=30, cap=64)
-        kind = IndexKind(triples=True, windowed=windowed)
-        return Tables(store, design, options, memory=self.memory, generation=self.generation, kind=kind)
+        return self.case.open(store, windowed=self.window > 0)
 
     def rows(self, number: int) -> np.ndarray:
         return turn(number)[: ROWS // 5] if self.triples else turn(number)
@@ -158,7 +143,7 @@ def first(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="module")
 def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     setting = Setting(1 << 30, triples=triples, first=first)
-    with Store(tmp_path_factory.mktemp("undisturbed"), setting.families, 8 << 20) as store:
+    with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert tables.stats.generations == setting.frozen
@@ -170,12 +155,12 @@ def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFact
 
 
 def replay_in(path: Path, setting: Setting, report: Connection | None = None) -> None:
-    store = Store(path, setting.families, 8 << 20)
+    store = Store(path, setting.case.families, 8 << 20)
     replay(store, setting.open(store), setting, report)
 
 
 def check_after_crash(path: Path, setting: Setting, undisturbed: Outcome) -> None:
-    with Store(path, setting.families, 8 << 20) as store:
+    with Store(path, setting.case.families, 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert outcome(store, tables, setting) == undisturbed
@@ -285,7 +270,7 @@ def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, O
     found = dict[bool, Outcome]()
     for triples, (generation, window) in WINDOWED.items():
         setting = Setting(1 << 30, generation, triples, window=window)
-        with Store(tmp_path_factory.mktemp("undisturbed"), setting.families, 8 << 20) as store:
+        with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
             tables = setting.open(store)
             replay(store, tables, setting)
             found[triples] = outcome(store, tables, setting)
@@ -308,7 +293,7 @@ def test_killed_while_the_first_anchors_go_is_the_same(
         killed += code != 0  # what was flushed before may leave too little to do
     assert killed > 1
     check_after_crash(tmp_path / "killed", setting, undisturbed_window[triples])
-    with Store(tmp_path / "killed", setting.families, 8 << 20) as store:
+    with Store(tmp_path / "killed", setting.case.families, 8 << 20) as store:
         tables = setting.open(store)
         tables.maintain(wait=True)
         check_store(store, tables, 10)

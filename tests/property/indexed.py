@@ -1,0 +1,356 @@
+"""Tables beside a short brute force: what is done to one is done to the other."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, combinations
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.rule import Rule
+from stream.messages.verdict_options import VerdictOptions
+from stream.tables.arrays import U64
+from stream.tables.design import Block, Design
+from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
+from stream.tables.memory_shares import PACKED_SHARE
+from stream.tables.search.probing import SearchOptions
+from stream.tables.search.result import SearchResult
+from stream.tables.store.anchors import FIRST
+from stream.tables.store.rocks import DEFAULT, Store
+from stream.tables.tables import TRIPLES_SHARE, IndexKind, Tables
+from stream.tables.triples import keys as triples
+from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS
+from stream.tables.warm.packed import Packed
+from tests.first_numbers import LATE_ENTRY, begin_at
+from tests.judged_crawls import packed_minima
+from tests.probed_keys import probe_keys
+
+CACHE = 8 << 20
+PLENTY = 1 << 30
+SLOW = HeadGrowth(first_heads=20, linked=30, linked_an_anchor=1)
+"""Heads that grow from 2 a table, over several inserts each time."""
+SPREAD = Design(5, 2, 192, [Block(block % 3, 7 + 21 * (block // 3), 19) for block in range(5)])
+"""Blocks of 19 bits in three words."""
+TWO_OF_FIVE = Design(5, 2)
+ALL_TRIPLES = (1 << BUCKETS) - 1
+"""The mask of an anchor that is in no pair, but in all triples."""
+OF_MINIMA = Rule(VerdictOptions(), Scheme()).design()
+MINIMA = [
+    *combinations(range(5), 2),
+    *((one, two, two + step) for one, two in combinations(range(5), 2) for step in (1, 2, 3)),
+]
+"""The minima of each bucket of a page: ten pairs, and three triples below each."""
+
+
+def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
+    """Memory in which the warm tier has room for as many."""
+    return math.ceil(Packed.bytes(design, anchors, anchors + generation) / PACKED_SHARE)
+
+
+def room_of_triples(entries: int, generation: int) -> int:
+    """Memory in which as many entries are packed."""
+    size = Packed.bytes(triples.DESIGN, entries, entries + generation)
+    return int(size / PACKED_SHARE / TRIPLES_SHARE) + 8
+
+
+def spread(rows: U64) -> U64:
+    """Keys (n, 3) whose blocks are equal if and only if those of `rows` are, which have 12 or 13 bits."""
+    words = rows[:, None] & np.array([[1 << 58], [1 << 20 | 1 << 60], [0x3F << 38]], np.uint64).T
+    for block, (word, shift, bits) in enumerate(SPREAD.places):
+        own = rows << np.uint64(13 * block) >> np.uint64(51) if block < 4 else rows & np.uint64(0xFFF)
+        mask = np.uint64((1 << bits) - 1)
+        words[:, word] &= ~(mask << np.uint64(shift))
+        words[:, word] |= (own * np.uint64(0x9E3779B97F4A7C15) & mask) << np.uint64(shift)
+    return words
+
+
+@dataclass
+class Rows:
+    """What is inserted or searched for."""
+
+    prints: U64
+    """Fingerprints (n,)."""
+    uncertain: NDArray[np.uint8]
+    """Their least certain bits (n, 32)."""
+    words: U64 | None
+    """What the tables index (n, 3), if not the fingerprints."""
+    buckets: list[list[Any]]
+    """Each row's own buckets: one a table, and those in triples."""
+    probes: list[set[Any]]
+    """All buckets that a row looks into."""
+
+    def __len__(self) -> int:
+        return len(self.prints)
+
+    def __getitem__(self, chosen: Any) -> Rows:
+        places = np.arange(len(self))[chosen]
+        words = None if self.words is None else self.words[places]
+        buckets, probes = [self.buckets[each] for each in places], [self.probes[each] for each in places]
+        return Rows(self.prints[places], self.uncertain[places], words, buckets, probes)
+
+    def __add__(self, others: Rows) -> Rows:
+        words = None
+        if self.words is not None and others.words is not None:
+            words = np.concatenate([self.words, others.words])
+        prints = np.concatenate([self.prints, others.prints])
+        uncertain = np.concatenate([self.uncertain, others.uncertain])
+        return Rows(prints, uncertain, words, self.buckets + others.buckets, self.probes + others.probes)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A design, its probes, and how the anchors are kept."""
+
+    blocks: int = 5
+    choose: int = 2
+    flip_bits: int = 0
+    flips: int = 0
+    distance: int = 12
+    cap: int | None = 64
+    memory: int = PLENTY
+    generation: int = 1 << 20
+    growth: HeadGrowth = HEAD_GROWTH
+    spread: bool = False
+    """Whether the blocks are spread over a key of several words; then only exact buckets are probed."""
+    first: int = 0
+    """Number of the first anchor."""
+    triples: bool = False
+    """Whether the tables are of pairs of minima, and anchors may be in triples."""
+
+    @property
+    def design(self) -> Design:
+        return OF_MINIMA if self.triples else Design(self.blocks, self.choose)
+
+    @property
+    def families(self) -> int:
+        return self.design.tables + self.triples
+
+    def open(self, store: Store, *, windowed: bool = False) -> Tables:
+        if self.first and store.get(DEFAULT, [FIRST]) == [None]:
+            begin_at(store, self.first, LATE_ENTRY if self.triples else 0)
+        return Tables(
+            store,
+            SPREAD if self.spread else self.design,
+            SearchOptions(self.flip_bits, self.flips, self.distance, self.cap),
+            memory=self.memory,
+            generation=self.generation,
+            growth=self.growth,
+            kind=IndexKind(self.triples, windowed),
+        )
+
+    def rows(self, prints: U64, uncertain: NDArray[np.uint8] | None = None) -> Rows:
+        """Rows with these fingerprints."""
+        if uncertain is None:
+            uncertain = np.zeros((len(prints), 32), np.uint8)
+        keys = self.design.keys(prints)
+        probes = probe_keys(self.design, keys, uncertain, self.flip_bits, self.flips)
+        every = [set(each.ravel().tolist()) for each in probes]
+        return Rows(prints, uncertain, spread(prints) if self.spread else None, keys.tolist(), every)
+
+    def rows_of_minima(self, minima: list[list[int]], prints: U64) -> Rows:
+        """Rows with ten minima each."""
+        packed = [packed_minima(each) for each in minima]
+        words = np.array([[each >> 64 * word & 2**64 - 1 for word in range(3)] for each in packed], np.uint64)
+        buckets = [
+            [(which, *(own[each] for each in places)) for which, places in enumerate(MINIMA)]
+            for own in minima
+        ]
+        uncertain = np.zeros((len(prints), 32), np.uint8)
+        return Rows(prints, uncertain, words.reshape(-1, 3), buckets, [set(each) for each in buckets])
+
+    def make(
+        self, rng: np.random.Generator, n: int, earlier: U64, skew: float = 0.1, values: int = 2
+    ) -> Rows:
+        """A third new, a third near earlier rows, a third near rows of the same call; some share 26 bits.
+        Minima have few values, so that rows share many pairs and triples."""
+        if self.triples:
+            others = rng.integers(0, 2**18, (n, 10)) * (rng.random((n, 10)) < 0.2)
+            minima = 1000 * rng.integers(0, values, (n, 10)) + others
+            return self.rows_of_minima(minima.tolist(), rng.integers(0, 1 << 16, n, dtype=np.uint64))
+        prints = rng.integers(0, 1 << 64, n, dtype=np.uint64)
+        kind = rng.integers(0, 3, n)
+        if len(earlier):
+            near = np.flatnonzero(kind == 1)
+            prints[near] = flip(rng, earlier[rng.integers(0, len(earlier), len(near))], 9)
+        for row in np.flatnonzero(kind == 2):
+            prints[row] = flip(rng, prints[rng.integers(0, row + 1)][None], 6)[0]
+        template = rng.random(n) < skew
+        prints[template] = prints[template] & np.uint64((1 << 38) - 1) | np.uint64(0x123456 << 38)
+        uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
+        return self.rows(prints, uncertain)
+
+    def masks(self, rng: np.random.Generator, n: int, share: float) -> list[int]:
+        """Of a share of the rows, the tables that they skip and the triples that they enter instead."""
+        return [self._mask(rng) if rng.random() < share else 0 for _ in range(n)]
+
+    def _mask(self, rng: np.random.Generator) -> int:
+        if not self.triples:
+            return int(rng.integers(1, 1 << self.design.tables))
+        pairs = np.flatnonzero(rng.random(PAIRS) < 0.5).tolist()
+        below = (PAIRS + A_PAIR * pair + step for pair in pairs for step in range(A_PAIR))
+        return sum(1 << each for each in [*pairs, *(each for each in below if rng.random() < 0.6)])
+
+
+def flip(rng: np.random.Generator, rows: U64, most: int) -> U64:
+    """Each row with 0 to `most` bits flipped."""
+    bits = rng.integers(0, 64, (len(rows), most), dtype=np.uint64)
+    use = np.arange(most) < rng.integers(0, most + 1, (len(rows), 1))
+    flipped: U64 = np.bitwise_or.reduce(np.where(use, np.uint64(1) << bits, np.uint64(0)), axis=1)
+    return rows ^ flipped
+
+
+@dataclass
+class TablesOracle:
+    """All anchors in plain lists: which buckets each entered, and who is alive. Their numbers are indexes of
+    the lists and the first number."""
+
+    case: Case
+    rows: Rows
+    masks: list[int] = field(default_factory=list)
+    entered: list[set[Any]] = field(default_factory=list)
+    dead: set[int] = field(default_factory=set)
+
+    def copy(self) -> TablesOracle:
+        return TablesOracle(self.case, self.rows, [*self.masks], [*self.entered], {*self.dead})
+
+    def add(self, rows: Rows, masks: list[int]) -> None:
+        tables = self.case.design.tables
+        self.rows, self.masks = self.rows + rows, self.masks + masks
+        for own, mask in zip(rows.buckets, masks, strict=True):
+            usual = ((mask >> place & 1) == (place >= tables) for place in range(len(own)))
+            self.entered.append({each for each, enters in zip(own, usual, strict=True) if enters})
+
+    def search(
+        self, rows: Rows
+    ) -> tuple[list[tuple[int, int, int]], list[list[int]], dict[tuple[int, int], int]]:
+        """Candidates as (row, anchor, distance), sizes of the buckets in tables, and (row, triple) -> size of
+        those triples below pairs below which any anchor ever stood."""
+        first, tables, holders = self.case.first, self.case.design.tables, defaultdict[Any, list[int]](list)
+        for number, entered in enumerate(self.entered, first):
+            for bucket in entered if number not in self.dead else ():
+                holders[bucket].append(number)
+        pairs, of_triples, prints = [], dict[tuple[int, int], int](), self.rows.prints.tolist()
+        for row, (fingerprint, probes) in enumerate(zip(rows.prints.tolist(), rows.probes, strict=True)):
+            for number in sorted(set(chain.from_iterable(holders.get(each, ()) for each in probes))):
+                distance = (fingerprint ^ prints[number - first]).bit_count()
+                if distance <= self.case.distance:
+                    pairs.append((row, number, distance))
+        sizes = [[len(holders.get(each, ())) for each in own[:tables]] for own in rows.buckets]
+        if self.case.triples:
+            every = set(chain.from_iterable(self.entered))
+            opened = {((which - PAIRS) // A_PAIR, *minima[:2]) for which, *minima in every if which >= PAIRS}
+            for row, own in enumerate(rows.buckets):
+                for triple, bucket in enumerate(own[PAIRS:]):
+                    if own[triple // A_PAIR] in opened:
+                        of_triples[row, triple] = len(holders.get(bucket, ()))
+        return pairs, sizes, of_triples
+
+
+def minima_of(words: U64) -> NDArray[Any]:
+    """The ten minima of each key of three words, (n, 10)."""
+    nine = [words[:, at // 3] >> np.uint64(19 * (at % 3)) & np.uint64(0x7FFFF) for at in range(9)]
+    tenth = np.bitwise_or.reduce(words >> np.uint64(57) << np.array([0, 7, 14], np.uint64), axis=1)
+    return np.column_stack([*nine, tenth])
+
+
+def pairs_of(found: SearchResult) -> list[tuple[int, int, int]]:
+    """(row, anchor, distance) of each candidate."""
+    return list(zip(found.row.tolist(), found.anchor.tolist(), found.distance.tolist(), strict=True))
+
+
+def triples_of(found: SearchResult) -> dict[tuple[int, int], int]:
+    """(row, triple) -> size."""
+    row, triple, sizes = (column.tolist() for column in found.triples)
+    return dict(zip(zip(row, triple, strict=True), sizes, strict=True))
+
+
+class Indexed:
+    """Tables in a directory, their oracle, and a source of rows. A context manager that closes them."""
+
+    def __init__(self, case: Case, path: Path, seed: Any = 0, *, windowed: bool = False) -> None:
+        self.case, self.rng, self._windowed = case, np.random.default_rng(seed), windowed
+        self.oracle = TablesOracle(case, case.make(self.rng, 0, np.zeros(0, np.uint64)))
+        self.store = Store(path, case.families, CACHE)
+        self.tables = case.open(self.store, windowed=windowed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if kind is None:  # else something may wait for what the test does no more
+            self.tables.close()
+        self.store.close()
+
+    def reopen(self, case: Case | None = None) -> None:
+        """Close the tables and open them again, perhaps otherwise."""
+        self.tables.close()
+        self.case = self.oracle.case = case or self.case
+        self.tables = self.case.open(self.store, windowed=self._windowed)
+
+    def make(self, n: int, skew: float = 0.1, *, earlier: int = 1 << 20, values: int = 2) -> Rows:
+        """Rows of which some are near the last `earlier` anchors."""
+        prints = self.oracle.rows.prints
+        return self.case.make(self.rng, n, prints[max(0, len(prints) - earlier) :], skew, values)
+
+    def insert(self, rows: Rows, masks: list[int], kills: Any = ()) -> None:
+        """Insert rows, and kill anchors, of which some may come with them."""
+        batch, kills = self.store.batch(), np.array(kills, np.int64)
+        skipped = {row: mask for row, mask in enumerate(masks) if mask}
+        self.tables.insert(batch, rows.prints, skipped, rows.words)
+        self.tables.kill(batch, kills)
+        self.store.write(batch)
+        self.oracle.add(rows, masks)
+        self.oracle.dead.update(kills.tolist())
+        assert self.tables.count == self.case.first + len(self.oracle.masks)
+        assert not self.tables.is_alive(kills).any()
+
+    def add(self, rows: Rows, share: float) -> None:
+        """Insert rows, of which a share does not enter all tables, and kill a few anchors."""
+        held = len(self.oracle.masks) + len(rows)
+        kills = self.rng.integers(0, max(held, 1), 3 if share and held else 0).tolist()
+        if self.case.triples:
+            kills += range(held - min(2, len(rows)), held)
+        masks = self.case.masks(self.rng, len(rows), share)
+        self.insert(rows, masks, [self.case.first + each for each in kills])
+
+    def check(self, rows: Rows | None = None) -> None:
+        """Search for rows, by default for some new ones."""
+        rows = self.make(30) if rows is None else rows
+        pairs, sizes, of_triples = self.oracle.search(rows)
+        found = self.tables.search(rows.prints, rows.uncertain, rows.words)
+        assert pairs_of(found) == pairs
+        if self.case.cap is None:
+            assert found.bucket_sizes is None
+        else:
+            assert found.bucket_sizes is not None
+            assert found.bucket_sizes.dtype == np.uint32
+            assert found.bucket_sizes.tolist() == sizes
+        looked, gone = triples_of(found), self.tables.first - self.case.first
+        assert list(looked) == sorted(looked)
+        if gone:  # pairs below which anchors stood that are gone may be looked into
+            looked = {cell: size for cell, size in looked.items() if size}
+            of_triples = {cell: size for cell, size in of_triples.items() if size}
+        assert looked == of_triples
+        if self.case.triples:
+            entries = sum((mask >> PAIRS).bit_count() for mask in self.oracle.masks[gone:])
+            assert self.tables.stats.triple_entries == entries
+
+
+def copy_live(source: Path, target: Path) -> None:
+    """Copy an open state directory as of one moment: again, while background compactions change it."""
+    while True:
+        with suppress(shutil.Error, FileNotFoundError):  # a file went away meanwhile
+            before = {path.name: path.stat().st_size for path in source.glob("*")}
+            shutil.copytree(source, target)
+            if before == {path.name: path.stat().st_size for path in source.glob("*")}:
+                return
+        shutil.rmtree(target, ignore_errors=True)
