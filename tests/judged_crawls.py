@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -252,6 +253,22 @@ def open_state(
         state.close()
         return open_state(path, options, memory=memory, generation=generation, scheme=scheme)
     return state, genesis
+
+
+@contextmanager
+def judging(
+    path: Path,
+    options: VerdictOptions = VerdictOptions(),  # noqa: B008 (immutable)
+    *,
+    memory: int = 1 << 20,
+    generation: int = 64,
+    scheme: Scheme = SCHEME,
+    late: bool = False,
+) -> Iterator[Judge]:
+    """Context manager of a judge with such a state."""
+    state, genesis = open_state(path, options, memory=memory, generation=generation, scheme=scheme, late=late)
+    with closing(state):
+        yield Judge(state, genesis)
 
 
 def side(page: OraclePage) -> ExplainedPage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,19 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.explain.stored_pages import StoredPages
 from stream.judge.ids import INDEX_BITS
-from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from tests.judged_crawls import crawl, crowd, entries_of, expected, judge_all, open_state, oracle_of, side
+from tests.judged_crawls import (
+    crawl,
+    crowd,
+    entries_of,
+    expected,
+    judge_all,
+    judging,
+    oracle_of,
+    side,
+)
+from tests.night import cases
 from tests.oracle import Oracle, OraclePage
 
 
@@ -31,42 +41,42 @@ def oracle_places(oracle: Oracle, page: OraclePage) -> list[object]:
     return [each.id for each in sorted(within, key=lambda each: oracle.rank(page, each))]
 
 
-@pytest.mark.parametrize("compared", [0, 2, 12])
+COMPARED = (0, 2, 12)
+RULES = [
+    (64, VerdictOptions()),
+    (64, VerdictOptions(bucket_cap=2, baselines=3)),
+    (64, VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4)),
+    (128, VerdictOptions(bucket_cap=4)),
+    (64, VerdictOptions.paper()),
+]
+"""Widths and options."""
+
+
 @pytest.mark.parametrize(
-    ("width", "options"),
-    [
-        (64, VerdictOptions()),
-        (64, VerdictOptions(bucket_cap=2, baselines=3)),
-        (64, VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4)),
-        (128, VerdictOptions(bucket_cap=4)),
-        (64, VerdictOptions.paper()),
-    ],
+    ("compared", "rule"), cases(product(COMPARED, RULES), by_day=[*zip(cycle(COMPARED), RULES, strict=False)])
 )
 def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
-    tmp_path: Path, compared: int, width: int, options: VerdictOptions
+    tmp_path: Path, compared: int, rule: tuple[int, VerdictOptions]
 ) -> None:
+    width, options = rule
     options, scheme = structs.replace(options, compared=compared), Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
     pages = crowd(compared, 200, width=width) + crawl(5, 200, dense=True, width=width)
     random.Random(compared).shuffle(pages)
     pages = [each for each in pages if each.status == 0]
     stored, coming = pages[:250], pages[250:290]
     oracle = oracle_of(options)
-    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64, scheme=scheme)
-    try:
+    with judging(tmp_path / "state", options, scheme=scheme) as judge:
         entries = entries_of(pages, compared, scheme)
         last = next(i for i, each in enumerate(entries) if sum(len(e.rows) for e in entries[: i + 1]) >= 250)
         stored = pages[: sum(len(each.rows) for each in entries[: last + 1])]
         coming = pages[len(stored) : len(stored) + 40]
-        judge_all(Judge(state, genesis), entries[: last + 1], compared)
-    finally:
-        state.close()
+        judge_all(judge, entries[: last + 1], compared)
     expected(oracle, stored)
     urls = {page.id: page.url for page in stored}
     places = named = 0
     with StoredPages(tmp_path / "state", PageFingerprinter(scheme), options) as index:
         for page in coming:
-            before, then = copy.deepcopy(oracle), copy.deepcopy(oracle)
-            want = then.judge(page)
+            before, want = oracle, copy.deepcopy(oracle).judge(page)
             pair = index.pair(side(page), side(page))
             assert (pair.verdict, pair.named) == (want.verdict, urls.get(want.other))
             assert pair.similarity in (want.similarity and want.similarity / 10_000, None)
@@ -76,6 +86,7 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
             if want.verdict == "recrawl":
                 continue
             if want.superseded is not None:
+                before = copy.deepcopy(oracle)
                 before.leave(before.baselines[page.url][0][0])
             order = oracle_places(before, page)
             for place, number in enumerate(order[:3] + order[-1:]):
@@ -110,11 +121,8 @@ def test_a_stored_duplicate_has_its_anchor_among_its_candidates_or_too_little_is
     scheme = Scheme(sketch_bins=192, short_tokens=short)
     pages = [each for each in crawl(9, 300, dense=True) if each.status == 0]
     pages = [replace(each, status=int(Status.SHORT if short else Status.READY)) for each in pages]
-    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64, scheme=scheme)
-    try:
-        found = judge_all(Judge(state, genesis), entries_of(pages, 9, scheme), 9)
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, scheme=scheme) as judge:
+        found = judge_all(judge, entries_of(pages, 9, scheme), 9)
     explained = 0
     with StoredPages(tmp_path / "state", PageFingerprinter(scheme), options) as index:
         for number, verdict, _, cluster, *_ in found:

@@ -17,7 +17,7 @@ from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from tests.covering import covering_array
-from tests.judged_crawls import crawl, entries_of, open_state
+from tests.judged_crawls import crawl, entries_of, judging, open_state
 from tests.property.dimensions import DIMENSIONS, FORBIDDEN, Combination
 from tests.property.judged_crawl import JudgedCrawl
 
@@ -62,12 +62,8 @@ def test_verdicts_and_states_equal_the_oracles_for_any_three_values(part: int, t
 def test_numbers_that_are_not_those_of_the_pages_are_refused(tmp_path: Path, late: bool) -> None:
     """Of pages of the same records every other number; of earlier ones those of no page."""
     entries = entries_of(crawl(21, 600, dense=True), 21)
-    state, genesis = open_state(
-        tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64, late=late
-    )
     half, refused = len(entries) // 2, Counter[str]()
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state", late=late) as judge:
         for part in (entries[:half], entries[half:]):
             record, first = judge.decide(part).record(), part[0].offset << INDEX_BITS
             pages_of = {"numbers": "other", "anchors": "clusters", "nearest_numbers": "nearest"}
@@ -87,8 +83,6 @@ def test_numbers_that_are_not_those_of_the_pages_are_refused(tmp_path: Path, lat
                             judge.prepare(part, structs.replace(record, **{name: changed.tobytes()}))
                         refused[f"{name} {here}"] += 1
             judge.apply(part, record)
-    finally:
-        state.close()
     assert len(refused) == 6, refused
 
 

@@ -18,7 +18,7 @@ from stream.judge.state.ledger import SourceKey
 from stream.messages.decision import Decisions, LedgerPart, decode_decisions, encode_decisions
 from stream.messages.journal import Rows, SourceRange, decode_journal
 from stream.messages.verdict_options import VerdictOptions
-from tests.judged_crawls import SCHEME, open_state
+from tests.judged_crawls import SCHEME, judging, open_state
 from tests.night import by_night
 
 SOURCES = 40
@@ -156,14 +156,10 @@ def test_a_ledger_record_says_how_far_every_source_was_judged(
 def test_an_empty_ledger_is_one_record(tmp_path: Path) -> None:
     gap = SourceRange("c", "pages", "0" * 32, 0, 5, 6, 1)
     entries = entries_of([gap])
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    judge = Judge(state, genesis)
-    try:
+    with judging(tmp_path / "state") as judge:
         judge.apply(entries, judge.decide(entries).record(), 1)
         (record,) = written(judge, PLAIN_LIMIT)
         assert (record.sources, record.ledger) == ([], LedgerPart(0, 0))
-    finally:
-        state.close()
 
 
 def moved(record: Decisions) -> Decisions:
@@ -197,17 +193,13 @@ def test_a_ledger_record_that_differs_from_the_state_is_refused_by_name(
         for partition in range(SOURCES)
     ]
     entries = entries_of(openings)
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    judge = Judge(state, genesis)
-    try:
+    with judging(tmp_path / "state") as judge:
         judge.apply(entries, judge.decide(entries).record(), 1)
-        before = state.meta
+        before = judge.state.meta
         (record,) = written(judge, PLAIN_LIMIT)
         wrong = spoil(record)
         assert wrong.ledger is not None
-        where = f"state directory {state.store.path}: the ledger record at decisions offset 7 "
+        where = f"state directory {judge.state.store.path}: the ledger record at decisions offset 7 "
         with pytest.raises(StateError, match=where + said):
             judge.apply_ledger(wrong, wrong.ledger, 7)
-        assert state.meta == before
-    finally:
-        state.close()
+        assert judge.state.meta == before

@@ -16,7 +16,7 @@ from tests.judged_crawls import (
     entries_of,
     expected,
     judge_all,
-    open_state,
+    judging,
     oracle_of,
     packed_minima,
     templates,
@@ -64,11 +64,8 @@ def test_rule_16_full_buckets_open_triples_or_take_the_emptiest_up_to_a_multiple
     cap, pages = 2, template(200)
     entries = entries_of(pages, 2)
     options = VerdictOptions(bucket_cap=cap, choose=choose)
-    state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64)
-    try:
-        masks = masks_of_skipped(Judge(state, genesis), entries, 2)
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, memory=memory) as judge:
+        masks = masks_of_skipped(judge, entries, 2)
     # All buckets fill in journal order, and with pairs of minima then all of their triples; then the pages
     # that follow enter one each, in turn, until all have eight times as many, or of triples twice as many.
     every, tables, triples = (1 << 10) - 1, 10, 30
@@ -89,11 +86,8 @@ def test_rule_16_many_anchors_in_a_triple_are_found_as_by_the_oracle(compared: i
     entries = entries_of(pages, 3)
     oracle = oracle_of(options)
     want = expected(oracle, pages)
-    state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=1 << 20)
-    try:
-        found = judge_all(Judge(state, genesis), entries, 3)
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, memory=64 << 20, generation=1 << 20) as judge:
+        found = judge_all(judge, entries, 3)
     different = [(f, w) for f, w in zip(found, want, strict=True) if f != w]
     assert not different, different[:3]
     assert sum(load >= 80 for (table, _), load in oracle.load.items() if table not in oracle.triples) > 10

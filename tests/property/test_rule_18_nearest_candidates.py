@@ -9,14 +9,13 @@ import pytest
 from msgspec import structs
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
     crowd,
     entries_of,
     expected,
     judge_all,
-    open_state,
+    judging,
     oracle_of,
     search_as_for_spam,
 )
@@ -30,11 +29,8 @@ def test_rule_18_pages_are_compared_with_the_nearest_alone(
     options, pages = structs.replace(options, compared=compared), crowd(compared, 250)
     entries = entries_of(pages, compared)
     want = expected(oracle_of(options), pages)
-    state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=64)
-    try:
-        assert judge_all(Judge(state, genesis), entries, compared) == want
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, memory=64 << 20) as judge:
+        assert judge_all(judge, entries, compared) == want
     limitless = expected(oracle_of(structs.replace(options, compared=0)), pages)
     assert (want != limitless) == (not options.strict)
 
@@ -53,8 +49,5 @@ def test_rule_18_what_is_too_far_for_a_page_takes_no_place_of_what_is_not(
     entries = entries_of(pages, compared, scheme)
     want = expected(oracle_of(options), pages)
     search_as_for_spam(monkeypatch)
-    state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=64, scheme=scheme)
-    try:
-        assert judge_all(Judge(state, genesis), entries, compared) == want
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, memory=memory, scheme=scheme) as judge:
+        assert judge_all(judge, entries, compared) == want

@@ -11,9 +11,7 @@ import pytest
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
-from tests.judged_crawls import entries_of, judge_all, open_state, packed_minima
+from tests.judged_crawls import entries_of, judge_all, judging, packed_minima
 from tests.oracle import OraclePage
 
 
@@ -37,11 +35,7 @@ def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336
             sketch = content + packed_minima([case + 1] * 10).to_bytes(24, "little")
             page = OraclePage(None, f"http://{name}/{case}", case << 40, bytes(range(32)), sketch)
             pages.append(page)
-    state, genesis = open_state(
-        tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64, scheme=scheme
-    )
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state", scheme=scheme) as judge:
         verdicts = judge_all(judge, entries_of(pages, size, scheme), size)
         sketches = np.array([np.frombuffer(page.sketch, "<u8") for page in pages], np.uint64)
         of_first, of_second = np.arange(0, 2 * cases, 2), np.arange(1, 2 * cases, 2)
@@ -49,8 +43,6 @@ def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336
         assert set(judge.rule.counted(pairs).tolist()) == {counted}
         assert set(judge.rule.least(pairs).tolist()) == {8000 if listed else 7980}
         similarities = judge.rule.similarities(pairs).tolist()
-    finally:
-        state.close()
     if counted:
         assert similarities == exact
     elif listed:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
-from tests.judged_crawls import entries_of, expected, flips, judge_all, open_state, oracle_of
+from tests.judged_crawls import entries_of, expected, flips, judge_all, judging, oracle_of
 
 
 @pytest.mark.parametrize("baselines", [1, 2, 3])
@@ -18,11 +17,8 @@ def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
     options, pages = VerdictOptions(baselines=baselines), flips(baselines, 300, 5)
     entries = entries_of(pages, baselines)
     want = expected(oracle_of(options), pages)
-    state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=64)
-    try:
-        assert judge_all(Judge(state, genesis), entries, baselines) == want
-    finally:
-        state.close()
+    with judging(tmp_path / "state", options, memory=64 << 20) as judge:
+        assert judge_all(judge, entries, baselines) == want
     changed = sum(change == "changed" for _, _, change, *_ in want)
     fewer = expected(oracle_of(VerdictOptions(baselines=baselines + 1)), pages)
     assert sum(change == "changed" for _, _, change, *_ in fewer) < changed
@@ -30,10 +26,7 @@ def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
 
 def test_rule_20_a_url_that_flips_between_two_pages_adds_no_anchor(tmp_path: Path) -> None:
     pages = flips(3, 300, 2)
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    try:
-        found = judge_all(Judge(state, genesis), entries_of(pages, 3), 3)
-    finally:
-        state.close()
+    with judging(tmp_path / "state") as judge:
+        found = judge_all(judge, entries_of(pages, 3), 3)
     urls = {page.url for page in pages}
     assert sum(verdict != "recrawl" for _, verdict, *_ in found) <= 2 * len(urls)

@@ -15,7 +15,6 @@ from stream.dashboard.lookup.lookup import _nearest, _verdict_now
 from stream.errors import StateError
 from stream.fingerprint.row import Row
 from stream.judge.explain.stored_pages import StoredPages
-from stream.judge.judge import Judge
 from stream.messages.decision import JUDGED_AGAIN, NO_LONGER_LIVE, OF_ANOTHER_CLUSTER
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -25,8 +24,8 @@ from tests.judged_crawls import (
     entries_of,
     expected,
     judge_all,
+    judging,
     mirrors,
-    open_state,
     oracle_of,
     side,
 )
@@ -105,9 +104,7 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text, other = body(1), body(2)
     pages = [at(A, text), at(B, text), at(C, text), at(A, other), at(B, text), at(C, text), at(C, text)]
     entries = entries_of(pages, 1, sizes=(7,))
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state") as judge:
         decided = judge.decide(entries)
         right = decided.record()
         codes, own = bytearray(right.codes), pages[4].id
@@ -136,8 +133,6 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             values[place] = wrong
             with pytest.raises(StateError, match=why):
                 judge.prepare(entries, structs.replace(right, **{name: values.tobytes()}))
-    finally:
-        state.close()
 
 
 @pytest.mark.parametrize(
@@ -154,12 +149,9 @@ def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
 ) -> None:
     pages = [page for page in mirrors(4, 700) if page.status == 0]
     stored, coming = pages[:400], pages[400:]
-    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
-    try:
+    with judging(tmp_path / "state", options) as judge:
         entries = entries_of(stored, 4)
-        judge_all(Judge(state, genesis), entries, 4)
-    finally:
-        state.close()
+        judge_all(judge, entries, 4)
     oracle = oracle_of(options)
     expected(oracle, stored)
     urls, joined = {page.id: page.url for page in stored}, []
@@ -183,13 +175,9 @@ def test_rule_22_a_look_up_says_which_cluster_an_orphan_would_join(tmp_path: Pat
     goes_on = [*ends, at(C, text)]
     found = []
     for name, pages in {"before": before, "ends": ends, "goes on": goes_on}.items():
-        state, genesis = open_state(tmp_path / name, VerdictOptions(), memory=1 << 20, generation=64)
-        try:
-            judge = Judge(state, genesis)
+        with judging(tmp_path / name) as judge:
             judge_all(judge, entries_of(pages, 1), 1)
             near, baseline, is_orphan = _nearest(judge, row, B)
-        finally:
-            state.close()
         verdict, why = _verdict_now(near, baseline, is_orphan=is_orphan)
         assert verdict == "recrawl"
         found.append(why.rpartition("; ")[2])
@@ -223,19 +211,13 @@ def verdicts(path: Path, pages: list[OraclePage], options: VerdictOptions | None
     number = {page.id: place for place, page in enumerate(pages)}
     want = expected(oracle_of(options), pages)
     for cut in range(1, len(entries)):
-        state, genesis = open_state(path / f"{cut}", options, memory=1 << 20, generation=64)
-        try:
-            judge, found = Judge(state, genesis), []
+        with judging(path / f"{cut}", options) as judge:
+            found = []
             for part in (entries[:cut], entries[cut:]):
                 decided = judge.decide(part)
                 found += decided.verdicts.columns.cluster.tolist()
                 judge.apply(part, decided.record(), part[-1].offset)
-        finally:
-            state.close()
         assert found == [each[3] for each in want], cut
-    state, genesis = open_state(path / "one by one", options, memory=1 << 20, generation=64)
-    try:
-        assert judge_all(Judge(state, genesis), entries, 1) == want
-    finally:
-        state.close()
+    with judging(path / "one by one", options) as judge:
+        assert judge_all(judge, entries, 1) == want
     return [f"{each[1]} {number[each[3]]}" for each in want]

@@ -17,6 +17,7 @@ from tests.judged_crawls import (
     entries_of,
     expected_in_turns,
     judge_all,
+    judging,
     mirrors,
     open_state,
     oracle_of,
@@ -36,9 +37,7 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
         dataclasses.replace(entry, time=10**12 + 2_000 * place)
         for place, entry in enumerate(entries_of(mirrors(1, 12), 1, sizes=(1,)))
     ]
-    state, genesis = open_state(tmp_path / "state", options, memory=0, generation=64)
-    judge = Judge(state, genesis)
-    try:
+    with judging(tmp_path / "state", options, memory=0) as judge:
         with pytest.raises(ValueError, match="a turn is due before journal offset"):
             judge.decide(entries)
         turn = judge.decide_turn(entries[0])
@@ -72,29 +71,24 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
         finally:
             plain.state.close()
         assert len(whole.entries) == len(entries) - 1, "without a lifetime, batches end nowhere"
-        forged = structs.replace(whole.record(), options=genesis.options.id)
+        forged = structs.replace(whole.record(), options=judge.genesis.options.id)
         with pytest.raises(StateError, match="a turn is due before them"):
             judge.apply(entries[1:], forged)
         turn_if_due(judge, entries[1], None, 9)
         with pytest.raises(StateError, match=f"a turn is due before journal offset {entries[2].offset}"):
             judge.apply(entries[1:], forged)
-    finally:
-        state.close()
 
 
 def test_rule_23_a_state_that_lost_a_record_about_turns_is_damaged(tmp_path: Path) -> None:
     options, pages = VerdictOptions(lifetime=LIFETIME), mirrors(5, 300)
-    state, genesis = open_state(tmp_path / "state", options, memory=0, generation=64)
     oracle = oracle_of(options)
     entries = timed(entries_of(pages, 5, sizes=SIZES), 5)
     expected_in_turns(oracle, pages, entries)
-    try:
-        judge_all(Judge(state, genesis), entries, 5)
+    with judging(tmp_path / "state", options, memory=0) as judge:
+        judge_all(judge, entries, 5)
         expired = {page.id for page in pages} - oracle.numbers.keys()
         assert expired
-        assert not any(map(state.by_page, sorted(expired)[:20]))
-    finally:
-        state.close()
+        assert not any(map(judge.state.by_page, sorted(expired)[:20]))
     for prefix in (b"turn/mark/", b"turn/forward/", b"turn/hit/a/", b"turn/hit/d/"):
         damaged = tmp_path / prefix.decode().replace("/", "-")
         shutil.copytree(tmp_path / "state", damaged)

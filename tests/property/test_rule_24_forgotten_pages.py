@@ -32,6 +32,7 @@ from stream.tables.store.rocks import URLS, Store, tables_of
 from tests.forgetting import erase, forget, request
 from tests.judged_crawls import (
     entries_of,
+    judging,
     mirrors,
     open_state,
 )
@@ -57,34 +58,30 @@ def test_rule_24_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: 
         for i, page in enumerate(mirrors(5, 700))
     ]
     entries = entries_of(pages, 5)
-    state, genesis = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state", options) as judge:
         for at in range(0, len(entries), 3):  # incomplete groups are written again and again
             part = entries[at : at + 3]
             judge.apply(part, judge.decide(part).record(), at + 3)
-            state.flush()
+            judge.state.flush()
         urls = {page.url for page in pages if page.url}
         names = {"url": sorted(urls)[:20], "host": ["h1.example.org"], "domain": ["example.org"]}[what]
         gone = {
             url for url in urls if what == "domain" or url in names or (what == "host" and "//h1." in url)
         }
         bytes_of = {url: (url.encode(), digest_of_url(url)) for url in urls}
-        before = content(state.store.path)
+        before = content(judge.state.store.path)
         assert all(each in before for url in urls for each in bytes_of[url])
         requests = [(i, request(judge, what, name)) for i, name in enumerate(names)]
         requests.append((99, request(judge, what, "http://nobody.example.net/")))
-        records = forget(judge, Search(state, genesis, requests, 100), 10_000)
+        records = forget(judge, Search(judge.state, judge.genesis, requests, 100), 10_000)
         assert [dict(each.forgotten.pages).keys() for each in records if each.forgotten] == [
             set(range(len(names)))
         ]
-        erase(state)
+        erase(judge.state)
         # Until the next start, RocksDB's manifest may name bounds of files that are gone, which are digests.
-        after = content(state.store.path, without="MANIFEST-")
+        after = content(judge.state.store.path, without="MANIFEST-")
         for url in urls:
             assert [each in after for each in bytes_of[url]] == [url not in gone] * 2, url
-    finally:
-        state.close()
     state, _ = open_state(tmp_path / "state", options, memory=1 << 20, generation=64)
     state.close()
     after = content(tmp_path / "state")
@@ -143,26 +140,23 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
     """The pages of a URL go at once, or the newest first."""
     monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
     entries = entries_of(mirrors(8, 300), 8)
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state") as judge:
         judge.apply(entries, judge.decide(entries).record(), 1)
-        search, total = Search(state, genesis, [(4, request(judge, "host", "host"))], 6), sum(state.next)
+        asked, total = [(4, request(judge, "host", "host"))], sum(judge.state.next)
+        search = Search(judge.state, judge.genesis, asked, 6)
         records = forget(judge, search, 1)
         parts = [each.forgotten for each in records if each.forgotten]
         assert sum(len(numbers) for each in parts for numbers in each.numbers) == total
         assert [each.requests for each in parts] == [0] * (len(parts) - 1) + [6]
         assert [each.pages for each in parts] == [[]] * (len(parts) - 1) + [[(4, total)]]
-        digest = host_hasher(genesis.seed)("host")
+        digest = host_hasher(judge.genesis.seed)("host")
         assert [each.named for each in parts] == [NamedDigests()] * (len(parts) - 1) + [
             NamedDigests.of(hosts=[digest])
         ]
         assert not any(each.ids for each in parts), "who names a host knows its pages by their URLs"
         assert (len(parts) == 1) == (limit == 1000)
-        assert not np.any(state.tables.is_alive(np.arange(state.next.anchors)))
-        assert not any(True for _ in state.store.scan(URLS))
-    finally:
-        state.close()
+        assert not np.any(judge.state.tables.is_alive(np.arange(judge.state.next.anchors)))
+        assert not any(True for _ in judge.state.store.scan(URLS))
 
 
 def test_the_largest_record_fits_the_topic() -> None:
@@ -182,28 +176,23 @@ def test_the_largest_record_fits_the_topic() -> None:
 
 
 def test_requests_that_name_no_page_are_decided(tmp_path: Path) -> None:
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    try:
-        judge = Judge(state, genesis)
-        (record,) = forget(judge, Search(state, genesis, [(3, request(judge, "url", "http://x/"))], 4), 7)
+    with judging(tmp_path / "state") as judge:
+        asked = [(3, request(judge, "url", "http://x/"))]
+        (record,) = forget(judge, Search(judge.state, judge.genesis, asked, 4), 7)
         named = NamedDigests.of(urls=[digest_of_url("http://x/")])
         assert record.forgotten == Forgotten(
             requests=4, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[], named=named
         )
-        assert state.meta.forgetting == Forgetting(requests=4)
-        assert state.meta.decided == 8
-    finally:
-        state.close()
+        assert judge.state.meta.forgetting == Forgetting(requests=4)
+        assert judge.state.meta.decided == 8
 
 
 def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
     entries = entries_of(mirrors(9, 200), 9)
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    try:
-        judge = Judge(state, genesis)
+    with judging(tmp_path / "state") as judge:
         judge.apply(entries, judge.decide(entries).record(), 1)
-        right = Search(state, genesis, [(0, request(judge, "host", "host"))], 1).record()
-        forgotten, end = right.forgotten, state.next.anchors
+        right = Search(judge.state, judge.genesis, [(0, request(judge, "host", "host"))], 1).record()
+        forgotten, end = right.forgotten, judge.state.next.anchors
         assert forgotten is not None
         for changed, why in (
             ({"anchors": np.array([0, end], "<i8").tobytes()}, f"forgets anchor 0 to {end}, but the state"),
@@ -218,8 +207,6 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="has journal offset"):
             judge.apply_forgetting(later, forgotten, 5)
         judge.apply_forgetting(right, forgotten, 5)
-    finally:
-        state.close()
 
 
 @pytest.mark.parametrize(
