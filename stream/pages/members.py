@@ -36,7 +36,7 @@ _SKIPPABLE: Final = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _DICTIONARY: Final = b"\x5d\x2a\x4d\x18"
 """The frame that begins a `.warc.zst` whose records were compressed with a dictionary, which it holds
 (https://iipc.github.io/warc-specifications/specifications/warc-zstd/)."""
-_FRAME: Final = 8
+FRAME: Final = 8
 """Bytes of the header of a skippable frame: its magic number and size."""
 _LINE_END: Final = b"\r\n"
 _FIRST: Final = frozenset(b"\x1fB\xfd\x28" + bytes(range(0x50, 0x60)))
@@ -58,6 +58,17 @@ def compression_of_bytes(start: bytes) -> Compression | None:
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
     return next((kind for kind, magic in _MAGIC.items() if magic.match(start)), None)
+
+
+def dictionary_bytes(start: bytes) -> int:
+    """Return the size of the frame with a dictionary that begins an archive, by its first FRAME bytes; 0 if
+    it has none."""
+    return _frame_bytes(start) if start.startswith(_DICTIONARY) and len(start) >= FRAME else 0
+
+
+def _frame_bytes(start: bytes) -> int:
+    """Return the size of a skippable frame that begins so."""
+    return FRAME + int.from_bytes(start[FRAME // 2 : FRAME], "little")
 
 
 class Members(io.RawIOBase):
@@ -200,7 +211,7 @@ class Members(io.RawIOBase):
 
     def _skip_frame(self) -> None:
         """Skip a skippable frame, and take the dictionary in it if the file begins with one."""
-        size = _FRAME + int.from_bytes(self._input[_FRAME // 2 : _FRAME], "little")
+        size = _frame_bytes(self._input)
         is_dictionary = len(self._starts) == 1 and self._size == 0 and self._input.startswith(_DICTIONARY)
         if is_dictionary and size > MAX_DICTIONARY:
             raise OSError(f"a dictionary of {size} bytes")
@@ -214,7 +225,7 @@ class Members(io.RawIOBase):
             raise EOFError("a skippable frame is truncated")
         if is_dictionary:
             self.dictionary_frame = bytes(frame)
-            content = self.dictionary_frame[_FRAME:]
+            content = self.dictionary_frame[FRAME:]
             if compression_of_bytes(content) == "zstd":
                 content = unzstd(content, MAX_DICTIONARY, "dictionary")
             self._dictionary = zstandard.ZstdCompressionDict(content)

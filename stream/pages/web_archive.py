@@ -166,7 +166,10 @@ class ArchiveReader:
 
     def _go_back_to_record(self, content: bytes) -> bool:
         """Go back to a record that begins in content that was taken last. Returns whether there is one."""
-        if not (inner := _VERSION.search(content)):
+        while len(self._data) - self._at < _LONGEST_VERSION and self._fill():
+            pass
+        inner = _VERSION.search(content + self._data[self._at : self._at + _LONGEST_VERSION])
+        if inner is None or inner.start() >= len(content):
             return False
         back = content[inner.start() :]
         self._offset += self._at - len(back)

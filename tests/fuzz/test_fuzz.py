@@ -10,7 +10,8 @@ from tests.fuzz.decoders import DECODERS
 SEED = 20070508
 INPUTS = {
     "pages": 8_000, "avro": 12_000, "journal": 6_000, "decisions": 12_000, "compressed files": 4_000,
-    "web archives": 8_000, "html": 4_000, "content types": 6_000, "texts": 2_000, "record batches": 8_000,
+    "web archives": 8_000, "glued archives": 1_000, "html": 4_000, "content types": 6_000, "texts": 2_000,
+    "record batches": 8_000,
     "dashboard requests": 4_000, "kept pages": 12_000,
     "json lines": 8_000, "csv": 8_000, "parquet": 1_500,
 }  # fmt: skip

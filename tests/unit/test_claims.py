@@ -91,6 +91,21 @@ def test_the_record_at_the_offset_is_the_page(root: Path, name: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_records_of_an_archive_with_its_dictionary_are_read(size: int, root: Path) -> None:
+    samples = [HTML[start : start + 40] for start in range(0, len(HTML) - 40, 2)] * 9
+    dictionary = zstandard.train_dictionary(500, samples)
+    content, compressor = dictionary.as_bytes(), zstandard.ZstdCompressor(dict_data=dictionary)
+    body = HTML + os.urandom(size)
+    first, second = compressor.compress(record(HTML)), compressor.compress(record(body))
+    start = b"\x5d\x2a\x4d\x18" + len(content).to_bytes(4, "little") + content
+    (root / "a.warc.zst").write_bytes(start + first + second)
+    assert claim(root, warc_filename="a.warc.zst", warc_offset=len(start)).body == HTML
+    assert claim(root, warc_filename="a.warc.zst", warc_offset=len(start + first)).body == body
+    (root / "b.warc.zst").write_bytes(start[:4] + b"\xff" * 4 + start[8:] + first)
+    assert reason(root, len(start), warc_filename="b.warc.zst") == "claim_damaged"
+
+
 def test_what_the_message_says_of_the_page_goes_before_the_archive(root: Path) -> None:
     told = {"content_type": "text/plain", "charset": "latin-1", "fetched_at": 5}
     page = claim(root, warc_filename="2026/a.warc.gz", warc_offset=0, **told)

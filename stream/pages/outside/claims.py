@@ -13,6 +13,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.decompression import too_large
+from stream.pages.members import FRAME, MAX_DICTIONARY, dictionary_bytes
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.warc_record import ArchivedPage, MoreError, archived_page
 
@@ -34,6 +35,8 @@ _Place = tuple[str, int]
 class _Held(NamedTuple):
     """The bytes read from an archive at an offset."""
 
+    dictionary: bytes
+    """The frame that begins the archive, if it has the dictionary of all others."""
     data: bytes
     ended: bool
     """Whether the archive ends with `data`."""
@@ -62,7 +65,7 @@ class Archive:
         if isinstance(content, PageError):
             raise content
         try:
-            return archived_page(content.data, content.ended, limit, where)
+            return archived_page(content.dictionary + content.data, content.ended, limit, where)
         except MoreError:
             if len(content.data) > limit + FIRST_BYTES:  # leaves room for the headers
                 raise too_large(limit, "archived page") from None
@@ -77,7 +80,8 @@ class Archive:
                 start = offset + len(start_of_record)
                 beyond = start >= file.seek(0, os.SEEK_END)
                 more = b"" if beyond else _read_at(file, start, size)
-            content: _Held | PageError = _Held(start_of_record + more, len(more) < size)
+                dictionary = _dictionary(file) if offset else b""
+            content: _Held | PageError = _Held(dictionary, start_of_record + more, len(more) < size)
         except PageError as error:
             content = error
         except OSError as error:
@@ -118,6 +122,12 @@ class Archive:
 def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
     file.seek(start)
     return file.read(size)
+
+
+def _dictionary(file: BinaryIO) -> bytes:
+    """Return the frame with a dictionary that begins an archive, or nothing."""
+    size = dictionary_bytes(_read_at(file, 0, FRAME))
+    return _read_at(file, 0, size) if size <= MAX_DICTIONARY else b""
 
 
 def _steps(filename: str, offset: int) -> list[str]:

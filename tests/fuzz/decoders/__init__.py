@@ -10,6 +10,7 @@ from tests.fuzz.decoders.compressed_files import CompressedFiles
 from tests.fuzz.decoders.content_types import ContentTypes
 from tests.fuzz.decoders.data_sets import CsvFiles, JsonLines, ParquetFiles
 from tests.fuzz.decoders.decisions import DecisionRecords
+from tests.fuzz.decoders.glued_archives import GluedArchives
 from tests.fuzz.decoders.html import Html
 from tests.fuzz.decoders.journal import JournalRecords
 from tests.fuzz.decoders.kept_pages import KeptPageRecords
@@ -27,6 +28,7 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     KeptPageRecords,
     CompressedFiles,
     WebArchives,
+    GluedArchives,
     Html,
     ContentTypes,
     TextsTwice,
