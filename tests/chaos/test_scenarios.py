@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import shutil
 import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from string import ascii_letters
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata
 
@@ -96,23 +94,6 @@ async def test_redelivery_of_everything_gives_not_one_new_verdict(quick: Setting
 
 
 @pytest.mark.night
-async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(quick: Settings, tmp_path: Path) -> None:
-    async with Deployment(quick, tmp_path) as deployment:
-        await crawl(quick, 250)
-        await deployment.start("worker")
-        await deployment.start("judge")
-        await judged(quick, 250)
-        await deployment.kill("judge")
-        shutil.rmtree(quick.state_dir)
-        await crawl(quick, 250, seed=2)
-        await deployment.start("judge")
-        await judged(quick, 500)
-        assert await deployment.stop("judge") == 0
-        assert await deployment.stop("worker") == 0
-    await all_right(quick)
-
-
-@pytest.mark.night
 async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
     quick: Settings, tmp_path: Path
 ) -> None:
@@ -139,6 +120,7 @@ async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
     await all_right(quick)
 
 
+@pytest.mark.night
 async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path: Path) -> None:
     async with Deployment(quick, tmp_path) as deployment:
         crawling = asyncio.create_task(crawl(quick, 600))
@@ -252,39 +234,6 @@ async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Setti
         assert '"event": "source_gap"' not in deployment.log("judge")
         await deployment.stop("judge")
     await all_right(quick)
-
-
-@pytest.mark.night
-async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_path: Path) -> None:
-    """Rule 4: a recreated topic is a new one; without topic ids its pages would pass for re-deliveries."""
-    names = TopicNames(quick.namespace)
-    async with Deployment(quick, tmp_path) as deployment:
-        await deployment.start("judge")
-        await deployment.start("worker")
-        await crawl(quick, 120)
-        await judged(quick, 120)
-        async with admin_of(quick) as admin:
-            before = await admin.describe_topics([names.pages])
-            await admin.delete_topics([names.pages])
-
-            async def gone() -> bool:
-                return names.pages not in await admin.list_topics()
-
-            await until(gone)
-            await admin.create_topics([NewTopic(names.pages, quick.partitions, 1)])
-        assert before
-        await crawl(quick, 180, seed=2)
-        if deployment.running["worker"].returncode is None:
-            # It noticed by itself, or it is told: either way nothing of the new topic passes for the old.
-            await deployment.stop("worker")
-        else:
-            deployment.running.pop("worker")
-        await deployment.start("worker")
-        await judged(quick, 180)
-        findings = await audit(quick)
-        assert (findings.pages, findings.missing, findings.repeated, findings.earlier) == (180, 0, 0, 120)
-        await deployment.stop("judge")
-    assert await recompute(quick) == []
 
 
 @pytest.mark.night
