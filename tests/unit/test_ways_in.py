@@ -62,8 +62,9 @@ def case(name: str, reason: str | None, **fields: Any) -> Case:
     if not fields.keys() & {"html", "text", "body"}:
         fields["text"] = text(name)
     status = Status.READY if reason is None else Status.REJECTED
-    if reason is None and not any(fields.get(each) for each in ("html", "text", "body")):
-        status = Status.INSUFFICIENT
+    content = fields.get("html") or fields.get("text") or fields.get("body") or ""
+    if reason is None and len(set(content)) < 2:
+        status = Status.INSUFFICIENT  # empty, or one letter again and again
     return Case(name, {key: value for key, value in fields.items() if value is not None}, status, reason)
 
 
