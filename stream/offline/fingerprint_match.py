@@ -23,7 +23,7 @@ from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
-from stream.sources.open import open_source
+from stream.sources.open import open_sources
 from stream.sources.source import Message
 from stream.tables.arrays import U64
 
@@ -99,7 +99,9 @@ def open_fingerprints_or_pages(
     fingerprints = open_fingerprints(path, width) if source_format == "auto" else None
     if fingerprints is not None:
         return fingerprints
-    messages = open_source(path, format=source_format, base_url=base_url, columns=columns)
+    base_urls = [] if base_url is None else [base_url]
+    opened = open_sources([path], format=source_format, base_urls=base_urls, columns=columns)
+    messages = itertools.chain.from_iterable(opened)
 
     def chunks() -> Iterator[NamedFingerprints]:
         for ready, skipped in rows_of(settings, scheme, messages):

@@ -30,7 +30,7 @@ from stream.offline.minima_tables import MinimaTables, PageColumns, search_all
 from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.compressed import is_read_once
-from stream.sources.open import open_source
+from stream.sources.open import open_sources
 from stream.sources.source import Message
 from stream.tables.arrays import U64
 from stream.tables.store.rocks import state_directory
@@ -87,7 +87,9 @@ def open_sketched(
             return SketchedFile(Sketched.of(*pages) for pages in live_pages(directory, scheme))
         if open_fingerprints(path) is not None:
             raise _no_sketches(path)
-    messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url, columns=columns)
+    base_urls = [] if base_url is None else [base_url]
+    opened = open_sources([path], format=source_format, base_urls=base_urls, columns=columns)
+    messages: Iterable[Message] = chain.from_iterable(opened)
     if is_read_once(path):  # detected by the first line
         coming = iter(messages)
         first = list(islice(coming, 1))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stream.errors import SettingsError
 from stream.sources.directory import DirectorySource
 from stream.sources.jsonl import JsonlSource
 from stream.sources.open import open_source, open_sources
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
 
 LINE = b'{"url": "http://a/", "text": "x"}\n'
 HTML = b"<!DOCTYPE html><p>x"
@@ -61,6 +64,15 @@ def test_a_directory_of_data_is_its_files(tmp_path: Path) -> None:
     opened = open_sources([tree(tmp_path, SHARDS)])
     assert [each.name for each in opened] == [f"{tmp_path}/part-0.jsonl", f"{tmp_path}/sub/part-1.jsonl"]
     assert all(isinstance(each, JsonlSource) for each in opened)
+
+
+@pytest.mark.parametrize("options", [(), ("--verified",)])
+def test_pairs_are_found_in_all_files_of_data(tmp_path: Path, options: tuple[str, ...]) -> None:
+    lines = {
+        f"part-{part}.jsonl": msgspec.json.encode({"url": f"http://{part}/", "text": text(1)})
+        for part in "ab"
+    }
+    assert "1 pair among 2 " in neardup("match", tree(tmp_path, lines), *options).stderr
 
 
 def test_files_of_data_may_have_no_suffix(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""JSON as suites of parsers have it: each value costs its own line, or nothing where it stands beside a page's
-fields."""
+"""JSON as suites of parsers have it: each value costs its own line, or nothing beside fields of a page."""
 
 from __future__ import annotations
 
