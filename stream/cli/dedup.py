@@ -141,6 +141,7 @@ async def _dedup(
         with counting("written", rows.count) as progress:
             size = _write(election, run, sources, outputs, progress)
         if dropped:
+            election.add_no_pages(each for source in sources for each in source.no_pages())
             _report(election, dropped)
         summary = _summary(election, sources, size) | crowding
         warnings = counts.warnings

@@ -6,8 +6,9 @@ DuckDB sorts on disk what exceeds its memory. Pages are numbered from 0 on, in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from stream.errors import SettingsError
 from stream.pages.columns import option_of
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
+from stream.sources.source import NoPage
 
 MEMORY: Final = "1GB"
 """Limit of DuckDB, beyond which it uses the disk."""
@@ -115,7 +117,7 @@ ORDER BY judged.number
 """
 _REPORT: Final = """
 SELECT
-    pages.url, pages.source AS origin_file, 'page ' || (pages.position + 1) AS origin_place,
+    dropped.number, pages.url, pages.source AS origin_file, 'page ' || (pages.position + 1) AS origin_place,
     why, pages.reason, pages.detail,
     coalesce(kept_pages.url, CASE why WHEN 'in the index' THEN verdicts.duplicate_of_url END) AS kept_url,
     kept_pages.source AS kept_file, 'page ' || (kept_pages.position + 1) AS kept_place,
@@ -131,6 +133,22 @@ LEFT JOIN pages AS kept_pages ON kept_pages.number = dropped.kept_number
 LEFT JOIN verdicts AS kept_verdicts ON kept_verdicts.number = dropped.kept_number
 """
 """Similarities are known where a verdict has them: of a page and the anchor that it was compared with."""
+
+
+_NO_PAGES: Final = """
+CREATE TABLE no_pages (number BIGINT, url VARCHAR, origin_file VARCHAR, origin_place VARCHAR, reason VARCHAR)
+"""
+_OF_NO_PAGE: Final = pa.schema(
+    [("number", pa.int64())]
+    + [(name, pa.string()) for name in ("url", "origin_file", "origin_place", "reason")]
+)
+_WHOLE_REPORT: Final = f"""
+SELECT * EXCLUDE (number, follows) FROM (
+    SELECT *, false AS follows FROM ({_REPORT})
+    UNION ALL BY NAME
+    SELECT *, 'no page' AS why, true AS follows FROM no_pages
+) ORDER BY follows, number
+"""  # noqa: S608 (constants)
 
 
 class Part(NamedTuple):
@@ -165,6 +183,7 @@ class Election:
                 self._database.execute(_ROWS.format(**values, topic_id=_literal(topic_id)))
             else:
                 self._database.execute(_NO_ROWS)
+            self._database.execute(_NO_PAGES)
             self._database.execute(_JUDGED)
             self._database.execute(_NEWEST_VERSIONS)
         if missing := self._one("SELECT count(*) FROM judged WHERE verdict IS NULL"):
@@ -268,8 +287,17 @@ class Election:
         )
         return [Example(*each) for each in self._ask(question, count)]
 
+    def add_no_pages(self, passed_over: Iterable[NoPage]) -> None:
+        """Add content that was passed over to the report."""
+        numbered = enumerate(passed_over)
+        while some := list(islice(numbered, CHUNK)):
+            rows = [dict(zip(_OF_NO_PAGE.names, (number, *each), strict=True)) for number, each in some]
+            table = pa.Table.from_pylist(rows, _OF_NO_PAGE)
+            with self._translated_errors():
+                self._insert("no_pages", dict(zip(table.column_names, table.columns, strict=True)))
+
     def report(self, output: BinaryIO, suffix: str) -> None:
-        """Write a line or row for each page that is dropped, in order."""
+        """Write a line or row for each page that is dropped, in order, and for what is no page."""
         if suffix == ".csv":
             self._report_csv(output)
             return
@@ -277,9 +305,7 @@ class Election:
         kind = "parquet, COMPRESSION zstd" if suffix == ".parquet" else "json"
         try:
             with self._translated_errors():
-                self._database.execute(
-                    f"COPY ({_REPORT} ORDER BY dropped.number) TO {_literal(str(path))} (FORMAT {kind})"
-                )
+                self._database.execute(f"COPY ({_WHOLE_REPORT}) TO {_literal(str(path))} (FORMAT {kind})")
             with path.open("rb") as file:
                 while block := file.read(BLOCK):
                     output.write(block)
@@ -288,7 +314,7 @@ class Election:
 
     def _report_csv(self, output: BinaryIO) -> None:
         with self._translated_errors(), self._database.cursor() as cursor:
-            cursor.execute(f"{_REPORT} ORDER BY dropped.number")
+            cursor.execute(_WHOLE_REPORT)
             output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
             while rows := cursor.fetchmany(CHUNK):
                 output.write(text_of(rows).encode())

@@ -18,7 +18,7 @@ from stream.pages.members import DAMAGED, Members
 from stream.pages.page import Page
 from stream.sources.encode import encode_fields
 from stream.sources.encoding import encoding_of
-from stream.sources.source import MAX_BODY, Message, Source
+from stream.sources.source import MAX_BODY, Message, NoPage, Source
 
 FILE_URL: Final = "file://localhost"
 """Prefix of an absolute path (RFC 8089). It has a host because URLs of pages need one."""
@@ -114,6 +114,12 @@ class DirectorySource(Source):
     def all_files(self) -> Iterator[Path]:
         """All files, pages or not, in order."""
         return self._files()
+
+    def no_pages(self) -> Iterator[NoPage]:
+        for file in self.all_files():
+            with suppress(OSError):  # reading it names the damage
+                if not self._is_page(file):
+                    yield NoPage(self._url(file), str(file), None, "suffix")
 
     def _read(self) -> Iterator[Message]:
         self._bytes_read = 0

@@ -6,7 +6,7 @@ import abc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.columns import NO_COLUMNS, Columns
@@ -49,6 +49,16 @@ class Message:
     def origin(self) -> str:
         """File and place, such as `crawl.jsonl line 12`, for error messages."""
         return self.file if self.place is None else f"{self.file} {self.place}"
+
+
+class NoPage(NamedTuple):
+    """Content of a source that is passed over."""
+
+    url: str | None
+    file: str
+    place: str | None
+    reason: str
+    """A key of `PASSED_OVER`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,11 @@ class Source(abc.ABC):
                 yield message
         except PageError as error:
             self._note_damage(error)
+
+    def no_pages(self) -> Iterator[NoPage]:
+        """Yield what `passed_over` counts, with its place, in order, but records of other types. It reads
+        the source once more, up to damage."""
+        return iter(())
 
     @abc.abstractmethod
     def _read(self) -> Iterator[Message]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from stream.errors import PageError
 from stream.pages.content_type import content_type
 from stream.pages.fields import fields_of_page
 from stream.pages.http_body import decode_content
-from stream.pages.members import Members
+from stream.pages.members import DAMAGED, Members
 from stream.pages.page import Page
 from stream.pages.warc_record import (
     RECORDS,
@@ -22,7 +23,7 @@ from stream.pages.warc_record import (
 from stream.pages.web_archive import ArchiveReader, ArchiveRecord, DamagedRecord
 from stream.sources.encode import encode_fields
 from stream.sources.file import FileSource
-from stream.sources.source import MAX_BODY, Message
+from stream.sources.source import MAX_BODY, Message, NoPage
 
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain", None})
 """Content types of pages. Without one, the bytes tell."""
@@ -47,6 +48,14 @@ class WarcSource(FileSource):
                 else:
                     url = target_of(record)
                     yield Message(encode_fields(_fields(record, url)), url, self.name, record.place)
+
+    def no_pages(self) -> Iterator[NoPage]:
+        with suppress(*DAMAGED), self._opened() as raw:
+            for record in ArchiveReader(Members(raw), MAX_BODY):
+                if isinstance(record, DamagedRecord):
+                    continue
+                if (why := why_no_page(record)) and why != "record_type":
+                    yield NoPage(target_of(record), self.name, record.place, why)
 
 
 def why_no_page(record: ArchiveRecord) -> str | None:

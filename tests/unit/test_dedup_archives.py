@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import zstandard
 
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, lines
+from tests.unit.test_sources import warc_record
 
 Pack = Callable[[bytes], bytes]
 PACKS: dict[str, Pack] = {
@@ -203,3 +205,38 @@ def test_the_second_reading_sees_what_the_first_one_saw(tmp_path: Path) -> None:
     summary: dict[str, Any] = dedup(saved, "-o", tmp_path / "out", code=1)
     assert (summary["pages"], summary["kept"], len(summary["damaged"])) == (3, 3, 1)
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["0.html", "2.html", "3.html"]
+
+
+@pytest.mark.parametrize("name", ["dropped.jsonl", "dropped.csv", "dropped.parquet"])
+def test_what_is_no_page_is_named_where_dropped_pages_are(tmp_path: Path, name: str) -> None:
+    """Each response is in the output or in the report; requests and such are in neither."""
+    body = f"<p>{' '.join(f'word{number}' for number in range(40))}".encode()
+    records = [
+        warc_record("http://a.example/1", body),
+        warc_record("http://a.example/2", body, http="X: y\r\n"),
+        warc_record("http://a.example/3", b"PNG", content_type="image/png"),
+        warc_record("http://a.example/4", body, status="404 Not Found"),
+        warc_record("http://a.example/1", b"GET", kind="request"),
+        warc_record("http://a.example/5", body[3:], content_type=""),
+    ]
+    (tmp_path / "crawl.warc").write_bytes(b"".join(records))
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    for file in ("a.html", "b.css", "c.png"):
+        (saved / file).write_bytes(body.replace(b"word", b"other"))
+    report = tmp_path / name
+    neardup("dedup", tmp_path / "crawl.warc", saved, "-o", tmp_path / "kept", "--dropped", report)
+    readers = {".jsonl": duckdb.read_json, ".csv": duckdb.read_csv, ".parquet": duckdb.read_parquet}
+    report_rows = readers[report.suffix](str(report))
+    rows = report_rows.project("url, origin_file, origin_place, why, reason").fetchall()
+    kept = (tmp_path / "kept" / "crawl.warc").read_bytes().count(b"WARC-Target-URI")
+    why = [(each[0].rpartition("/")[2], each[3], each[4]) for each in rows]
+    assert why == [
+        ("2", "same cluster", None),
+        ("5", "same cluster", None),
+        ("3", "no page", "content_type"),
+        ("4", "no page", "http_status"),
+        ("b.css", "no page", "suffix"),
+        ("c.png", "no page", "suffix"),
+    ]
+    assert (kept, [each[2] is not None for each in rows]) == (1, [True] * 4 + [False] * 2)
