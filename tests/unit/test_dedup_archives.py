@@ -222,8 +222,8 @@ def test_what_is_no_page_is_named_where_dropped_pages_are(tmp_path: Path, name: 
     (tmp_path / "crawl.warc").write_bytes(b"".join(records))
     saved = tmp_path / "saved"
     saved.mkdir()
-    for file in ("a.html", "b.css", "c.png"):
-        (saved / file).write_bytes(body.replace(b"word", b"other"))
+    for file, content in (("a.html", body.replace(b"word", b"other")), ("b.css", b"p {}"), ("c.png", b"PNG")):
+        (saved / file).write_bytes(content)
     report = tmp_path / name
     neardup("dedup", tmp_path / "crawl.warc", saved, "-o", tmp_path / "kept", "--dropped", report)
     readers = {".jsonl": duckdb.read_json, ".csv": duckdb.read_csv, ".parquet": duckdb.read_parquet}
