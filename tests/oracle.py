@@ -16,7 +16,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
-from math import exp, sqrt
+from math import exp, inf, sqrt
 
 WITHOUT_A_KEY = "http://host/without-a-key"
 """Stands for the URLs of pages without a URL key."""
@@ -106,15 +106,15 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=14, short_distance=0, similarity="0.798", margin="0.002",
+        self, *, strict=False, distance=None, short_distance=0, similarity="0.798", margin="0.002",
         keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
         evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 15, rows_between=1 << 14,
         most_url_bytes=32 << 20,
     ):  # fmt: skip
         """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
         instead, and every page looks into all pairs and triples. `lifetime` is in milliseconds."""
-        self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
-        self.short_distance = max(distance, short_distance)
+        self.strict, self.cap, self.compared = strict, bucket_cap, compared
+        self.distance, self.short_distance = distance, short_distance
         self.by_minima = keys == "minima" and not strict
         self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
         self.least = Fraction(similarity) * 10_000
@@ -294,8 +294,10 @@ class Oracle:
         return [found[i] for i in sorted(order)]
 
     def within(self, page):
-        """Return the largest distance of a near-duplicate before the page."""
-        return self.short_distance if page.status == 3 else self.distance
+        """Return the largest distance of a near-duplicate before the page: none in default mode."""
+        if not self.strict:
+            return inf
+        return max(self.distance, self.short_distance) if page.status == 3 else self.distance
 
     def rank(self, a, b):
         """Return how late one page is compared with the other: by distance, and minima that differ."""

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 @click.option("--against", "corpus", type=PATH,
               help="Corpus, a source like BATCH.  [default: pairs within BATCH]")  # fmt: skip
 @click.option("--verified", is_flag=True,
-              help="Match by distance and similarity, as a deployment does by default.")  # fmt: skip
+              help="Match by similarity, as a deployment does by default.")  # fmt: skip
 @click.option("-k", "--distance", type=click.IntRange(0, 127),
-              help="Largest Hamming distance.  [default: 3; 14 with --verified]")  # fmt: skip
+              help="Largest Hamming distance; not with --verified.  [default: 3]")  # fmt: skip
 @with_output("matches")
 @click.option("--layout", help="Table design, e.g. `5 choose 2` or `4 then 4`.  [default: by size of BATCH]")
 @click.option(
@@ -69,25 +69,25 @@ def command(
     with a field `fingerprint` (such as verdicts), state directories, or pages as for `neardup scan`.
 
     With --verified, a pair matches if a deployment would call it similar by default: two of five minima are
-    equal, the distance is at most 14, and the similarity, which is printed too, is at least 0.8. About 7 in
-    1,000 pairs of similarity 0.8 do not share two minima and are missed. Unlike a deployment, which compares
-    pages with anchors only, this compares all pages. BATCH and the corpus must be pages or state directories,
-    since fingerprints alone do not suffice.
+    equal, and the similarity, which is printed too, is at least 0.8. About 7 in 1,000 pairs of similarity 0.8
+    do not share two minima and are missed. Unlike a deployment, which compares pages with anchors only, this
+    compares all pages. BATCH and the corpus must be pages or state directories, since fingerprints alone do
+    not suffice.
 
     Tables are built of BATCH, so BATCH should be the smaller side. The corpus is read once, on all cores.
     """
     from stream.errors import SettingsError
 
     logging.configure(settings.log_format, "match")
-    if verified and (layout or width):
+    if verified and (layout or width or distance is not None):
         raise SettingsError(
-            "layout, width: they apply to fingerprints only and have no effect with --verified"
+            "layout, width, distance: they apply to fingerprints only and have no effect with --verified"
         )
     matches: Matches | Verified
     files: dict[str, Any] = {"source_format": source_format, "base_url": base_url, "columns": columns}
     with writing(output) if output else nullcontext() as sink:
         if verified:
-            matches = _similar(settings, scheme, batch, corpus, distance, files)
+            matches = _similar(settings, scheme, batch, corpus, files)
         else:
             files["width"] = int(width) if width else None
             matches = _near(
@@ -148,7 +148,6 @@ def _similar(
     scheme: Scheme,
     batch: str,
     corpus: str | None,
-    distance: int | None,
     files: dict[str, Any],
 ) -> Verified:
     from stream.offline.verified_match import Verified, default_rule, open_sketched
@@ -156,7 +155,7 @@ def _similar(
     opened = open_sketched(settings, scheme, batch, **files)
     against = open_sketched(settings, scheme, corpus, **files) if corpus else None
     with _bar(None):
-        return Verified(opened, against, default_rule(scheme, distance), threads=settings.worker_processes)
+        return Verified(opened, against, default_rule(scheme), threads=settings.worker_processes)
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -242,7 +242,9 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             k = 3 if distance is None else distance
             base = VerdictOptions.paper(k=k, blocks=k + 2)
         else:
-            base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+            if distance is not None:
+                raise SettingsError("distance: decides with --mode strict alone; otherwise similarity does")
+            base = VerdictOptions()
         if similarity is not None:
             if mode == "strict":
                 raise SettingsError(
@@ -272,14 +274,14 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "-k",
             "--distance",
             type=click.IntRange(0, 63),
-            help="Largest Hamming distance of near-duplicates.  [default: 14; 3 with --mode strict]",
+            help="Largest Hamming distance of near-duplicates, with --mode strict.  [default: 3]",
         ),
         click.option(
             "--mode",
             type=click.Choice(["verified", "strict"]),
             default="verified",
             show_default=True,
-            help="verified: by distance and estimated similarity; strict: by distance alone (the paper).",
+            help="verified: by estimated similarity; strict: by distance alone (the paper).",
         ),
     ):
         command = decorate(command)

@@ -62,7 +62,7 @@ class Figures(Struct):
     series: Series
     distances: Annotated[
         dict[str, list[int]],
-        Meta(description="Verdict -> pages by Hamming distance to the matching page, 0 to 63 bits."),
+        Meta(description="Verdict -> pages by Hamming distance to the matching page, 0 to 63 bits or more."),
     ]
     similarities: Annotated[
         dict[str, list[int]],

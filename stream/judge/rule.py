@@ -102,7 +102,7 @@ class Rule:
 
     def largest_distance(self, status: int) -> int:
         """Return the largest distance of near-duplicates if the later page has this status."""
-        return self.options.largest_distance if status == Status.SHORT else self.options.distance
+        return self.options.largest_distance if status == Status.SHORT else self.options.within
 
     def within(self, statuses: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the largest distance of near-duplicates for later pages of these statuses (n,)."""
@@ -112,7 +112,7 @@ class Rule:
     def near(self, distances: NDArray[np.integer[Any]], statuses: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return the mask of m distances that are small enough, given the later pages' statuses (m,) or
         (1,)."""
-        near: NDArray[np.bool_] = distances <= self.options.distance
+        near: NDArray[np.bool_] = distances <= self.options.within
         if self.options.short_distance:
             near |= (statuses == Status.SHORT) & (distances <= self.options.short_distance)
         return near

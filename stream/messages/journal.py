@@ -35,7 +35,7 @@ from stream.messages.row_columns import (
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 4
+VERSION: Final = 5
 AS_URL: Final = -2
 """Size, in a record, of a string that equals the URL of its row."""
 MAX_ROWS: Final = 65_535

@@ -15,18 +15,22 @@ LEAST_LIFETIME: Final = 600
 """Seconds. Log time may be ten minutes ahead of a judge's clock (rule 15)."""
 MOST_LIFETIME: Final = 100 * 365 * 86_400
 """Seconds."""
+ANY_DISTANCE: Final = 128
+"""No two fingerprints differ in more bits."""
 
 
 class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When two pages are near-duplicates, and how candidates for comparison are found."""
 
     mode: Literal["verified", "strict"] = "verified"
-    """`strict` follows the paper exactly: distance <= k, exact probes, no sketch, no bucket cap."""
-    distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 14
-    """Largest Hamming distance of near-duplicates (k in the paper). No modified pair of the evaluation in
-    docs/quality.md was farther apart than the default."""
+    """`verified` decides by similarity; `strict` follows the paper exactly: distance <= k, exact probes, no
+    sketch, no bucket cap."""
+    distance: Annotated[int, msgspec.Meta(ge=0, le=63)] | None = None
+    """Largest Hamming distance of near-duplicates in strict mode, which needs it (k in the paper). Otherwise
+    no distance decides: that of a copy can be as large as whoever adds heavy words to it likes."""
     short_distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 0
-    """Largest distance if the later page is short (the scheme's `short_tokens`), if more than `distance`."""
+    """In strict mode, largest distance if the later page is short (the scheme's `short_tokens`), if more than
+    `distance`."""
     similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.798"
     """Least estimated Jaccard similarity of near-duplicates, a decimal string to avoid rounding. The default
     is a little below 0.8, so that the noise of the estimate loses few pairs just above 0.8."""
@@ -74,11 +78,16 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ValueError(
                 f"flips={self.flips}: keys=minima has no uncertain bits to flip; see keys=fingerprint"
             )
+        if self.strict and self.distance is None:
+            raise ValueError("mode=strict: distance is missing, the largest one of near-duplicates")
         for option in ("distance", "short_distance"):
-            if self.strict and getattr(self, option) > self.blocks - self.choose:
+            value = getattr(self, option)
+            if not self.strict and value:
+                raise ValueError(f"{option}={value}: decides in mode=strict alone; otherwise similarity does")
+            if self.strict and value > self.blocks - self.choose:
                 raise ValueError(
                     f"mode=strict finds every pair up to blocks - choose = {self.blocks - self.choose}, "
-                    f"so {option}={getattr(self, option)} needs other blocks"
+                    f"so {option}={value} needs other blocks"
                 )
         if self.lifetime is not None and not LEAST_LIFETIME <= self.lifetime <= MOST_LIFETIME:
             raise ValueError(f"lifetime={self.lifetime}s: must be from 10 minutes to 100 years")
@@ -94,9 +103,14 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.keys == "minima" and not self.strict
 
     @property
+    def within(self) -> int:
+        """Largest distance at which two pages can be near-duplicates that are not short."""
+        return ANY_DISTANCE if self.distance is None else self.distance
+
+    @property
     def largest_distance(self) -> int:
         """Largest distance at which any two pages, short ones included, can be near-duplicates."""
-        return max(self.distance, self.short_distance)
+        return max(self.within, self.short_distance)
 
     @property
     def id(self) -> str:

@@ -53,13 +53,13 @@ class SliceMatches(NamedTuple):
 class MinimaTables:
     """Pages indexed by the prefixes of their minima in the tables of a `design`. Raises SettingsError."""
 
-    def __init__(self, indexed: PageColumns, width: int, distance: int, design: Design) -> None:
+    def __init__(self, indexed: PageColumns, width: int, design: Design) -> None:
         self.layout: Final = f"{design.blocks} choose {design.choose}"
         """Name of the tables' layout."""
         entries = Entries(
             np.ascontiguousarray(indexed.minima), np.ascontiguousarray(as_words(indexed.fingerprints, width))
         )
-        self._tables: Final = PrefixTables.of(entries, design.prefix_masks, distance)
+        self._tables: Final = PrefixTables.of(entries, design.prefix_masks, width)
 
     def search(self, pages: PageColumns, first: int, end: int, *, later: bool) -> SliceMatches:
         """The pairs of the query rows `first` to `end`, or of fewer rows if these have MOST_PAIRS.

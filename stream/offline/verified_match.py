@@ -145,7 +145,7 @@ class Verified:
         self._corpus = corpus
         self._held = _all_pages(batch, rule.scheme)
         start = time.perf_counter()
-        self._tables = MinimaTables(self._held, rule.scheme.width, rule.options.distance, rule.design())
+        self._tables = MinimaTables(self._held, rule.scheme.width, rule.design())
         self._build_seconds = time.perf_counter() - start
         self._matched = np.zeros(len(self._held), np.bool_)
         self._scanned = 0 if corpus else len(self._held)
@@ -155,9 +155,7 @@ class Verified:
     @property
     def rule(self) -> str:
         """The condition that pairs meet, for messages."""
-        rule = self._rule
-        limit = f"{rule.least_listed / ONE:g}"
-        return f"with a distance of at most {rule.options.distance} and a similarity of at least {limit}"
+        return f"with a similarity of at least {self._rule.least_listed / ONE:g}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record per pair as it is found; may be called once. Pairs within a batch are sorted by row,
@@ -247,6 +245,6 @@ def _concatenate(parts: list[Sketched], scheme: Scheme, first: int) -> Sketched:
     )
 
 
-def default_rule(scheme: Scheme, distance: int | None = None) -> Rule:
-    """The rule by the default verdict options, or with a different `distance`."""
-    return Rule(VerdictOptions() if distance is None else VerdictOptions(distance=distance), scheme)
+def default_rule(scheme: Scheme) -> Rule:
+    """The rule by the default verdict options."""
+    return Rule(VerdictOptions(), scheme)

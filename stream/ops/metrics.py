@@ -226,8 +226,7 @@ class JudgeMetrics(CheckpointMetrics):
         )
         self.cut_lists = self._counter(
             "neardup_judge_cut_lists_total",
-            "Compared pages with more candidates within the distance than `compared`, so that some were left "
-            "out.",
+            "Compared pages with more candidates than `compared`, so that some were left out.",
         )
         self.expired = self._counter(
             "neardup_judge_expired_pages_total",

@@ -193,7 +193,7 @@ def _sets(stored: int) -> dict[str, Any]:
         np.savez(path, words=words.ravel(), starts=starts, stored=stored, batch=BATCH)
 
         def ours(place: Path) -> Ours:
-            return Ours(place, rule.options.distance, stored, rule.design(), (keys, prints))
+            return Ours(place, rule.options.within, stored, rule.design(), (keys, prints))
 
         return _measure(path, SET_PEERS, ours, stored, planted)
 

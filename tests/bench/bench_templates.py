@@ -177,7 +177,7 @@ def _alike(rows: Sequence[Row], originals: np.ndarray, copies: np.ndarray, rule:
     )
     sketches = sketches.reshape(len(rows), -1).astype(np.uint64)
     fingerprints = np.array([row.low for row in rows], np.uint64)
-    near = np.bitwise_count(fingerprints[originals] ^ fingerprints[copies]) <= rule.options.distance
+    near = np.bitwise_count(fingerprints[originals] ^ fingerprints[copies]) <= rule.options.within
     pairs = SketchPairs(sketches, originals, sketches, copies)
     alike: np.ndarray = near & (rule.similarities(pairs) >= rule.least(pairs))
     return alike

@@ -36,7 +36,7 @@ async def test_two_pages_are_compared_in_marks(opened: Callable[..., Any], shot:
             "text": "this page",
             "compare": {"html": "<p>the earlier page"},
         }
-        await expect(page.locator("#comparison")).to_contain_text("near-duplicates: distance 3 is within 14")
+        await expect(page.locator("#comparison")).to_contain_text("near-duplicates: estimated similarity")
         await expect(page.locator("#comparison")).to_contain_text("Exact similarity: 0.987.")
         await expect(page.locator("#comparison")).to_contain_text(
             "7 shared, 7 only in the compared page, 14 only"

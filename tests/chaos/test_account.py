@@ -37,7 +37,7 @@ def record(
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
-            "version": 4,
+            "version": 5,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
             "length": bytes(4 * count),

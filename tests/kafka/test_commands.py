@@ -36,9 +36,9 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     assert (code, "mode verified" in out) == (0, True)
     code, out, _ = await neardup_process(settings, "topics", "create")
     assert code == 0, "creating again is fine"
-    code, _, error = await neardup_process(settings, "topics", "create", "--option", "distance=9")
+    code, _, error = await neardup_process(settings, "topics", "create", "--option", "baselines=3")
     assert code == 2
-    assert "distance" in error
+    assert "baselines" in error
 
     code, out, _ = await neardup_process(settings, "publish", str(crawl))
     assert (code, "published 120 pages" in out) == (0, True)

@@ -108,8 +108,8 @@ async def cluster_of(settings: Settings) -> str:
         ({"journal": "ef" * 16}, f"journal {'ef' * 16}, but namespace says"),
         ({"scheme_id": "0123456789abcdef"}, "scheme 0123456789abcdef, but scheme says"),
         (
-            {"options": VerdictOptions(distance=8)},
-            f"options {VerdictOptions(distance=8).id}, but verdict options says {VerdictOptions().id}",
+            {"options": VerdictOptions(baselines=3)},
+            f"options {VerdictOptions(baselines=3).id}, but verdict options says {VerdictOptions().id}",
         ),
         ({"options": VerdictOptions(keys="fingerprint", blocks=6)}, "made for 15 tables, opened for 11"),
     ],
@@ -287,10 +287,12 @@ async def test_rule_11_creating_with_other_options_is_refused_and_names_them(set
     await create(settings)
     before = await ends(settings)
     with pytest.raises(RefusedError) as refused:
-        await topics.create(settings, Scheme(segmenter="jieba"), VerdictOptions(distance=8, similarity="0.9"))
+        await topics.create(
+            settings, Scheme(segmenter="jieba"), VerdictOptions(baselines=3, similarity="0.9")
+        )
     for named in (
         "scheme.segmenter is 'rjieba' in the journal, 'jieba' here",
-        "options.distance is 14 in the journal, 8 here",
+        "options.baselines is 2 in the journal, 3 here",
         "options.similarity is '0.798' in the journal, '0.9' here",
     ):
         assert named in str(refused.value)

@@ -157,8 +157,8 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
 
 async def test_other_options_are_refused_and_named(settings: Settings) -> None:
     made = await topics.create(settings, SCHEME, OPTIONS)
-    other = VerdictOptions(distance=8)
-    named = r"options\.distance is 14 in the journal, 8 here"
+    other = VerdictOptions(baselines=3)
+    named = r"options\.baselines is 2 in the journal, 3 here"
     with pytest.raises(RefusedError, match=named):
         await topics.create(settings, SCHEME, other)
     with pytest.raises(RefusedError, match=named):
@@ -205,7 +205,11 @@ async def test_what_is_refused_creates_no_topics(settings: Settings, names: Topi
     for scheme, options, named in (
         (Scheme(seed_digest="ab" * 16), OPTIONS, "no seed_file: the scheme was made with another seed"),
         (SCHEME, VerdictOptions(choose=5), "choose: 5 of 5 blocks"),
-        (Scheme(short_tokens=0), VerdictOptions(short_distance=20), "has no effect with short_tokens=0"),
+        (
+            Scheme(short_tokens=0),
+            VerdictOptions(mode="strict", distance=1, short_distance=3),
+            "has no effect with short_tokens=0",
+        ),
     ):
         with pytest.raises(SettingsError, match=named):
             await topics.create(settings, scheme, options)
@@ -226,8 +230,8 @@ async def test_a_refused_repetition_creates_no_missing_topics(
         ]
 
     await until(deleted)
-    with pytest.raises(RefusedError, match=r"options\.distance is 14"):
-        await topics.create(settings, SCHEME, VerdictOptions(distance=8))
+    with pytest.raises(RefusedError, match=r"options\.baselines is 2"):
+        await topics.create(settings, SCHEME, VerdictOptions(baselines=3))
     assert await deleted()
 
 
@@ -270,10 +274,10 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
     settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
-    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=3)
+    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=4)
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
-    said = rf"{names.genesis}: .* use a new namespace .*has version 3, but this program reads version 4"
+    said = rf"{names.genesis}: .* use a new namespace .*has version 4, but this program reads version 5"
     with pytest.raises(RefusedError, match=said):
         await topics.wait_for_genesis(settings)
     with pytest.raises(RefusedError, match=said):
@@ -338,10 +342,10 @@ async def test_a_genesis_that_was_deleted_is_not_replaced_beside_its_journal(
 ) -> None:
     await topics.create(settings, SCHEME, OPTIONS)
     await recreate(settings, names.genesis)
-    made = await topics.create(settings, SCHEME, VerdictOptions(distance=8))  # nothing was fingerprinted yet
+    made = await topics.create(settings, SCHEME, VerdictOptions(baselines=3))  # nothing was fingerprinted yet
     await append(settings, Rows.of(made.scheme, [], [], [], []).encode())
     await recreate(settings, names.genesis)
-    for options in (OPTIONS, VerdictOptions(distance=8)):
+    for options in (OPTIONS, VerdictOptions(baselines=3)):
         with pytest.raises(RefusedError, match=f"{names.genesis} has no genesis.*the genesis was deleted"):
             await topics.create(settings, SCHEME, options)
     with pytest.raises(RefusedError, match=f"{names.genesis} has no genesis.*the genesis was deleted"):

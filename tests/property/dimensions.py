@@ -56,9 +56,9 @@ def mixed(seed: int, n: int, width: int) -> list[OraclePage]:
 DIMENSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "design": {
         "pairs": VerdictOptions(),
-        "three-minima": VerdictOptions(choose=3, distance=9),
+        "three-minima": VerdictOptions(choose=3),
         "probed": VerdictOptions(keys="fingerprint", flip_bits=5, flips=3),
-        "4-choose-1": VerdictOptions(keys="fingerprint", blocks=4, choose=1, distance=6),
+        "4-choose-1": VerdictOptions(keys="fingerprint", blocks=4, choose=1),
         "6-choose-3": VerdictOptions(keys="fingerprint", blocks=6, choose=3, flip_bits=2, flips=1),
         "strict": VerdictOptions.paper(),
         "strict-6-choose-3": VerdictOptions.paper(k=3, blocks=6),
@@ -107,15 +107,19 @@ DIMENSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Name of each dimension -> names of its values -> the values."""
 FORBIDDEN: Final[list[frozenset[Value]]] = [
-    *(frozenset({("design", each), ("short", "short")}) for each in ("strict", "strict-6-choose-3")),
+    *(
+        frozenset({("design", each), ("short", "short")})
+        for each, options in DIMENSIONS["design"].items()
+        if not options.strict
+    ),
     *(
         frozenset({("design", each), ("width", "128-bits")})
         for each, options in DIMENSIONS["design"].items()
         if not options.by_minima
     ),
 ]
-"""Values that may not meet: strict mode finds no pair beyond blocks - choose, and tables of fingerprints take
-at most 64 bits."""
+"""Values that may not meet: distances decide in strict mode alone, and tables of fingerprints take at most 64
+bits."""
 
 
 class Combination:
@@ -127,11 +131,10 @@ class Combination:
         self.scheme = Scheme(sketch_bins=192, width=self["width"], short_tokens=20 * self["short"])
         self.expiry: Expiry | None = self["expiry"]
         options: VerdictOptions = self["design"]
-        distance = options.distance if options.strict else options.distance * self["width"] // 64
         self.options = structs.replace(
             options,
-            distance=distance,
-            short_distance=(distance + 5) * self["short"],
+            distance=None if options.distance is None else options.distance - 2 * self["short"],
+            short_distance=(options.distance or 0) * self["short"],
             bucket_cap=self["cap"],
             baselines=self["baselines"],
             compared=self["compared"],

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import SHINGLE_BASE, shingles
 from stream.fingerprint.small_sets import BIN_BITS, low_bits
-from stream.messages.verdict_options import VerdictOptions
 
 KEYS = hash_keys(PUBLIC_SEED)
 SEEDS = [f"{number:032x}" for number in range(1, 11)]
@@ -54,10 +52,10 @@ def secret(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
         yield index
 
 
-def index_of(seed: str, directory: Path, **options: Any) -> Index:
+def index_of(seed: str, directory: Path) -> Index:
     file = directory / "seed"
     file.write_text(seed)
-    return Index(scheme=Scheme(seed_file=str(file)), options=VerdictOptions(**options))
+    return Index(scheme=Scheme(seed_file=str(file)))
 
 
 def article(number: int) -> list[str]:
@@ -162,7 +160,7 @@ def hidden_copies(language: str, seed: str, directory: Path, kind: str) -> int:
     attacker = Attacker(language, seed)
     one_for_all = attacker.suffix([])
     hidden = 0
-    with index_of(seed, directory, distance=63) as index:
+    with index_of(seed, directory) as index:
         for number in range(PAGES):
             page = attacker.page()
             index.add(f"page {number}", attacker.text(page))
@@ -198,7 +196,7 @@ def test_known_tokens_hide_no_copy(language: str, seed: str, kind: str, tmp_path
 def test_known_tokens_let_no_page_flood(language: str, seed: str, tmp_path: Path) -> None:
     attacker = Attacker(language, seed)
     page = attacker.page()
-    with index_of(seed, tmp_path, distance=63) as index:
+    with index_of(seed, tmp_path) as index:
         index.add("page", attacker.text(page))
         copies = [
             index.add(f"{number}", attacker.text([*page, *attacker.suffix([])])) for number in range(PAGES)
@@ -212,7 +210,7 @@ def test_known_tokens_let_no_page_flood(language: str, seed: str, tmp_path: Path
 def forged_anchors(language: str, seed: str, directory: Path, pages: int) -> int:
     """How many victims are named duplicates of forged pages, or said to be near them."""
     attacker = Attacker(language, seed)
-    with index_of(seed, directory, distance=63) as index:
+    with index_of(seed, directory) as index:
         passed = 0
         for number in range(pages):
             victim = attacker.page()

@@ -127,7 +127,7 @@ def test_the_verdict_is_the_judges(
     tmp_path_factory,
 ) -> None:
     assume(options.by_minima or fingerprinter.scheme.width <= 64)
-    assume(options.distance < fingerprinter.scheme.width)
+    assume(not options.strict or options.largest_distance < fingerprinter.scheme.width)
     first, second = (text[:end] for text, end in zip(edited(seed, length, edits, han), cut, strict=True))
     urls = ("http://a.example/", "http://a.example/#top" if same_url else "http://b.example/")
     pages = [Page(url=url, text=text) for url, text in zip(urls, (first, second), strict=True)]
@@ -385,8 +385,7 @@ def test_a_page_of_an_index_that_is_a_duplicate_itself_is_not_what_counts(tmp_pa
         "\n".join(json.dumps({"url": name, "text": text}) for name, text in zip(names, texts, strict=True))
     )
     index = tmp_path / "index"
-    options = VerdictOptions(distance=20)
-    with Index(index, options=options) as made:
+    with Index(index) as made:
         answers = list(made.add_all(list(zip(names, texts, strict=True))))
     assert [answer.verdict for answer in answers] == ["unique", "duplicate", "unique"]
     files = (f"{tmp_path}/pages.jsonl#2", f"{tmp_path}/pages.jsonl#3")

@@ -94,7 +94,7 @@ def test_many_at_once_are_judged_as_one_by_one() -> None:
 
 
 def test_a_directory_is_opened_again_as_it_was_closed(tmp_path: Path) -> None:
-    options = VerdictOptions(distance=8)
+    options = VerdictOptions(baselines=3)
     with Index(tmp_path / "mine", options=options) as index:
         index.add("a", HARBOUR)
         with pytest.raises(StateBusyError):
@@ -126,7 +126,7 @@ def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_
     with pytest.raises(SchemeMismatchError, match="mine"):
         Index(tmp_path / "mine", scheme=Scheme(features="ngrams"))
     with pytest.raises(SchemeMismatchError, match="verdict options"):
-        Index(tmp_path / "mine", options=VerdictOptions(distance=3))
+        Index(tmp_path / "mine", options=VerdictOptions(baselines=3))
     (tmp_path / "mine" / "genesis").write_bytes(b"?")
     with pytest.raises(StateError, match="damaged"):
         Index(tmp_path / "mine")

@@ -68,13 +68,13 @@ async def test_two_texts_are_compared_like_an_anchor_and_a_page(pool: ChildPool)
     assert (of_anchor, of_page) == (0, 4)
     assert found.exact_similarity == round(shared / (shared + 4), 4)
     assert found.distance is not None
-    assert found.why.startswith(f"distance {found.distance} is within 14 bits; counted similarity ")
+    assert found.why.startswith("counted similarity ")
     assert found.alike
     same = await comparison(pool, {"text": LONG}, {"text": LONG})
     assert (same.alike, same.distance, same.similarity, same.exact_similarity) == (True, 0, 1.0, 1.0)
     longer = " ".join(f"pier {n}" for n in range(100))
     estimated = await comparison(pool, {"text": longer}, {"text": f"{longer} and a new word"})
-    assert "; estimated similarity " in estimated.why
+    assert estimated.why.startswith("estimated similarity ")
     assert estimated.why.endswith(" is at least 0.8"), "by lists, which are too long to be counted"
     other = await comparison(pool, {"text": LONG}, {"text": "quite another page about ships " * 20})
     assert (other.alike, other.exact_similarity) == (False, 0.0)

@@ -42,7 +42,7 @@ def scan(*arguments: str | Path) -> Any:
 REFUSED: dict[str, list[str]] = {
     "options that allow no tables": ["{pages}", "--option", "choose=5"],
     "options that do not fit the scheme": [
-        "{pages}", "--option", "short_distance=20", "--scheme", "short_tokens=0",
+        "{pages}", "--mode", "strict", "--option", "short_distance=3", "--scheme", "short_tokens=0",
     ],
     "a width without tables": ["{pages}", "--scheme", "width=128", "--mode", "strict"],
     "a digest without a seed": ["{pages}", "--scheme", DIGEST],
@@ -80,7 +80,7 @@ def test_a_refused_scan_leaves_no_index(
 
 
 def test_a_refused_index_leaves_nothing(tmp_path: Path) -> None:
-    for options in VerdictOptions(choose=5), VerdictOptions(short_distance=20):
+    for options in VerdictOptions(choose=5), VerdictOptions(mode="strict", distance=1, short_distance=3):
         with pytest.raises(SettingsError):
             Index(tmp_path / "index", options=options, scheme=Scheme(short_tokens=0))
     with pytest.raises(ZeroDivisionError), Index(tmp_path / "index", generation=7):
@@ -123,7 +123,7 @@ def test_of_two_that_make_an_index_one_is_refused_and_harms_nothing(
     opened: list[Index] = []
     monkeypatch.setattr(module, "_genesis", found_and_then_made)
     with pytest.raises(StateBusyError, match="another process"):
-        Index(tmp_path / "index", options=VerdictOptions(distance=3))
+        Index(tmp_path / "index", options=VerdictOptions(baselines=3))
     with opened[0] as index:
         index.add("name", "text")
     with Index(tmp_path / "index") as index:

@@ -474,11 +474,11 @@ def test_a_journal_record_that_cannot_be_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["genesis", "rows"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [3, 4])
 def test_a_journal_record_of_another_version_is_refused_by_name(kind: str, version: int) -> None:
     old = {"kind": kind, "version": version, "scheme": SCHEME.id, "url": [None], "reason": [None]}
     with pytest.raises(
-        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 4 only; create"
+        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 5 only; create"
     ):
         decode_journal(msgspec.msgpack.encode(old), 5)
 

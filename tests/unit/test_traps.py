@@ -267,26 +267,26 @@ def test_short_pages_may_have_a_larger_distance(tmp_path: Path) -> None:
 
 
 def test_options_for_short_pages_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"short_distance=9.*short_tokens"):
-        judged([], tmp_path, VerdictOptions(short_distance=9))
+    with pytest.raises(SettingsError, match=r"short_distance=8.*short_tokens"):
+        judged([], tmp_path, VerdictOptions(**STRICT, short_distance=8))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="short_distance=9: decides in mode=strict alone"):
+        VerdictOptions(short_distance=9)
     with pytest.raises(ValueError, match="short_distance=9"):
         VerdictOptions(mode="strict", distance=3, blocks=5, choose=2, flip_bits=0, flips=0, short_distance=9)
 
 
 def test_fingerprints_of_32_bits_are_judged_like_those_of_64(tmp_path: Path) -> None:
-    """Of a width of 32, 7 bits are as far as 14 of 64, and a prefix needs half the bits."""
-    options = VerdictOptions(distance=7)
+    """A prefix needs half the bits."""
     wide = judged([*EDITED, *SHORT], tmp_path / "wide")
-    narrow = judged([*EDITED, *SHORT], tmp_path / "narrow", options, width=32)
+    narrow = judged([*EDITED, *SHORT], tmp_path / "narrow", width=32)
     differ = [(a, b) for a, b in zip(wide, narrow, strict=True) if a.verdict != b.verdict]
     assert len(differ) <= 5, "other bits are probed, so some pairs near the threshold meet in one width only"
     assert all(re.fullmatch(r"[0-9a-f]{8}", each.fingerprint or "") for each in narrow)
 
 
 def test_fingerprints_of_128_bits_are_judged_like_those_of_64(tmp_path: Path) -> None:
-    """Of a width of 128, 28 bits are as far as 14 of 64."""
     once = judged([*EDITED, *SHORT], tmp_path / "once")
-    wide = judged([*EDITED, *SHORT], tmp_path / "wide", VerdictOptions(distance=28), width=128)
+    wide = judged([*EDITED, *SHORT], tmp_path / "wide", width=128)
     differ = [(a, b) for a, b in zip(once, wide, strict=True) if a.verdict != b.verdict]
     assert len(differ) <= 5, "words are hashed in another way, so estimates near the threshold differ"
     assert all(re.fullmatch(r"[0-9a-f]{32}", each.fingerprint or "") for each in wide)

@@ -15,7 +15,7 @@ class LaterOptions(VerdictOptions, frozen=True):
 
 
 def test_an_option_that_is_added_changes_no_id() -> None:
-    for options in (VerdictOptions(), VerdictOptions(distance=9), VerdictOptions.paper()):
+    for options in (VerdictOptions(), VerdictOptions(baselines=9), VerdictOptions.paper()):
         later = LaterOptions(**structs.asdict(options))
         assert later.id == options.id
         assert structs.replace(later, haste=4).id != options.id
@@ -27,13 +27,27 @@ def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
         "evidence": "0.6", "keys": "fingerprint", "blocks": 6, "choose": 3, "flip_bits": 2, "flips": 1,
         "bucket_cap": 9, "compared": 0, "baselines": 3, "lifetime": 600,
     }  # fmt: skip
-    given: dict[str, object] = {"keys": "fingerprint", "distance": 2}
+    given: dict[str, object] = {"mode": "strict", "keys": "fingerprint", "distance": 2}
     assert others.keys() == set(VerdictOptions.__struct_fields__)
     plain = VerdictOptions(**given)  # type: ignore[arg-type]
     ids = {plain.id, VerdictOptions().id}
-    for name in others.keys() - given.keys():
+    for name in others.keys() - {"mode", "keys"}:
         ids.add(structs.replace(plain, **{name: others[name]}).id)
-    assert len(ids) == 2 + len(others) - len(given)
+    assert len(ids) == 2 + len(others) - 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"distance": 14}, "distance=14: decides in mode=strict alone"),
+        ({"short_distance": 20}, "short_distance=20: decides in mode=strict alone"),
+        ({"mode": "strict"}, "mode=strict: distance is missing"),
+        ({"mode": "strict", "distance": 4}, "distance=4 needs other blocks"),
+    ],
+)
+def test_distances_decide_in_strict_mode_alone(options: dict[str, object], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        convert(options, VerdictOptions)
 
 
 @pytest.mark.parametrize("evidence", ["0.5", "0.0", "1", "1.0"])

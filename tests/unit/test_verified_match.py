@@ -25,11 +25,7 @@ from tests.oracle import Oracle, OraclePage
 pytestmark = pytest.mark.usefixtures("no_children")
 
 PARITY = Scheme()
-CASES = {
-    "64 bits": (PARITY, None, {}),
-    "128 bits": (Scheme(width=128), 28, {"distance": 28}),
-    "other distance": (PARITY, 3, {"distance": 3}),
-}
+SCHEMES = {"64 bits": PARITY, "128 bits": Scheme(width=128)}
 
 
 def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) -> list[OraclePage]:
@@ -75,14 +71,14 @@ def found_by(verified: Verified) -> list[tuple[int, int, int, float]]:
 
 
 @pytest.mark.parametrize("with_corpus", cases([False, True], by_day=[False]))
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", SCHEMES)
 def test_pairs_are_those_of_brute_force(
     case: str, with_corpus: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(minima_tables, "SLICE", 7)
     monkeypatch.setattr("stream.offline.verified_match.CHUNK", 64)
-    scheme, distance, options = CASES[case]
-    pages, oracle = some_pages(scheme, 1), Oracle(**options)
+    scheme = SCHEMES[case]
+    pages, oracle = some_pages(scheme, 1), Oracle()
     batch, corpus = (pages[:90], pages[60:]) if with_corpus else (pages, pages)
     if with_corpus:
         places = [(b, c) for c, b in product(range(len(corpus)), range(len(batch)))]
@@ -98,7 +94,7 @@ def test_pairs_are_those_of_brute_force(
     for most in (1, 1 << 16):
         monkeypatch.setattr(minima_tables, "MOST_PAIRS", most)
         against = as_file(corpus, scheme, 9) if with_corpus else None
-        verified = Verified(as_file(batch, scheme, 50), against, default_rule(scheme, distance), threads=3)
+        verified = Verified(as_file(batch, scheme, 50), against, default_rule(scheme), threads=3)
         assert found_by(verified) == pairs
         figures = verified.summary()
         assert figures["matches"] == len(pairs) > (50 if with_corpus else 500)
@@ -106,9 +102,8 @@ def test_pairs_are_those_of_brute_force(
         assert (figures["batch"], figures["corpus"]) == (len(batch), len(corpus))
 
 
-def test_rule_is_that_of_a_stream_unless_another_distance_is_asked_for() -> None:
+def test_rule_is_that_of_a_stream() -> None:
     assert default_rule(PARITY).options == VerdictOptions()
-    assert default_rule(PARITY, 3).options == VerdictOptions(distance=3)
 
 
 def test_nothing_is_found_in_nothing() -> None:

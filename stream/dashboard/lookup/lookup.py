@@ -382,16 +382,13 @@ def _apply_rule(
 ) -> tuple[bool, float | None, str]:
     """Return whether two pages are alike, their published similarity, and why."""
     similarity, least, counted = likeness
-    published = rule.published(similarity)
-    largest = rule.largest_distance(status)
-    close = distance <= largest
-    alike = close and similarity >= least
-    why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
-    if published is not None:
-        enough = "at least" if similarity >= least else "below"
-        how = "counted" if counted else "estimated"
-        why += f"; {how} similarity {published:.3f} is {enough} {rule.describe_limit(similarity, least)}"
-    return alike, published, why
+    if (published := rule.published(similarity)) is None:
+        alike = distance <= (largest := rule.largest_distance(status))
+        return alike, None, f"distance {distance} is {'within' if alike else 'over'} {largest} bits"
+    alike = similarity >= least
+    enough, how = "at least" if alike else "below", "counted" if counted else "estimated"
+    limit = rule.describe_limit(similarity, least)
+    return alike, published, f"{how} similarity {published:.3f} is {enough} {limit}"
 
 
 def _verdict_now(

@@ -415,4 +415,6 @@ def _filter_of(request: web.Request) -> VerdictFilter:
 
 
 def _places(histogram: Histogram, size: int) -> list[int]:
-    return [histogram.get(place, 0) for place in range(size)]
+    places = [histogram.get(place, 0) for place in range(size)]
+    places[-1] += sum(pages for place, pages in histogram.items() if place >= size)
+    return places

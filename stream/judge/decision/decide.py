@@ -83,7 +83,7 @@ class BatchVerdicts:
     full: NDArray[np.bool_]
     """Whether one of the buckets of each row's page was full when it was compared (n,)."""
     cut: NDArray[np.bool_]
-    """Whether the page had more candidates within the distance than are compared (n,)."""
+    """Whether the page had more candidates than are compared (n,)."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of the tables whose full bucket its anchor did not enter, and above these of the

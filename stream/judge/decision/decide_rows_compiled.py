@@ -197,7 +197,7 @@ class Course(NamedTuple):
     full: NDArray[np.bool_]
     """Whether one of the row's buckets was full when it was compared."""
     cut: NDArray[np.bool_]
-    """Whether it had more candidates within the distance than are compared (rule 18)."""
+    """Whether it had more candidates than are compared (rule 18)."""
 
     @classmethod
     def blank(cls, rows: int, urls: int) -> Course:

@@ -218,7 +218,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict on the page, if the anchor were the only page before it."""
     checks: list[Check]
     distance: int
-    largest_distance: int
     bits: list[Bit]
     tables: list[Probe]
     probes: int
@@ -288,12 +287,7 @@ def explain(
         if anchor.text_hash is not None and page.text_hash is not None
         else None
     )
-    largest = rule.largest_distance(page.status)
-    near = Check(
-        name="distance",
-        passed=distance <= largest,
-        reason=f"the fingerprints differ in {distance} of {scheme.width} bits; at most {largest} are allowed",
-    )
+    near = _distance_check(distance, page, rule) if options.strict else None
     alike = None if least is None else _similarity_check(estimated, least, rule, counted=counted)
     shared = SAME_URL if is_same_url(anchor, page) else _tables_check(anchor, page, options, tables, minima)
     # To read: the verdict itself is that of `judge_pair`.
@@ -307,7 +301,6 @@ def explain(
         verdict=verdict_on(anchor, page, rule),
         checks=_too_short(anchor, page, scheme) or conditions,
         distance=distance,
-        largest_distance=largest,
         bits=_bits(apart, anchor, page, scheme, options),
         tables=tables,
         probes=sum(_probes(table, options) for table in tables),
@@ -569,6 +562,15 @@ def _tables_check(
                 f", and is in {'a triple' if triples == 1 else f'{triples} triples'} below that they share"
             )
     return Check(name="tables", passed=bool(met), reason=reason)
+
+
+def _distance_check(distance: int, page: ExplainedPage, rule: Rule) -> Check:
+    largest, width = rule.largest_distance(page.status), rule.scheme.width
+    return Check(
+        name="distance",
+        passed=distance <= largest,
+        reason=f"the fingerprints differ in {distance} of {width} bits; at most {largest} are allowed",
+    )
 
 
 def _similarity_check(similarity: float | None, least: float, rule: Rule, *, counted: bool) -> Check:

@@ -41,7 +41,7 @@ class ScannedTexts:
             design, design.keys(words[b]), self.uncertain[b], options.flip_bits, options.flips
         )
         met = (probed == design.keys(words[a])[:, :, None]).any(axis=(1, 2))
-        near = np.bitwise_count(self.fingerprint[a] ^ self.fingerprint[b]) <= options.distance
+        near = np.bitwise_count(self.fingerprint[a] ^ self.fingerprint[b]) <= options.within
         return round(float((met & near & self.ready[a] & self.ready[b]).mean()), 4) if len(a) else 1.0
 
 

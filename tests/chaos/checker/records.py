@@ -28,7 +28,7 @@ class JournalContent:
     def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None, int]]:
         """Place, page, URL and length of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
-        assert content["version"] == 4
+        assert content["version"] == 5
         url, _ = columns(content)
         first = 0
         for source in content["ranges"]:

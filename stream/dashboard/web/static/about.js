@@ -19,11 +19,11 @@ export async function showRule() {
   await learn();
   const { scheme_options: scheme, verdict_options: rule } = about;
   const strict = rule.mode === "strict";
-  const most = `at most ${rule.distance} of ${scheme.width} bits`;
+  const most = strict ? `at most ${rule.distance} of ${scheme.width} bits` : "not considered";
   // As people read it; the margin is what the noise of an estimate may take away.
   const limit = Math.min(1, Math.round(1e4 * (Number(rule.similarity) + Number(rule.margin))) / 1e4);
   const least = strict ? "not considered" : `at least ${limit}`;
-  by("distances-rule").textContent = `Near-duplicates differ in ${most}.`;
+  by("distances-rule").textContent = strict ? `Near-duplicates differ in ${most}.` : "";
   by("similarities-rule").textContent = strict ? "" : `Near-duplicates have a similarity of ${least}.`;
   fill(by("rule"), Object.entries({
     version: `neardup ${about.version}`,
