@@ -48,10 +48,10 @@ def command(
         line = f"[{colours.get(verdict, 'magenta')}]{verdict:<12}[/] {as_markup(str(record['url']))}"
         other = record["duplicate_of"]
         if isinstance(other, dict) and verdict == "duplicate":
-            line += (
-                f"\n{'':12} = {as_markup(str(other['url']))}"
-                f"  (distance {record['distance']}, similarity {record['similarity']})"
-            )
+            likeness = [
+                f"{name} {record[name]}" for name in ("distance", "similarity") if record[name] is not None
+            ]
+            line += f"\n{'':12} = {as_markup(str(other['url']))}  ({', '.join(likeness)})"
         if isinstance(nearest := record.get("nearest"), dict):
             line += f"\n{'':12} ~ {as_markup(str(nearest['url']))}  (similarity {nearest['similarity']})"
         if record["reason"]:

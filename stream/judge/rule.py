@@ -176,8 +176,19 @@ class Rule:
         return similarities(pairs, self.scheme)
 
     def published(self, similarity: int) -> float | None:
-        """Convert a similarity in ten-thousandths to the value in verdicts; None in strict mode."""
+        """Convert a similarity in ten-thousandths to a fraction; None in strict mode."""
         return None if similarity == NO_SIMILARITY else similarity / ONE
+
+    def disclosed(self, similarity: int) -> float | None:
+        """Convert a similarity in ten-thousandths to the value in verdicts: to two decimals in public ones,
+        since four tell into which bins of a sketch shingles fall."""
+        fraction = self.published(similarity)
+        return fraction if fraction is None or not self.options.public else to_hundredths(fraction)
+
+
+def to_hundredths(similarity: float) -> float:
+    """Return a similarity of four decimals with two, rounded to the nearest."""
+    return (round(similarity * ONE) + ONE // 200) // (ONE // 100) / 100
 
 
 @cache

@@ -45,8 +45,8 @@ _LONGEST: Final = 1024
 # The constant parts between the variable fields, in the order of `_fixed`.
 (
     _BEGIN, _URL, _CLUSTER, _NO_CLUSTER, _DUPLICATE_OF, _OTHER_ID, _DISTANCE, _ALONE, _NEAREST, _END_NEAREST,
-    _FINGERPRINT, _HASH, _NO_HASH, _FETCHED_AT, _NULL,
-) = range(15)  # fmt: skip
+    _FINGERPRINT, _NO_FINGERPRINT, _HASH, _NO_HASH, _FETCHED_AT, _NULL,
+) = range(16)  # fmt: skip
 
 
 class _Spread(NamedTuple):
@@ -83,18 +83,21 @@ class JsonColumns(NamedTuple):
     fixed: Texts
     verdicts: Texts
     """Encoded fields for every combination of verdict and change."""
+    public: bool
+    """Whether distances and fingerprints are left out, as `nearest` is in `other`."""
 
 
 def columns(
     batch: Batch, judged: VerdictColumns, other_url: StringColumn, rule: Rule, journal: str
 ) -> JsonColumns:
     """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
+    public = rule.options.public
     return JsonColumns(
         page=batch.page,
         verdict=judged.verdict,
         change=judged.change,
         cluster=judged.cluster,
-        other=judged.other,
+        other=np.where(judged.verdict == _UNIQUE, NO_PAGE, judged.other) if public else judged.other,
         distance=judged.distance,
         fingerprint=_bytes_of(batch.fingerprint, rule.scheme.width),
         text_hash=np.array(batch.text_hash),
@@ -110,6 +113,7 @@ def columns(
         reason=_reasons(batch.reason, len(batch)),
         fixed=_fixed(journal[:8]),
         verdicts=_VERDICTS,
+        public=public,
     )
 
 
@@ -196,14 +200,20 @@ def _write(
                 at = _page(out, at, other)
                 if not unique:
                     at = _copy(out, at, fields.fixed, _DISTANCE)
-                    at = _decimal(out, at, fields.distance[row])
+                    if fields.public:
+                        at = _copy(out, at, fields.fixed, _NULL)
+                    else:
+                        at = _decimal(out, at, fields.distance[row])
                 at = _copy(out, at, fields.similarity.text, fields.similarity.of[row])
                 if unique:
                     at = _copy(out, at, fields.fixed, _END_NEAREST)
             else:
                 at = _copy(out, at, fields.fixed, _ALONE)
-            at = _copy(out, at, fields.fixed, _FINGERPRINT)
-            at = _hex(out, at, fields.fingerprint, row)
+            if fields.public:
+                at = _copy(out, at, fields.fixed, _NO_FINGERPRINT)
+            else:
+                at = _copy(out, at, fields.fixed, _FINGERPRINT)
+                at = _hex(out, at, fields.fingerprint, row)
         else:
             at = _copy(out, at, fields.fixed, _NO_CLUSTER)
         if fields.hashed[row]:
@@ -304,6 +314,7 @@ def _fixed(journal: str) -> Texts:
         f'{no_duplicate},"nearest":{{"url":',
         "}",
         ',"fingerprint":"',
+        ',"fingerprint":null',
         ',"text_hash":"',
         ',"text_hash":null',
         '},"fetched_at":',
@@ -335,7 +346,7 @@ def _spread(values: NDArray[np.generic], write: Callable[[NDArray[Any]], list[st
 
 def _similarities(values: NDArray[np.int32], rule: Rule) -> _Spread:
     def written(value: int) -> str:
-        return msgspec.json.encode(rule.published(value)).decode()
+        return msgspec.json.encode(rule.disclosed(value)).decode()
 
     return _spread(values, lambda distinct: [f',"similarity":{written(each)}' for each in distinct.tolist()])
 

@@ -88,14 +88,15 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: PageRef | None
     """The matching anchor of another URL; for `recrawl` the earlier page of the same URL."""
     distance: int | None
-    """Hamming distance to `duplicate_of`."""
+    """Hamming distance to `duplicate_of`; None with `disclosure=public`."""
     similarity: float | None
-    """Estimated Jaccard similarity to `duplicate_of`; null in strict mode."""
+    """Estimated Jaccard similarity to `duplicate_of`: four decimals, or two with `disclosure=public`; None in
+    strict mode."""
     nearest: NearestPage | msgspec.UnsetType = msgspec.UNSET
     """Of a unique page alone: the most similar anchor that it was compared with, if its similarity is at
-    least the verdict option `evidence`."""
+    least the verdict option `evidence`. Never with `disclosure=public`."""
     fingerprint: str | None
-    """`width / 4` hex digits."""
+    """`width / 4` hex digits; None with `disclosure=public`."""
     text_hash: str | None
     """32 hex digits: a keyed hash of the normalised text."""
     scheme: str

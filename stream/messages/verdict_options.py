@@ -1,4 +1,4 @@
-"""The options that decide verdicts. They are fixed by the genesis record of the journal (rule 11)."""
+"""The options that decide verdicts, and what verdicts say. The genesis of the journal has them (rule 11)."""
 
 from __future__ import annotations
 
@@ -62,6 +62,10 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     baselines: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     """Number of a URL's last different pages that its next page is compared with: one that is like any of
     them is a recrawl (rule 20)."""
+    disclosure: Literal["internal", "public"] = "internal"
+    """What verdicts say of how alike pages are. `public` is for consumers who may be those that are crawled:
+    without `fingerprint`, `distance` and `nearest`, and with `similarity` to two decimals. It changes no
+    verdict."""
     lifetime: int | None = None
     """Seconds of log time after which pages expire that no verdict named meanwhile (rule 23); None keeps all
     pages. At least ten minutes."""
@@ -96,6 +100,11 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def strict(self) -> bool:
         """Whether the mode is `strict`."""
         return self.mode == "strict"
+
+    @property
+    def public(self) -> bool:
+        """Whether verdicts say only what those may know that are crawled."""
+        return self.disclosure == "public"
 
     @property
     def by_minima(self) -> bool:

@@ -111,7 +111,8 @@ def value(
     other = None
     if judged.other[row] != NO_PAGE:
         other = PageRef(other_url.text(row), show(JOURNAL, int(judged.other[row])))
-    similarity = rule.published(int(judged.similarity[row]))
+    public, tens = rule.options.disclosure == "public", int(judged.similarity[row])
+    similarity = (tens + 50) // 100 / 100 if public else tens / 10_000
     named = other is not None and verdict != Verdict.UNIQUE
     fingerprinted = named or verdict == Verdict.UNIQUE
     word = 0
@@ -127,10 +128,12 @@ def value(
         change=None if change is Change.NONE else change.name.lower(),
         cluster=show(JOURNAL, int(judged.cluster[row])) if fingerprinted else None,
         duplicate_of=other if named else None,
-        distance=int(judged.distance[row]) if named else None,
+        distance=int(judged.distance[row]) if named and not public else None,
         similarity=similarity if named else None,
-        nearest=NearestPage(other.url, other.id, similarity) if other and not named else msgspec.UNSET,
-        fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted else None,
+        nearest=NearestPage(other.url, other.id, similarity)
+        if other and not named and not public
+        else msgspec.UNSET,
+        fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted and not public else None,
         text_hash=None if text_hash == NO_HASH else text_hash.hex(),
         scheme=rule.scheme.id,
         source=MessagePosition(source.topic, source.topic_id, source.partition, int(batch.offset[row])),
@@ -140,14 +143,15 @@ def value(
     )
 
 
+@pytest.mark.parametrize("disclosure", ["internal", "public"])
 @pytest.mark.parametrize("width", [32, 64, 128])
 @given(rows=st.lists(ROWS, max_size=12), data=st.data())
 @settings(max_examples=40)
 def test_json_of_any_verdicts_equals_that_of_their_values(
-    width: int, rows: list[dict[str, Any]], data: st.DataObject
+    width: int, disclosure: Any, rows: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     batch, judged, urls = of_rows(rows, width)
-    rule = Rule(VerdictOptions(), Scheme(width=width))
+    rule = Rule(VerdictOptions(disclosure=disclosure), Scheme(width=width))
     chosen = data.draw(st.lists(st.sampled_from(range(len(rows)))) if rows else st.just([]))
     written = write(columns(batch, judged, urls, rule, JOURNAL), np.array(chosen, np.int64)).strings()
     assert written == [msgspec.json.encode(value(batch, judged, urls, rule, row)) for row in chosen]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from stream import Index
 from stream.fingerprint import seed as seeds
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 
@@ -23,11 +29,13 @@ TEXTS = (
 )
 """Short and long, in scripts that are cut in different ways."""
 DERIVE = seeds._derive
+SECRET = bytes(range(16))
 
 
-def rows(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], changed: str | None) -> list[Row]:
-    """The rows of all texts, with the key of the purpose `changed` replaced. Sums of tokens, which units
-    share, stay: their keys are the first 16 bytes."""
+@contextmanager
+def other_key(monkeypatch: pytest.MonkeyPatch, changed: str | None) -> Iterator[None]:
+    """Replace the key of the purpose `changed`. Sums of tokens, which units share, stay: their keys are the
+    first 16 bytes."""
 
     def derive(seed: bytes, purpose: bytes, size: int) -> bytes:
         key, other = DERIVE(seed, purpose, size), DERIVE(seed[::-1], purpose, size)
@@ -35,19 +43,23 @@ def rows(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], changed: str 
             return key
         return key[:16] + other[16:] if changed == "tokens" else other
 
-    secret = bytes(range(16))
-    scheme = Scheme.of(options).with_seed(secret)
     keys = (seeds.hash_keys, seeds.unit_keys, seeds.text_key, seeds.feature_key)
     with monkeypatch.context() as patch:
         patch.setattr(seeds, "_derive", derive)
         for key in keys:
             key.cache_clear()
-        fingerprinter = PageFingerprinter(scheme, secret)
+        yield
+    for key in keys:
+        key.cache_clear()
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], changed: str | None) -> list[Row]:
+    """The rows of all texts."""
+    with other_key(monkeypatch, changed):
+        fingerprinter = PageFingerprinter(Scheme.of(options).with_seed(SECRET), SECRET)
         pages = [Page(url=f"http://example.com/{number}", text=text) for number, text in enumerate(TEXTS)]
         found = [*map(fingerprinter.page, pages)]
         batch = fingerprinter.texts(TEXTS)
-    for key in keys:
-        key.cache_clear()
     assert [row.sketch for row in found] == [each.sketch for each in batch]
     return found
 
@@ -64,3 +76,57 @@ def test_a_key_changes_what_the_page_says_and_nothing_else(key: str, monkeypatch
     before, after = rows(monkeypatch, options, None), rows(monkeypatch, options, key)
     for one, other in zip(before, after, strict=True):
         assert {name for name in FIELDS if getattr(one, name) != getattr(other, name)} == listed()[key]
+
+
+def verdicts(monkeypatch: pytest.MonkeyPatch, disclosure: Any, changed: str | None, tmp_path: Path) -> Any:
+    """What verdicts on some texts, copies of them and texts that are nearly alike say."""
+    (file := tmp_path / "seed").write_text(SECRET.hex())
+    texts = [" ".join(f"{letter}{number}" for number in range(300)) for letter in "abc"]
+    texts += [f"{text} and {ending}" for text in texts for ending in ("more", "more " * 40)]
+    options = VerdictOptions(disclosure=disclosure)
+    with (
+        other_key(monkeypatch, changed),
+        Index(scheme=Scheme(seed_file=str(file)), options=options) as index,
+    ):
+        named = [(f"http://example.com/{number}", text) for number, text in enumerate(texts)]
+        records = [msgspec.to_builtins(each) for each in index.judge(index._rows(named)).verdict_records()]
+    for record in records:  # without the journal, which is another one each time, and the time
+        del record["decided_at"]
+        record["id"], record["cluster"] = record["id"][8:], record["cluster"][8:]
+        for name in ("duplicate_of", "nearest"):
+            if record.get(name):
+                record[name]["id"] = record[name]["id"][8:]
+    return records
+
+
+@pytest.mark.parametrize(
+    ("disclosure", "changed"),
+    [
+        ("internal", {"tokens": {"fingerprint", "distance"}, "text": {"text_hash"}}),
+        ("public", {"tokens": set[str](), "text": {"text_hash"}}),
+    ],
+)
+def test_a_verdict_depends_on_the_key_of_its_units(
+    disclosure: str, changed: dict[str, set[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = verdicts(monkeypatch, disclosure, None, tmp_path)
+    assert {each["verdict"] for each in before} == {"unique", "duplicate"}
+    for key, fields in changed.items():
+        after = verdicts(monkeypatch, disclosure, key, tmp_path)
+        different = {
+            name for one, other in zip(before, after, strict=True) for name in one if one[name] != other[name]
+        }
+        assert different == fields
+
+
+def test_public_verdicts_are_the_same_and_say_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    internal, public = (verdicts(monkeypatch, each, None, tmp_path) for each in ("internal", "public"))
+    assert any("nearest" in each for each in internal)
+    for one, other in zip(internal, public, strict=True):
+        assert (other["fingerprint"], other["distance"], "nearest" in other) == (None, None, False)
+        assert one["similarity"] is None or abs(one["similarity"] - other["similarity"]) <= 0.005
+        assert other["similarity"] is None or other["similarity"] == round(other["similarity"], 2)
+        left_out = ("fingerprint", "distance", "similarity", "nearest")
+        assert {name: one[name] for name in one if name not in left_out} == {
+            name: other[name] for name in other if name not in left_out
+        }

@@ -25,7 +25,7 @@ def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
     others = {
         "mode": "strict", "distance": 3, "short_distance": 1, "similarity": "0.9", "margin": "0.01",
         "evidence": "0.6", "keys": "fingerprint", "blocks": 6, "choose": 3, "flip_bits": 2, "flips": 1,
-        "bucket_cap": 9, "compared": 0, "baselines": 3, "lifetime": 600,
+        "bucket_cap": 9, "compared": 0, "baselines": 3, "lifetime": 600, "disclosure": "public",
     }  # fmt: skip
     given: dict[str, object] = {"mode": "strict", "keys": "fingerprint", "distance": 2}
     assert others.keys() == set(VerdictOptions.__struct_fields__)

@@ -6,7 +6,7 @@ import { differences } from "./differences.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { keptOfCluster } from "./kept.js";
-import { formerPages, JUDGED_AGAIN } from "./lists.js";
+import { formerPages, isJudgedAgain, JUDGED_AGAIN } from "./lists.js";
 import { notice } from "./system.js";
 
 const COLUMNS = [
@@ -44,7 +44,7 @@ function showPages(figures, wanted) {
   fill(by("pages"), table(COLUMNS, pages.map((each, i) => row(COLUMNS, [
     choice("one", "A", each.id, each.id === one), choice("other", "B", each.id, each.id === other),
     [i ? null : element("strong", {}, "anchor "), kept?.url === each.url ? element("strong", {}, "kept ") : null, i || anchor !== null ? address(each.url, "/") : `${each.id}, of a URL that no duplicate names`, beside(each.url),
-      i && each.decided_at && each.distance === null ? element("div", { class: "like" }, JUDGED_AGAIN) : null],
+      i && each.decided_at && isJudgedAgain(each) ? element("div", { class: "like" }, JUDGED_AGAIN) : null],
     i ? String(each.distance ?? "–") : "", i ? each.similarity?.toFixed(3) ?? "–" : "",
     each.decided_at ? format.moment(each.decided_at) : ""])), "stacked"),
   rest > 0 ? element("p", { class: "hint" }, `and ${format.count(rest)} more, which are counted and not stored here.`) : null, formerPages(former));

@@ -69,11 +69,14 @@ export function clusterPages(cluster) {
   return [
     element("p", { class: "like" }, clusterPage(cluster.cluster, `cluster ${cluster.cluster}`), ", anchor ", cluster.anchor === null ? "of another URL" : address(cluster.anchor)),
     element("ol", { class: "pages" }, cluster.members.map((each) => element("li", {}, address(each.url),
-      element("span", { class: "like" }, each.distance === null ? ` ${JUDGED_AGAIN}` : ` distance ${each.distance} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
+      element("span", { class: "like" }, isJudgedAgain(each) ? ` ${JUDGED_AGAIN}` : ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
     more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,
     formerPages(cluster.former),
   ];
 }
+
+/** Whether a page of a cluster joined it as a recrawl, which was compared with an earlier page of its URL. */
+export const isJudgedAgain = ({ distance, similarity }) => distance === null && similarity === null;
 
 export const JUDGED_AGAIN = "judged again: the cluster that it was in had ended";
 
