@@ -252,6 +252,11 @@ class Settings(BaseSettings):
     """Header in which an authenticating reverse proxy passes the user name, e.g. `X-Forwarded-User`."""
     dashboard_trusted_proxies: str = ""
     """Addresses and networks of the proxies whose headers are trusted, e.g. `10.0.0.7,192.168.8.0/24`."""
+    dashboard_open: bool = False
+    """Let pages be looked up without authentication, where the dashboard has none. Whoever can look up pages
+    often can craft copies that the judge does not find."""
+    dashboard_lookups: int = Field(60, ge=1)
+    """Pages that each client of the dashboard may look up in an hour."""
     dashboard_metrics_open: bool = False
     """Serve the dashboard's `/metrics` without authentication."""
     dashboard_roles: str = Field("", pattern=r"^([a-z]+=https?://[^,\s]+(,[a-z]+=https?://[^,\s]+)*)?$")

@@ -26,6 +26,8 @@ NICE: Final = 10
     "elector_name",
     "dashboard_host",
     "dashboard_port",
+    "dashboard_open",
+    "dashboard_lookups",
 )
 def command(settings: Settings) -> None:
     """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough."""

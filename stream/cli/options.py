@@ -385,7 +385,8 @@ def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     default = "" if none else f"  [default: {_format_default(field.default)}]"
     described = " ".join(_RULE.sub("", field.description or "").split())
     if field.annotation is bool:
-        return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=described)
+        flag = "--open" if name == "dashboard_open" else f"--{name.replace('_', '-')}"
+        return click.option(flag, name, is_flag=True, default=None, help=described)
     text = described + default
     values = choices(name)
     return click.option(

@@ -26,6 +26,8 @@ from stream.settings import Settings
     "ops_port",
     "dashboard_host",
     "dashboard_port",
+    "dashboard_open",
+    "dashboard_lookups",
 )
 @click.option(
     "--workers",

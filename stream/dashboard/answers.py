@@ -445,14 +445,13 @@ class NearAnchor(Struct):
 
     url: str
     id: str
-    distance: Annotated[int, Meta(description="Hamming distance of the fingerprints, in bits.")]
+    distance: Annotated[
+        int | None,
+        Meta(description="Hamming distance of the fingerprints, in bits; null with `disclosure=public`."),
+    ]
     similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity of the shingles.")]
     alike: Annotated[bool, Meta(description="Whether it is similar enough to be a near-duplicate.")]
     why: Annotated[str, Meta(description="The rule, with this page's figures.")]
-    candidate: Annotated[
-        bool,
-        Meta(description="Whether the judge compares it: they share a bucket. Others cannot match the page."),
-    ] = True
 
 
 class Comparison(Struct):
@@ -485,12 +484,17 @@ class Lookup(Struct):
     why: Annotated[str, Meta(description="Explanation of the verdict or history.")]
     history: Annotated[list[VerdictRecord], Meta(description="The URL's last verdicts, newest first.")]
     cluster: ClusterPages | None
-    fingerprint: str | None
-    near: Annotated[list[NearAnchor], Meta(description="The nearest anchors, best first.")]
+    near: Annotated[
+        list[NearAnchor],
+        Meta(
+            description="The most similar anchors, best first: those that are near-duplicates, or have at"
+            " least the similarity of the verdict option `evidence`."
+        ),
+    ]
     behind: Annotated[int, Meta(description="Decision records that the look-up has not applied yet.")]
     searched: Annotated[
         int,
-        Meta(description="The newest anchors, which alone are searched for those that are no candidates."),
+        Meta(description="The newest anchors, which alone are searched for those that share no bucket."),
     ] = 0
     anchors: Annotated[int, Meta(description="All anchors; 0 unless the page was compared.")] = 0
     comparison: Annotated[

@@ -117,11 +117,13 @@ class DashboardRole:
                 metrics.verdicts.labels(verdict).inc(pages)
 
         metrics.listeners.set_function(lambda: recent.listeners)
+        metrics.near_one_anchor.set_function(lambda: recent.near_one_anchor)
         rewriting = Rewriting(genesis, directory_of(settings))
         statistics = Statistics(settings, partitions, tell, rewriting.forgotten)
         rewriting.begin(partitions, statistics.stored_partitions)
         await topics.create_changelogs(settings, statistics.changelogs, partitions)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
+        metrics.lookups_near_one_anchor.set_function(lambda: finder.near_one_anchor)
         superseded = SupersededClusters(settings, names.clusters)
         kept = KeptPages(settings)
         watch = Watch(
@@ -140,9 +142,11 @@ class DashboardRole:
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder, superseded, kept, about(settings, genesis))
+            gate = Gate(settings)
+            described = about(settings, genesis)
+            api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
             await stack.enter_async_context(
-                self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
+                self._serving(application(api, gate, settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
             beside = [

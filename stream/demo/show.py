@@ -89,6 +89,7 @@ def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Se
         elect="longest",
         elect_seconds=1.0,
         dashboard_port=0,
+        dashboard_open=True,
         log_format="json",
     )
 

@@ -483,6 +483,21 @@ class DashboardMetrics(Metrics):
         self.listeners = self._gauge(
             "neardup_dashboard_listeners", "Open browser pages that receive new verdicts."
         )
+        self.lookups = self._counter(
+            "neardup_dashboard_lookups_total",
+            "Pages that clients asked to look up, by outcome: admitted, or refused, without a token or beyond"
+            " `dashboard_lookups`.",
+            "outcome",
+        )
+        self.lookups_near_one_anchor = self._gauge(
+            "neardup_dashboard_lookups_near_one_anchor",
+            "The most pages looked up in the last hour that one and the same anchor was the most similar to.",
+        )
+        self.near_one_anchor = self._gauge(
+            "neardup_dashboard_pages_near_one_anchor",
+            "The most pages of one host, among the latest 5,000 verdicts, that are like or nearest to the same"
+            " anchor of another host.",
+        )
         self.lag_records = self._gauge(
             "neardup_dashboard_role_lag_records",
             "Records of a role's input topic that its group has not read, as the dashboard measures it, also"

@@ -335,7 +335,6 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         NearAnchor(
             urls[-1], f"{JOURNAL}.3.5", 19, 0.7, alike=False,
             why=why.format("0.700", "below"),
-            candidate=False,
         ),
     ]  # fmt: skip
     return {

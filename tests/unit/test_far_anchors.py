@@ -41,8 +41,12 @@ def test_the_nearest_are_those_of_a_brute_force(tmp_path: Path) -> None:
         tables.close()
 
 
-def test_only_candidates_decide_a_verdict() -> None:
-    far = NearAnchor("http://a.example/", "a.1.1", 3, 0.99, alike=True, why="alike", candidate=False)
-    assert _verdict_now([far], None) == ("unique", "unique: no anchor shares a table bucket with this page")
+def test_only_what_the_judge_compares_decides_a_verdict() -> None:
+    far = NearAnchor("http://a.example/", "a.1.1", 3, 0.99, alike=True, why="alike")
+    assert _verdict_now([far], None, None) == (
+        "unique",
+        "unique: http://a.example/ is alike, and shares no bucket of the tables with this page",
+    )
     near = NearAnchor("http://b.example/", "a.1.2", 3, 0.99, alike=True, why="alike")
-    assert _verdict_now([near, far], None)[0] == "duplicate"
+    assert _verdict_now([far, near], near, None) == ("duplicate", "duplicate of http://b.example/; alike")
+    assert _verdict_now([], None, None) == ("unique", "unique: no anchor is nearly alike")

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from stream.dashboard.recent_events import MOST_KEYS, RecentEvents
 from stream.dashboard.role import DashboardRole
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import FAILURE_SECONDS, FAILURES, SESSION_SECONDS, Gate, answer, check_reach
@@ -38,6 +39,29 @@ class _Api(Api):
             return answer({})
 
         return [web.get(FIGURES, empty), web.post("/api/v1/lookup", empty)]
+
+
+def test_events_are_counted_for_so_long() -> None:
+    clock = Clock()
+    events = RecentEvents(60, clock)
+    for key, at in (("a", 0), ("b", 10), ("a", 20), ("a", 50), ("b", 55)):
+        clock.now = 1000 + at
+        events.add(key)
+    clock.now = 1061
+    assert (events.count("a"), events.count("b"), events.count("c"), events.largest) == (2, 2, 0, 2)
+    assert (events.wait("a", 3), events.wait("a", 2), events.wait("a", 1), events.wait("c", 1)) == (
+        0,
+        20,
+        50,
+        0,
+    )
+    clock.now = 1114
+    assert (events.count("a"), events.largest) == (0, 1)
+    clock.now = 1200
+    assert events.largest == 0
+    for number in range(MOST_KEYS + 5):
+        events.add(f"{number}")
+    assert (events.count("4"), events.count("5"), events.count(f"{MOST_KEYS + 4}")) == (0, 1, 1)
 
 
 class Clock:

@@ -155,9 +155,9 @@ async def dashboard(**options: Any) -> AsyncIterator[int]:
     statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
     kept = SimpleNamespace(election=Election("none"))
     parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
-    api = Api(statistics, LatestVerdicts(), *parts)
-    gate = Gate(load(**options))
-    async with served(application(api, gate, "127.0.0.1", DashboardMetrics(), Health())) as port:
+    gate, metrics = Gate(load(**options)), DashboardMetrics()
+    api = Api(statistics, LatestVerdicts(), *parts, gate, metrics)
+    async with served(application(api, gate, "127.0.0.1", metrics, Health())) as port:
         yield port
 
 
@@ -186,6 +186,26 @@ async def test_a_strange_origin_is_another_site() -> None:
         for origin in ("http://[", "http://]", "null", "x", "http://evil.example"):
             asks = request("/api/v1/lookup", f"Origin: {origin}", method="POST", body=b'{"url": "u"}')
             assert (await asked(port, asks))[0] == 403
+
+
+LOOKUP = request("/api/v1/lookup", method="POST", body=b'{"text": "t"}')
+
+
+async def test_pages_are_looked_up_with_a_token_alone_unless_the_dashboard_is_open() -> None:
+    async with dashboard() as port:
+        assert (await asked(port, LOOKUP))[0] == 403
+        history = request("/api/v1/lookup", method="POST", body=b'{"url": "u"}')
+        assert (await asked(port, history))[0] == 200, "it says nothing that verdicts do not"
+    async with dashboard(dashboard_open=True) as port:
+        assert (await asked(port, LOOKUP))[0] == 200
+    async with dashboard(dashboard_token=TOKEN, dashboard_open=True) as port:
+        assert (await asked(port, LOOKUP))[0] == 401
+
+
+async def test_a_client_looks_up_so_many_pages_an_hour() -> None:
+    async with dashboard(dashboard_open=True, dashboard_lookups=3) as port:
+        found = [(await asked(port, LOOKUP))[0] for _ in range(5)]
+    assert found == [200, 200, 200, 429, 429]
 
 
 @pytest.mark.parametrize("path", ["figures", "hosts"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -160,6 +160,17 @@ class LatestVerdicts:
             duplicates=[HostPages(*each) for each in duplicates.most_common(MOST_NEIGHBOURS)],
             left_out=sum(max(0, len(each) - MOST_NEIGHBOURS) for each in (anchors, duplicates)),
         )
+
+    @property
+    def near_one_anchor(self) -> int:
+        """The most pages of one host that are like, or nearest to, one anchor of another host."""
+        pages: dict[tuple[str, str], set[str | None]] = defaultdict(set)
+        for each in itertools.islice(self._newest(), KEPT):
+            record = each.batch.record(each.row)
+            anchor = record.nearest or record.duplicate_of
+            if anchor and record.verdict != "recrawl" and host_of(normal(anchor.url)) != each.host:
+                pages[each.host, anchor.id].add(record.url)
+        return max(map(len, pages.values()), default=0)
 
     @asynccontextmanager
     async def listening(self, wanted: VerdictFilter) -> AsyncIterator[AsyncIterator[list[NumberedVerdict]]]:

@@ -8,6 +8,7 @@ crash it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -32,8 +33,10 @@ from stream.dashboard.answers import (
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.lookup.member_pages import compare_members, page_message
+from stream.dashboard.recent_events import RecentEvents
 from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
+from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import NO_DIGEST, Row, Status
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.decision.candidates_compared import FingerprintedPages, compare
@@ -61,6 +64,8 @@ NO_URL: Final = "http://pasted.invalid/"
 """Placeholder for the URL of a pasted page without one."""
 RETRY_SECONDS: Final = 5.0
 MOST_WAITING: Final = 8
+NEAR_SECONDS: Final = 3600.0
+"""Time for which look-ups near an anchor are counted."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +92,8 @@ class Finder:
         self._one_at_a_time = asyncio.Lock()
         self._one_pair_at_a_time = asyncio.Lock()
         self._waiting = 0
+        self._near = RecentEvents(NEAR_SECONDS, time.monotonic)
+        """Pages looked up, by the anchor that was the most similar."""
         self.behind = 0
         """Lag behind the decisions topic, in offsets."""
 
@@ -171,7 +178,6 @@ class Finder:
             why=_why_of_history(history),
             history=history,
             cluster=await self.cluster(cluster_id) if cluster_id else None,
-            fingerprint=None,
             near=[],
             behind=self.behind,
         )
@@ -198,15 +204,21 @@ class Finder:
             if self._follower is None:
                 raise BusyError("the anchors are being reloaded; try again in a moment")
             judge = self._follower.judge
-            near, baseline, is_orphan = await in_thread(_nearest, judge, row, url)
+            near, match, baseline, is_orphan = await in_thread(_nearest, judge, row, url)
             answer.anchors = judge.state.tables.anchors
             answer.searched = min(answer.anchors, NEWEST)
-        answer.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
+        if near:
+            self._near.add(near[0].id)
         answer.near = near
-        answer.verdict, answer.why = _verdict_now(near, baseline, is_orphan=is_orphan)
-        if answer.cluster is None and answer.verdict == "duplicate":
-            answer.cluster = await self.cluster(near[0].id)
+        answer.verdict, answer.why = _verdict_now(near, match, baseline, is_orphan=is_orphan)
+        if answer.cluster is None and answer.verdict == "duplicate" and match:
+            answer.cluster = await self.cluster(match.id)
         return answer
+
+    @property
+    def near_one_anchor(self) -> int:
+        """The most pages looked up lately of which one anchor was the most similar."""
+        return self._near.largest
 
     async def cluster(self, cluster: str) -> ClusterPages | None:
         """Return the size and some pages of a cluster, or None if it has no members beside its anchor."""
@@ -240,9 +252,10 @@ async def compare_pages(pool: ChildPool, rule: Rule, other: bytes, page: tuple[b
             comparison.why = f"{name} has too little text for a fingerprint"
             return comparison
     (likeness,) = _likeness(rule, SketchPairs.of(_sketch(row), _sketch(anchor)))
-    comparison.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
+    distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
+    comparison.distance = None if rule.options.public else distance
     comparison.alike, comparison.similarity, comparison.why = _apply_rule(
-        rule, comparison.distance, likeness, row.status
+        rule, distance, likeness, row.status
     )
     return comparison
 
@@ -292,10 +305,16 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
     return f"{which} is {last.verdict}, decided at {last.decided_at}"
 
 
-def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor], NearAnchor | None, bool]:
-    """Return the nearest live anchors, candidates first, matching ones first among them; the URL's newest
-    baseline that the page is like, or its newest one; and whether that is the newest one, and the cluster of
-    that has no live anchor (rule 22)."""
+def _nearest(
+    judge: Judge, row: Row, url: str | None
+) -> tuple[list[NearAnchor], NearAnchor | None, NearAnchor | None, bool]:
+    """Return the most similar live anchors, best first; the one of which the judge would make the page a
+    duplicate; the URL's newest baseline that the page is like, or its newest one; and whether that is the
+    newest one, and the cluster of that has no live anchor (rule 22).
+
+    Whether the judge would compare an anchor with the page is not said of those that it would not match: who
+    knows which pages share a bucket finds the minima of a page by a few dozen look-ups.
+    """
     state, rule = judge.state, judge.rule
     page = FingerprintedPages.of([row], rule.scheme)
     sketch, pairs = page.sketch, compare(state, rule, page)
@@ -313,15 +332,18 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
         )
         for i in order[:NEAREST].tolist()
     ]
-    if len(near) < NEAREST:
-        near += _far(judge, row, {each.id for each in near})[: NEAREST - len(near)]
+    match = next((each for each in near if each.alike), None)
+    near += _far(judge, row, {each.id for each in near})
+    least = 0 if rule.options.strict else rule.evidence / ONE
+    near = [each for each in near if each.alike or (each.similarity or 0) >= least]
+    near = sorted(near, key=lambda each: -(each.similarity or 0))[:NEAREST]
     baselines = state.baselines(row.url_digest) if url and row.url_digest != NO_DIGEST else []
     if not baselines:
-        return near, None, False
+        return near, match, None, False
     own_baselines = [_near_baseline(judge, each, row, sketch) for each in baselines]
     baseline = next((each for each in own_baselines if each.alike), own_baselines[0])
     alive = state.tables.is_alive(np.array([baselines[0].cluster_anchor]))
-    return near, baseline, baseline is own_baselines[0] and not alive[0]
+    return near, match, baseline, baseline is own_baselines[0] and not alive[0]
 
 
 def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
@@ -343,7 +365,6 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
             judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), likeness[i], row.status
         )
         if each.id not in candidates:
-            each.candidate = False
             far.append(each)
     return far
 
@@ -374,7 +395,8 @@ def _near_anchor(
     judge: Judge, url: str, page: int, distance: int, likeness: _Likeness, status: int
 ) -> NearAnchor:
     alike, published, why = _apply_rule(judge.rule, distance, likeness, status)
-    return NearAnchor(url, show(judge.genesis.journal, page), distance, published, alike, why)
+    shown = None if judge.rule.options.public else distance
+    return NearAnchor(url, show(judge.genesis.journal, page), shown, published, alike, why)
 
 
 def _apply_rule(
@@ -382,29 +404,35 @@ def _apply_rule(
 ) -> tuple[bool, float | None, str]:
     """Return whether two pages are alike, their published similarity, and why."""
     similarity, least, counted = likeness
-    if (published := rule.published(similarity)) is None:
+    if (published := rule.disclosed(similarity)) is None:
         alike = distance <= (largest := rule.largest_distance(status))
         return alike, None, f"distance {distance} is {'within' if alike else 'over'} {largest} bits"
     alike = similarity >= least
     enough, how = "at least" if alike else "below", "counted" if counted else "estimated"
     limit = rule.describe_limit(similarity, least)
-    return alike, published, f"{how} similarity {published:.3f} is {enough} {limit}"
+    return alike, published, f"{how} similarity {published:.2f} is {enough} {limit}"
 
 
 def _verdict_now(
-    near: list[NearAnchor], baseline: NearAnchor | None, *, is_orphan: bool = False
+    near: list[NearAnchor],
+    match: NearAnchor | None,
+    baseline: NearAnchor | None,
+    *,
+    is_orphan: bool = False,
 ) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
-    candidates = [each for each in near if each.candidate]
-    alike = [each for each in candidates if each.alike and not (baseline and each.id == baseline.id)]
+    if match and baseline and match.id == baseline.id:
+        match = None
     if baseline and baseline.alike:
         why = f"recrawl: matches a last page of this URL; {baseline.why}"
         if is_orphan:
-            joins = f"joins that of {alike[0].url}" if alike else "becomes an anchor"
+            joins = f"joins that of {match.url}" if match else "becomes an anchor"
             why += f"; its cluster has no anchor any more, so it {joins}"
         return "recrawl", why
-    if alike:
-        return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"
-    if candidates:
-        return "unique", f"unique: the nearest anchor does not match; {candidates[0].why}"
-    return "unique", "unique: no anchor shares a table bucket with this page"
+    if match:
+        return "duplicate", f"duplicate of {match.url}; {match.why}"
+    if near and near[0].alike:
+        return "unique", f"unique: {near[0].url} is alike, and shares no bucket of the tables with this page"
+    if near:
+        return "unique", f"unique: the nearest anchor does not match; {near[0].why}"
+    return "unique", "unique: no anchor is nearly alike"

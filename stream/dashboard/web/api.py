@@ -40,8 +40,10 @@ from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages, wit
 from stream.dashboard.lookup.member_pages import PageGoneError
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web import csv_export
-from stream.dashboard.web.gate import ProblemError, answer, decode_body
+from stream.dashboard.web.gate import Gate, ProblemError, answer, decode_body
+from stream.judge.rule import to_hundredths
 from stream.messages.verdict import VERDICTS, VerdictRecord
+from stream.ops.metrics import DashboardMetrics
 
 MOST: Final = 200
 """Maximum `limit`."""
@@ -71,6 +73,8 @@ class Api:
     superseded: SupersededClusters
     kept: KeptPages
     about: About
+    gate: Gate
+    metrics: DashboardMetrics
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, which `stream.dashboard.web.openapi` documents."""
@@ -190,7 +194,7 @@ class Api:
         pages.superseded = pages.cluster in self.superseded.clusters
         pages.kept = self.kept.of(pages.cluster, pages.anchor)
         pages.election = self.kept.election
-        return answer(pages)
+        return self._answer(request, pages)
 
     def _cluster(self, request: web.Request) -> ClusterPages:
         cluster = request.match_info["cluster"]
@@ -207,7 +211,7 @@ class Api:
             urls[kept.id] = kept.url
         pair = [self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
         try:
-            return answer(await self.finder.compare_members(*pair))
+            return self._answer(request, await self.finder.compare_members(*pair))
         except BusyError as error:
             raise ProblemError(503, "Busy", str(error)) from None
         except PageGoneError as error:
@@ -283,6 +287,7 @@ class Api:
 
     def _export(self, request: web.Request, name: str, body: T, to_csv: Callable[[T], str]) -> web.Response:
         """Return an answer as JSON, or as the file that the request asks for."""
+        body = self._told(request, body)
         wanted = request.query.get("format")
         if wanted is None:
             return answer(body)
@@ -293,6 +298,13 @@ class Api:
         if wanted == "json":
             return answer(body, headers=headers)
         return web.Response(text=to_csv(body), content_type="text/csv", charset="utf-8", headers=headers)
+
+    def _answer(self, request: web.Request, body: Any) -> web.Response:
+        return answer(self._told(request, body))
+
+    def _told(self, request: web.Request, body: T) -> T:
+        """Return what a client may know: without authentication, similarities to two decimals."""
+        return in_hundredths(body) if self.gate.is_outsider(request) else body
 
     async def tell_about(self, request: web.Request) -> web.Response:
         """Return version, scheme and rule."""
@@ -310,14 +322,21 @@ class Api:
                 raise ProblemError(400, "Bad request", "compare: either text or html is required")
             if query.text is None and query.html is None:
                 raise ProblemError(400, "Bad request", "compare: the text or html to be compared is missing")
+        if query.text is not None or query.html is not None:
+            try:
+                self.gate.admit_lookup(request)
+            except ProblemError:
+                self.metrics.lookups.labels("refused").inc()
+                raise
+            self.metrics.lookups.labels("admitted").inc()
         try:
-            return answer(await self.finder.look_up(query))
+            return self._answer(request, await self.finder.look_up(query))
         except BusyError as error:
             raise ProblemError(503, "Busy", str(error)) from None
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream new verdicts as server-sent events."""
-        wanted = _filter_of(request)
+        wanted, is_outsider = _filter_of(request), self.gate.is_outsider(request)
         try:
             async with self.recent.listening(wanted) as news:
                 response = web.StreamResponse(
@@ -336,7 +355,8 @@ class Api:
                         if not upcoming.done():
                             await response.write(b": still here\n\n")
                             continue
-                        body = msgspec.json.encode(Verdicts(latest_verdicts.answers(upcoming.result()), None))
+                        news_of = Verdicts(latest_verdicts.answers(upcoming.result()), None)
+                        body = msgspec.json.encode(in_hundredths(news_of) if is_outsider else news_of)
                         await response.write(b"event: verdicts\ndata: " + body + b"\n\n")
                         upcoming = asyncio.ensure_future(anext(news))
                 except ConnectionResetError:
@@ -412,6 +432,20 @@ def _filter_of(request: web.Request) -> VerdictFilter:
         named = ", ".join(sorted(unknown))[:80]
         raise ProblemError(400, "Bad request", f"unknown verdict: {named}; choose from {', '.join(VERDICTS)}")
     return VerdictFilter(_host(request), verdicts)
+
+
+def in_hundredths(body: T) -> T:
+    """Return an answer with similarities to two decimals: four tell into which bins of a sketch shingles
+    fall."""
+    return msgspec.convert(_rounded(msgspec.to_builtins(body)), type(body))
+
+
+def _rounded(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return to_hundredths(value) if name == "similarity" and value is not None else value
 
 
 def _places(histogram: Histogram, size: int) -> list[int]:

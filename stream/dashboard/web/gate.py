@@ -11,7 +11,6 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ import structlog
 from aiohttp import web
 
 from stream.dashboard.answers import LoginRequest, Problem, Session
+from stream.dashboard.recent_events import RecentEvents
 from stream.errors import SettingsError
 from stream.settings import Settings, networks
 
@@ -32,7 +32,8 @@ SESSION_SECONDS: Final = 12 * 3600
 FAILURES: Final = 5
 """Wrong tokens that an address may send per FAILURE_SECONDS."""
 FAILURE_SECONDS: Final = 60.0
-MOST_ADDRESSES: Final = 10_000
+LOOKUP_SECONDS: Final = 3600.0
+"""Seconds for which `dashboard_lookups` holds."""
 T = TypeVar("T")
 Way = Literal["nobody", "token", "session", "proxy"]
 
@@ -114,7 +115,9 @@ class Gate:
         self._cookie = f"neardup_session_{settings.namespace}"  # cookies are shared between ports
         self._open = (*OPEN, "/metrics") if settings.dashboard_metrics_open else OPEN
         self._now = now
-        self._failures: dict[str, deque[float]] = {}
+        self._failures = RecentEvents(FAILURE_SECONDS, now)
+        self._lookups = RecentEvents(LOOKUP_SECONDS, now)
+        self._most_lookups, self._lookups_open = settings.dashboard_lookups, settings.dashboard_open
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes for login and logout."""
@@ -147,6 +150,25 @@ class Gate:
             "send Authorization: Bearer with the dashboard's token",
             WWW_Authenticate="Bearer",
         )
+
+    def admit_lookup(self, request: web.Request) -> None:
+        """Return if the request may look up a page now. Otherwise raise ProblemError: whoever can ask often
+        what the judge would say of a page can craft copies that it does not find."""
+        if self.way(request) == "nobody" and not self._lookups_open:
+            raise ProblemError(
+                403,
+                "Forbidden",
+                "pages are looked up with a token alone: set dashboard_token, or start with --open",
+            )
+        client = self._client(request)
+        if wait := self._lookups.wait(client, self._most_lookups):
+            detail = f"{self._most_lookups} pages an hour may be looked up; wait {wait} s"
+            raise ProblemError(429, "Too many requests", detail, Retry_After=str(wait))
+        self._lookups.add(client)
+
+    def is_outsider(self, request: web.Request) -> bool:
+        """Return whether the request was admitted without authentication."""
+        return self.way(request) == "nobody"
 
     def way(self, request: web.Request) -> Way | None:
         """Return how a request is authenticated, or None. Raises ProblemError if its address must wait."""
@@ -229,8 +251,14 @@ class Gate:
         ip = getattr(ip, "ipv4_mapped", None) or ip
         return any(ip in network for network in self._proxies)
 
+    def _client(self, request: web.Request) -> str:
+        """Return who asks: the user that a proxy names, or the client address."""
+        if self._header and self._from_proxy(request) and (user := request.headers.get(self._header, "")):
+            return f"user {user[:256]}"
+        return self._address(request)
+
     def _address(self, request: web.Request) -> str:
-        """Return the client address for counting failures: the last hop that is not a trusted proxy."""
+        """Return the client address: the last hop that is not a trusted proxy."""
         hops = [request.remote or ""]
         if self._from_proxy(request):
             forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
@@ -240,23 +268,15 @@ class Gate:
     # Tokens and cookies.
 
     def _check_token(self, request: web.Request, token: str) -> bool:
-        address, now = self._address(request), self._now()
-        failures = self._failures.get(address, deque())
-        while failures and failures[0] <= now - FAILURE_SECONDS:
-            failures.popleft()
-        if len(failures) >= FAILURES:
-            wait = str(int(failures[0] + FAILURE_SECONDS - now) + 1)
+        address = self._address(request)
+        if wait := self._failures.wait(address, FAILURES):
             raise ProblemError(
-                429, "Too many requests", f"too many wrong tokens; wait {wait} s", Retry_After=wait
+                429, "Too many requests", f"too many wrong tokens; wait {wait} s", Retry_After=str(wait)
             )
         if hmac.compare_digest(token.encode(errors="replace"), self._token or secrets.token_bytes()):
             return True
         log.warning("wrong_token", address=address)
-        failures.append(now)
-        self._failures.pop(address, None)
-        self._failures[address] = failures  # move to the end: the oldest are dropped first
-        while len(self._failures) > MOST_ADDRESSES:
-            del self._failures[next(iter(self._failures))]
+        self._failures.add(address)
         return False
 
     def _sign(self, expires: int) -> str:

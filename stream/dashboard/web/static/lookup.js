@@ -14,7 +14,7 @@ const NEAR = [
   ["match", "Whether they are near-duplicates by the rule, and why.", "why"],
 ];
 
-const CLOSE = 0.5; // similarity from which an anchor is listed that the judge does not compare
+const CLOSE = 0.5; // similarity from which an anchor is listed
 
 let looked = "";
 
@@ -64,30 +64,20 @@ async function find() {
 function show(result) {
   fill(by("found"),
     element("p", { class: "judgement" }, result.verdict ? [badge(result.verdict), " "] : null, explanationOf(result)),
-    result.fingerprint ? element("p", { class: "like" }, `fingerprint ${result.fingerprint}`) : null,
     nearest(result),
     result.history.length ? [element("h3", {}, "Verdicts of this URL"), verdictTable(result.history)] : null,
     result.cluster ? [element("h3", {}, `Cluster of ${result.cluster.pages} pages`), clusterPages(result.cluster)] : null,
     result.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${result.behind} decision records.`) : null);
 }
 
-/** The nearest anchors: those that the judge would compare, then others that are close, for which it does not look. */
+/** The most similar anchors, and among which they were searched. */
 function nearest({ near, searched, anchors }) {
-  const rows = (its) => table(NEAR, its.map((each) =>
-    row(NEAR, [address(each.url), String(each.distance), each.similarity === null ? "–" : each.similarity.toFixed(3),
-      [element("strong", {}, each.candidate ? (each.alike ? "yes" : "no") : "not compared"), element("div", { class: "like" }, each.why)]])), "stacked near");
-  const candidates = near.filter(({ candidate }) => candidate);
-  const others = near.filter(({ candidate }) => !candidate);
-  const close = others.filter(({ alike, similarity }) => alike || similarity === null || similarity >= CLOSE);
   const which = searched < anchors ? `the newest ${count(searched)} of ${count(anchors)} anchors` : `all ${count(anchors)} anchors`;
-  return [
-    candidates.length ? [element("h3", {}, "Nearest anchors"), rows(candidates)] : null,
-    close.length ? [element("h3", {}, "Nearest of the other anchors"),
-      element("p", { class: "like" }, `The judge does not compare them with the page, as they share no bucket of the tables. This look-up searched ${which}.`),
-      rows(close)] : null,
-    others.length && !close.length
-      ? element("p", { class: "like" }, `No other anchor has a similarity of ${CLOSE} or more: this look-up searched ${which}.`) : null,
-  ];
+  const none = anchors ? element("p", { class: "like" }, `No anchor has a similarity of ${CLOSE} or more: this look-up searched ${which}.`) : null;
+  if (!near.length) return none;
+  return [element("h3", {}, "Nearest anchors"), table(NEAR, near.map((each) =>
+    row(NEAR, [address(each.url), String(each.distance ?? "–"), each.similarity === null ? "–" : each.similarity.toFixed(3),
+      [element("strong", {}, each.alike ? "yes" : "no"), element("div", { class: "like" }, each.why)]])), "stacked near")];
 }
 
 /** The explanation, with its URL formatted as elsewhere. */
