@@ -495,7 +495,7 @@ class DashboardMetrics(Metrics):
         )
         self.near_one_anchor = self._gauge(
             "neardup_dashboard_pages_near_one_anchor",
-            "The most pages of one host, among the latest 5,000 verdicts, that are like or nearest to the same"
+            "The most pages of one host, among the latest 5,000 verdicts, that are like or nearest to one"
             " anchor of another host.",
         )
         self.lag_records = self._gauge(

@@ -111,7 +111,7 @@ def test_a_page_that_comes_next_gets_the_verdict_that_is_explained(
     [
         (VerdictOptions(bucket_cap=4), 0),
         (VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4), 0),
-        (VerdictOptions(mode="strict", distance=4, short_distance=20, blocks=22), 20),
+        (VerdictOptions(mode="strict", distance=1, short_distance=3), 20),
     ],
 )
 def test_a_stored_duplicate_has_its_anchor_among_its_candidates_or_too_little_is_known(

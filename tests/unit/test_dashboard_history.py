@@ -295,3 +295,26 @@ async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages() -> No
     assert [each.url for each in shown if each.url] == [
         each.url for each in reversed(verdicts) if each.url != FORGOTTEN
     ]
+
+
+def test_pages_of_one_host_near_one_anchor_of_another_are_counted() -> None:
+    victim, other = (PageRef(f"http://victim.example/{n}", f"9f576ade.1.{n}") for n in range(2))
+    near = NearestPage(victim.url, victim.id, 0.7)
+    said = [
+        *((f"http://a.example/{n}", "duplicate", victim, UNSET) for n in range(3)),
+        *(
+            (f"http://a.example/{n}", "unique", None, near) for n in range(2, 5)
+        ),  # one URL for the second time
+        *((f"http://a.example/{n}", "duplicate", other, UNSET) for n in range(4)),
+        *((f"http://b.example/{n}", "duplicate", victim, UNSET) for n in range(4)),
+        *((f"http://victim.example/{n}", "duplicate", victim, UNSET) for n in range(9)),
+        *((f"http://c.example/{n}", "recrawl", victim, UNSET) for n in range(9)),
+    ]
+    verdicts = [
+        structs.replace(crawled(1)[0], url=url, verdict=verdict, duplicate_of=of, nearest=nearest)
+        for url, verdict, of, nearest in said
+    ]
+    latest = LatestVerdicts()
+    assert latest.near_one_anchor == 0
+    latest.tell(batch_of(PARTITION, range(len(verdicts)), [msgspec.json.encode(each) for each in verdicts]))
+    assert latest.near_one_anchor == 5

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stream.dashboard.answers import Election
+from stream.dashboard.answers import ClusterPages, Election, MemberPage
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rows import Counts
 from stream.dashboard.counting.view import View
-from stream.dashboard.web.api import LOOKUP_BYTES, Api
+from stream.dashboard.web.api import LOOKUP_BYTES, Api, in_hundredths
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
 from stream.ops.health import Health
@@ -186,6 +186,14 @@ async def test_a_strange_origin_is_another_site() -> None:
         for origin in ("http://[", "http://]", "null", "x", "http://evil.example"):
             asks = request("/api/v1/lookup", f"Origin: {origin}", method="POST", body=b'{"url": "u"}')
             assert (await asked(port, asks))[0] == 403
+
+
+def test_outsiders_are_told_similarities_in_hundredths() -> None:
+    pages = ClusterPages(
+        "a.1.1", None, 2, [MemberPage("u", "a.2.1", 3, 0.98765, "2026-01-02T00:00:00.000Z")], []
+    )
+    (member,) = in_hundredths(pages).members
+    assert (member.similarity, member.distance, pages.members[0].similarity) == (0.99, 3, 0.98765)
 
 
 LOOKUP = request("/api/v1/lookup", method="POST", body=b'{"text": "t"}')

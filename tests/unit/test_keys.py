@@ -82,7 +82,8 @@ def verdicts(monkeypatch: pytest.MonkeyPatch, disclosure: Any, changed: str | No
     """What verdicts on some texts, copies of them and texts that are nearly alike say."""
     (file := tmp_path / "seed").write_text(SECRET.hex())
     texts = [" ".join(f"{letter}{number}" for number in range(300)) for letter in "abc"]
-    texts += [f"{text} and {ending}" for text in texts for ending in ("more", "more " * 40)]
+    other = " ".join(f"other{number}" for number in range(150))
+    texts += [f"{text} and {ending}" for text in texts for ending in ("more", other)]
     options = VerdictOptions(disclosure=disclosure)
     with (
         other_key(monkeypatch, changed),

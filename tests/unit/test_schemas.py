@@ -334,7 +334,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         plain = msgspec.msgpack.decode(rows.encode())
         rare = {"corpus", *(each.name for each in COLUMNS if each.omitted == "column")}
         assert list(plain) == [each for each in kinds if each not in rare], "no row has a value of these"
-        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 4, SCHEME.id)
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 5, SCHEME.id)
         sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 3}
         strings = strings_of(plain, sizes["n"])
         buffers = {name: kinds[name] for name in plain if kinds[name].startswith("bin, ")}
@@ -746,7 +746,7 @@ def test_a_decision_record_of_another_version_is_refused_by_name(
         ("other", lambda other: other[8:], "1 of other, which does not fit"),
         ("distance", lambda distance: distance + b"0", "3 of distance, which does not fit"),
         ("similarity", lambda similarity: similarity + b"00", "of similarity, which does not fit"),
-        ("distance", lambda _: bytes([0, 15]), "a distance of 15, which is not from 0 to 14"),
+        ("distance", lambda _: bytes([0, 129]), "a distance of 129, which is not from 0 to 128"),
         ("similarity", lambda _: b"\x10\x27\x11\x27", "a similarity of 10001, which is not from 0 to 10000"),
         ("clusters", lambda _: bytes(8), "1 of clusters, which does not fit"),
         ("other", lambda other: b"\xff" * len(other), "a page with a negative id"),

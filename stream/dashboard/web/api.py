@@ -287,7 +287,7 @@ class Api:
 
     def _export(self, request: web.Request, name: str, body: T, to_csv: Callable[[T], str]) -> web.Response:
         """Return an answer as JSON, or as the file that the request asks for."""
-        body = self._told(request, body)
+        body = self._disclose(request, body)
         wanted = request.query.get("format")
         if wanted is None:
             return answer(body)
@@ -300,9 +300,9 @@ class Api:
         return web.Response(text=to_csv(body), content_type="text/csv", charset="utf-8", headers=headers)
 
     def _answer(self, request: web.Request, body: Any) -> web.Response:
-        return answer(self._told(request, body))
+        return answer(self._disclose(request, body))
 
-    def _told(self, request: web.Request, body: T) -> T:
+    def _disclose(self, request: web.Request, body: T) -> T:
         """Return what a client may know: without authentication, similarities to two decimals."""
         return in_hundredths(body) if self.gate.is_outsider(request) else body
 
@@ -437,14 +437,14 @@ def _filter_of(request: web.Request) -> VerdictFilter:
 def in_hundredths(body: T) -> T:
     """Return an answer with similarities to two decimals: four tell into which bins of a sketch shingles
     fall."""
-    return msgspec.convert(_rounded(msgspec.to_builtins(body)), type(body))
+    return msgspec.convert(_round(msgspec.to_builtins(body)), type(body))
 
 
-def _rounded(value: Any, name: str = "") -> Any:
+def _round(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _rounded(each, key) for key, each in value.items()}
+        return {key: _round(each, key) for key, each in value.items()}
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_round(each) for each in value]
     return to_hundredths(value) if name == "similarity" and value is not None else value
 
 
