@@ -107,6 +107,7 @@ DIMENSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Name of each dimension -> names of its values -> the values."""
 FORBIDDEN: Final[list[frozenset[Value]]] = [
+    frozenset({("short", "short"), ("width", "128-bits")}),
     *(
         frozenset({("design", each), ("short", "short")})
         for each, options in DIMENSIONS["design"].items()
@@ -118,8 +119,8 @@ FORBIDDEN: Final[list[frozenset[Value]]] = [
         if not options.by_minima
     ),
 ]
-"""Values that may not meet: distances decide in strict mode alone, and tables of fingerprints take at most 64
-bits."""
+"""Values that may not meet: distances, and so short pages, count in strict mode alone, and tables of
+fingerprints take at most 64 bits."""
 
 
 class Combination:
