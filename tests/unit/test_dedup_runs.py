@@ -15,7 +15,8 @@ import pytest
 from stream.dedup import run as dedup_run
 from stream.errors import NeardupError, SettingsError
 from stream.local.index import RUN
-from stream.sources.compressed import compression_of, decompressed, open_counting
+from stream.pages.members import compression_of_bytes
+from stream.sources.compressed import decompressed, open_counting
 from tests import kills
 from tests.commands import neardup
 from tests.in_process_pool import InProcessPool
@@ -333,5 +334,5 @@ def test_dropped_pages_are_compressed_as_their_file_is_named(suffix: str, tmp_pa
     for each in (name, plain):
         dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / each)
     with open_counting(str(tmp_path / name)) as raw:
-        assert compression_of(str(tmp_path / name)) is not None
+        assert compression_of_bytes((tmp_path / name).read_bytes()) is not None
         assert decompressed(raw).read() == (tmp_path / plain).read_bytes()
