@@ -187,7 +187,7 @@ class Canned(Api):
 
 def canned(words: PageContent | None) -> Canned:
     """Return responses with content for every panel; without words, those of an empty deployment."""
-    made = Canned(*[None] * 7)  # type: ignore[arg-type]
+    made = Canned(*[None] * 9)  # type: ignore[arg-type]
     made.answers = _empty() if words is None else _full(words)
     made.answers["about"] = about(load(namespace=words.namespace if words else "neardup"), GENESIS)
     return made
@@ -295,7 +295,7 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
         "lag": _lag(0),
         "changes": Changes(range_, NOON, [], 0, complete=True),
         "neighbours": Neighbours("a.example", 0, [], [], 0),
-        "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, None, [], 0),
+        "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, [], 0),
     }
 
 
@@ -390,7 +390,6 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
                 kept=kept[0],
                 election=election,
             ),
-            "2f4dc81575bc7d19",
             near,
             12,
             1000 * pages,
