@@ -44,7 +44,7 @@ def test_assigned_characters_and_their_compositions_are_normalised_as_on_every_p
     composed = list(map("".join, product(firsts, seconds)))
     found = reference("\n".join([*assigned, *composed]))
     assert (len(assigned), len(composed)) == (282_230, 37_740)
-    assert xxhash.xxh3_64_hexdigest(found.encode()) == "bc3ae7d39f9cc11c"
+    assert xxhash.xxh3_64_hexdigest(found.encode()) == "e64c16c5ea20b446"
 
 
 @given(st.lists(st.text() | st.sampled_from("aéÅ\u0301\u0345ﬁΣ각"), min_size=2), st.data())
