@@ -240,7 +240,7 @@ async def test_message_too_large_for_the_dead_letters_leaves_its_coordinates(set
     async with admin_of(settings) as admin:
         change = {"max.message.bytes": str(48 * MIB)}
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, names.pages, configs=change)])
-    large = Case("large", message(text="x" * (33 * MIB)), reason="too_large", url=None, key=b"key")
+    large = Case("large", message(text="x" * (33 * MIB)), reason="too_large", key=b"key")
     places = await judge(settings, mixed([large]))
     letter = (await letters(settings, places))["large"]
     assert (letter.key, letter.value, dict(letter.headers)["truncated"]) == (None, b"", b"1")
