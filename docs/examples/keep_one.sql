@@ -16,12 +16,12 @@ CREATE OR REPLACE TEMP MACRO host_place(url) AS list_position(
 
 -- The newest version of each URL that could be read, in the order of judgement, which the ids have. A URL that changed
 -- is not in its old cluster any more, even if it was the anchor. Pages with too little text have no cluster; of those
--- with equal texts, one is kept.
+-- with equal texts, one is kept, and all of those without any text.
 CREATE OR REPLACE TEMP TABLE newest_versions AS
 WITH versions AS (
     SELECT
         *,
-        coalesce(cluster, text_hash) AS alike,
+        coalesce(cluster, CASE WHEN length > 0 THEN text_hash END, id) AS alike,
         split_part(id, '.', 2)::BIGINT * 100_000 + split_part(id, '.', 3)::BIGINT AS place,
         alike IS DISTINCT FROM lag(alike) OVER (PARTITION BY url_digest ORDER BY place) AS moved
     FROM judged

@@ -61,15 +61,16 @@ FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 _JUDGED: Final = """
 CREATE TABLE judged AS
 SELECT
-    pages.number, url_digest, length, fetched_at, quality, verdict, text_hash,
-    coalesce(cluster, text_hash, pages.number::VARCHAR) AS alike,
+    pages.number, url_digest, length, fetched_at, quality, verdict,
+    CASE WHEN length > 0 THEN verdicts.text_hash END AS text_hash,
+    coalesce(cluster, CASE WHEN length > 0 THEN verdicts.text_hash END, pages.number::VARCHAR) AS alike,
     cluster IS NULL AS short,
     cluster IS NOT NULL AND anchors.id IS NULL AS elsewhere
 FROM pages
 LEFT JOIN verdicts ON verdicts.number = pages.number
 LEFT JOIN (SELECT id FROM verdicts) AS anchors ON anchors.id = cluster
 """
-"""`elsewhere` is a page whose cluster the index had before."""
+"""`elsewhere` is a page whose cluster the index had before. Pages without any text have no text in common."""
 _NEWEST_VERSIONS: Final = """
 CREATE TABLE newest_versions AS
 WITH versions AS (

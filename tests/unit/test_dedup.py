@@ -277,3 +277,11 @@ def test_one_dedup_at_a_time_uses_an_index(tmp_path: Path) -> None:
     finally:
         os.close(held)
     assert dedup(source, "-o", tmp_path / "out.jsonl", "--index", tmp_path / "index")["kept"] == 1
+
+
+def test_pages_without_text_are_all_kept(tmp_path: Path) -> None:
+    """They have no text in common, and what they show is not compared."""
+    made = [{"url": f"https://a.example/{i}", "html": f"<p><img src='{i}.png'>"} for i in range(3)]
+    made += [{"url": f"https://b.example/{i}", "html": "<p>the same few words here"} for i in range(3)]
+    summary = dedup(write(tmp_path / "pages.jsonl", made), "-o", tmp_path / "out.jsonl")
+    assert (summary["kept"], summary["dropped"]) == (4, {"same short text": 2})
