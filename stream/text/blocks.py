@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled
+from stream.compiled import compiled, inlined
 from stream.text.markup import (
     APOSTROPHE,
     BANG,
@@ -34,6 +34,8 @@ from stream.text.markup import (
 
 DEPTH: Final = 256
 """Most containers open at once; deeper ones belong to the deepest."""
+MOST_NAMES: Final = 1 << 18
+"""Most names that are read of a page."""
 SEARCH: Final = 64
 """Open containers among which the one that an end tag closes is looked for."""
 
@@ -63,6 +65,11 @@ LINK: Final = 1 << 15
 LINE: Final = 1 << 16
 FOREIGN: Final = 1 << 17
 """A `/` at the end of its start tag closes it, and so it does those in it."""
+CONSENT: Final = 1 << 21
+"""Named after a platform that asks visitors for consent."""
+RUBY: Final = 1 << 19
+"""Its tags begin or end the sound of characters, which is no word of the text (`rt`, `rp`)."""
+CONTROL: Final = 1 << 20
 SHADOW: Final = 1 << 18
 """Marked as a shadow root, which is displayed in place of the element around it."""
 
@@ -87,7 +94,61 @@ _ELEMENTS: Final[dict[int, str]] = {
     LINK: "a",
     LINE: "br",
     FOREIGN: "svg math",
+    RUBY: "ruby rb rt rp rtc",
+    CONTROL: "input textarea select button",
 }
+_CODES: Final = [
+    "body",
+    "article",
+    "main",
+    "section",
+    "div",
+    "p",
+    "span",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "footer",
+    "nav",
+    "aside",
+    "form",
+    "figure",
+    "figcaption",
+    "blockquote",
+    "pre",
+    "ul",
+    "ol",
+    "menu",
+    "li",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tfoot",
+    "tr",
+    "td",
+    "th",
+    "address",
+    "details",
+    "summary",
+    "dialog",
+    "fieldset",
+    "legend",
+    "center",
+    "hr",
+]
+"""Elements that features tell apart (`stream.text.block_features`). The code of an element is its place here
+and 1; others have 0."""
+ARTICLE, HEADER, FORM, FIGURE, BLOCKQUOTE = (
+    _CODES.index(name) + 1 for name in ("article", "header", "form", "figure", "blockquote")
+)
 _WORDS: Final[dict[int, str]] = {
     BAR: "nav navbar navigation menu submenu topnav footer breadcrumb breadcrumbs masthead pagination pager "
     "contentinfo topnav subnav bottomnav navlist docnav toolbar cookie cookies consent gdpr skip",
@@ -95,6 +156,8 @@ _WORDS: Final[dict[int, str]] = {
     "promo promotion ad ads advert advertisement sponsor sponsored popup modal newsletter subscribe signup "
     "login complementary trending popular tools poll outbrain taboola",
     COMMENTS: "comment comments disqus respond trackback trackbacks pingback commentlist",
+    CONSENT: "onetrust cookiebot usercentrics didomi borlabs trustarc truste cookieyes complianz cmplz "
+    "cookielaw iubenda termly osano quantcast cookieconsent klaro axeptio",
     CONTENT: "article entry post content body main story articlebody hentry",
 }
 _SLOTS: Final = 1 << 10
@@ -106,11 +169,15 @@ _SHADOW_MODE: Final = (word("shadowro"), word("otmode"))
 
 LITERAL_AND: Final = 0
 """In texts, an `&` that begins no character reference. No page has this byte."""
-START, END, SIZE, LINKED, INSIDE, KIND = range(6)
+START, END, SIZE, LINKED, INSIDE, KIND, ELEMENT, LINKS = range(8)
 """Columns of blocks: where the text is, [START, END); its size, and how much of it is in links, in bytes that
-are no white space (letters of two bytes count one); number of the container; flags of the element."""
-PARENT, FLAGS = range(2)
-"""Columns of containers."""
+are no white space (letters of two bytes count one); number of the container; flags and code of the element;
+number of links."""
+PARENT, FLAGS, CODE_OF, SHAPE, CONTROLS = range(5)
+"""Columns of containers: number of the one around; flags and code of the element; a hash of the element with
+its names, which those of one template share; number of controls of forms directly in it."""
+OWNER, NAME = range(2)
+"""Columns of names: the container, or -1 less the number of a block; a hash of the word."""
 
 
 class Blocks(NamedTuple):
@@ -118,9 +185,13 @@ class Blocks(NamedTuple):
 
     text: NDArray[np.uint8]
     blocks: NDArray[np.int32]
-    """Shape (blocks, 6)."""
+    """Shape (blocks, 8)."""
     containers: NDArray[np.int32]
-    """Shape (containers, 2). Number 0 is the page, and its own parent; a parent comes before its children."""
+    """Shape (containers, 5). Number 0 is the page, and its own parent; a parent comes before its children."""
+    names: NDArray[np.int32]
+    """Words of the attributes class, id, role and itemprop. Shape (names, 2)."""
+    title: NDArray[np.uint8]
+    """Text of the element `title`, as it stands in the page."""
     code: int
     """Number of elements that hold code, or terms that are defined."""
 
@@ -130,10 +201,11 @@ def read(page: bytes) -> Blocks:
     source = np.frombuffer(page, np.uint8)
     tags = page.count(b"<") + 2
     text = np.empty(len(page) + 2, np.uint8)
-    blocks = np.empty((tags, 6), np.int32)
-    containers = np.empty((tags, 2), np.int32)
-    length, count, held, code = _read(source, text, blocks, containers)
-    return Blocks(text[:length], blocks[:count], containers[:held], code)
+    blocks = np.empty((tags, 8), np.int32)
+    containers = np.empty((tags, 5), np.int32)
+    names = np.empty((min(len(page) // 2, MOST_NAMES), 2), np.int32)
+    length, count, held, named, start, end, code = _read(source, text, blocks, containers, names)
+    return Blocks(text[:length], blocks[:count], containers[:held], names[:named], source[start:end], code)
 
 
 def _table(names: dict[int, str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -157,6 +229,16 @@ def _hashed(flags: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32]
     return keys, values
 
 
+HASH_START: Final = 0x1D
+
+
+@inlined
+def hashed_letter(value: int, letter: int) -> int:
+    """The hash, in 31 bits, of a word and the letter after it."""
+    value = (value ^ letter) * 0x0100_0193 & 0x7FFF_FFFF
+    return value ^ value >> 15
+
+
 @compiled
 def _flags_of(key: int, keys: NDArray[np.int64], flags: NDArray[np.int32]) -> int:
     slot = key * _MIX >> 40 & _SLOTS - 1
@@ -176,17 +258,19 @@ def _flags_of_element(first: int, second: int) -> int:
 
 
 @compiled
-def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, int]:
-    """The end of the tag (beyond the page if it is not closed), and what its attributes say of the element,
-    classes and the like only if `named`."""
+def _rest_of_tag(
+    page: NDArray[np.uint8], at: int, named: bool, owner: int, names: NDArray[np.int32], count: int
+) -> tuple[int, int, int]:
+    """The end of the tag (beyond the page if it is not closed), what its attributes say of the element, and
+    the number of names with its own, which are read only if `named`."""
     flags = 0
     while True:
         while at < len(page) and (IS_BLANK[page[at]] or page[at] == SLASH):
             at += 1
         if at >= len(page):
-            return len(page) + 1, flags
+            return len(page) + 1, flags, count
         if page[at] == GREATER:
-            return at + 1, flags
+            return at + 1, flags, count
         name_start, name = at, 0
         at += 1
         while at < len(page) and IN_NAME[page[at]] and page[at] != EQUAL:
@@ -221,7 +305,12 @@ def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, in
                 at += 1
             end = at
         if named and name in (_CLASS, _ID, _ROLE, _STYLE, _ITEMPROP):
-            flags |= _flags_of_value(page, start, min(end, len(page)), name == _STYLE)
+            end = min(end, len(page))
+            if name == _STYLE:
+                flags |= _flags_of_style(page, start, end)
+            else:
+                more, count = _names_of_value(page, start, end, owner, names, count)
+                flags |= more
         elif named and not name and _is_shadow_mode(page[name_start:name_end], page[start:end]):
             flags |= SHADOW
 
@@ -234,9 +323,9 @@ def _is_shadow_mode(name: NDArray[np.uint8], value: NDArray[np.uint8]) -> bool:
 
 
 @compiled
-def _flags_of_value(page: NDArray[np.uint8], at: int, end: int, style: bool) -> int:
-    """What the words of an attribute's value say of the element."""
-    flags = key = letters = 0
+def _flags_of_style(page: NDArray[np.uint8], at: int, end: int) -> int:
+    """SILENT if a style hides the element."""
+    key = letters = 0
     display = False
     while at <= end:
         letter = int(page[at]) | 0x20 if at < end else 0
@@ -245,15 +334,40 @@ def _flags_of_value(page: NDArray[np.uint8], at: int, end: int, style: bool) -> 
                 key = key << 8 | letter
             letters += 1
         elif letters:
-            if style:
-                if key == _NONE_WORD and display:
-                    flags |= SILENT
-                display = key == _DISPLAY
-            else:
-                flags |= _flags_of(key, _WORD_KEYS, _WORD_FLAGS)
+            if key == _NONE_WORD and display:
+                return SILENT
+            display = key == _DISPLAY
             key = letters = 0
         at += 1
-    return flags
+    return 0
+
+
+@compiled
+def _names_of_value(
+    page: NDArray[np.uint8], at: int, end: int, owner: int, names: NDArray[np.int32], count: int
+) -> tuple[int, int]:
+    """Add the words of an attribute's value to the names of `owner`. Returns what they say of the element,
+    and the number of names."""
+    flags = key = letters = 0
+    name = HASH_START
+    while at <= end:
+        letter = int(page[at]) if at < end else 0
+        lower = letter | 0x20
+        if A <= lower <= Z or letter >= 0x80:
+            letter = letter if letter >= 0x80 else lower
+            if letters < 8:
+                key = key << 8 | letter
+            name = hashed_letter(name, letter)
+            letters += 1
+        elif letters:
+            flags |= _flags_of(key, _WORD_KEYS, _WORD_FLAGS)
+            if count < len(names):
+                names[count, OWNER], names[count, NAME] = owner, name
+                count += 1
+            key = letters = 0
+            name = HASH_START
+        at += 1
+    return flags, count
 
 
 _NONE_WORD, _DISPLAY = word("none"), word("display")
@@ -311,13 +425,14 @@ def _read(  # noqa: C901
     text: NDArray[np.uint8],
     blocks: NDArray[np.int32],
     containers: NDArray[np.int32],
-) -> tuple[int, int, int, int]:
+    names_found: NDArray[np.int32],
+) -> tuple[int, int, int, int, int, int, int]:
     names = np.zeros(DEPTH, np.int64)
     kinds = np.zeros(DEPTH, np.int32)
     numbers = np.zeros(DEPTH, np.int32)
-    containers[0, PARENT] = containers[0, FLAGS] = 0
+    containers[0] = 0
     height, held, count, length, code = 1, 1, 0, 0, 0
-    start = size = linked = kind = 0
+    start = size = linked = kind = element = links = named = title = title_end = 0
     in_link = False
     blank = True
     silent = False
@@ -362,38 +477,55 @@ def _read(  # noqa: C901
             continue
         at, first, second = tag_name(page, begin)
         flags = _flags_of_element(first, second)
-        at, attributes = _rest_of_tag(page, at, not closing and flags & CONTAINER != 0)
+        is_named = not closing and flags & BREAK != 0
+        owner = held if flags & CONTAINER else -1 - count - (size > 0)
+        before = named
+        at, attributes, named = _rest_of_tag(page, at, is_named, owner, names_found, named)
         if at > len(page):
             break
         closed = page[at - 2] == SLASH and (flags | kinds[height - 1]) & FOREIGN != 0
         if flags & RAW and not closing and not closed:
             end = len(page) if first == _PLAINTEX else raw_end(page, at, first, second)
             if not flags & BREAK:
+                if first == _TITLE and not title_end and not silent:
+                    title, title_end = at, end
+                containers[numbers[height - 1], CONTROLS] += flags & CONTROL != 0
                 at = end
                 continue
             shown = end
         if flags & LINK:
             in_link = not closing and attributes & LINK != 0
+            links += in_link
         if flags & LINE and not silent:
             text[length] = _NEWLINE
             length += 1
             blank = True
         if flags & CODE and not closing:
             code += 1
+        if flags & CONTROL and not closing:
+            containers[numbers[height - 1], CONTROLS] += 1
+        if flags & RUBY:
+            silent = (not closing and first in (_RT, _RP)) or kinds[height - 1] & SILENT != 0
         if not flags & BREAK:
             continue
         # The block ends.
         if size:
             block = blocks[count]
             block[START], block[END], block[SIZE], block[LINKED] = start, length, size, linked
-            block[INSIDE], block[KIND] = numbers[height - 1], kind
+            block[INSIDE], block[KIND], block[ELEMENT], block[LINKS] = (
+                numbers[height - 1],
+                kind,
+                element,
+                links,
+            )
             count += 1
             text[length] = _NEWLINE
             length += 1
         else:
             length = start
-        start, size, linked, blank = length, 0, 0, True
+        start, size, linked, links, blank = length, 0, 0, 0, True
         kind = 0 if closing else flags
+        element = 0 if closing else _flags_of(first, _CODE_KEYS, _CODE_VALUES)
         if closing:
             if flags & CONTAINER:
                 for place in range(height - 1, max(0, height - SEARCH), -1):
@@ -412,7 +544,13 @@ def _read(  # noqa: C901
             if flags & CONTAINER and height < DEPTH and not closed:
                 names[height] = first
                 kinds[height] = flags | attributes | (kinds[height - 1] & SILENT)
-                containers[held, PARENT], containers[held, FLAGS] = numbers[height - 1], flags | attributes
+                container = containers[held]
+                container[PARENT], container[FLAGS] = numbers[height - 1], flags | attributes
+                container[CODE_OF], container[CONTROLS] = element, 0
+                shape = element + 1
+                for each in range(before, named):
+                    shape = hashed_letter(shape * 31, names_found[each, NAME])
+                container[SHAPE] = shape
                 numbers[height] = held
                 held += 1
                 height += 1
@@ -425,15 +563,17 @@ def _read(  # noqa: C901
     if size:
         block = blocks[count]
         block[START], block[END], block[SIZE], block[LINKED] = start, length, size, linked
-        block[INSIDE], block[KIND] = numbers[height - 1], kind
+        block[INSIDE], block[KIND], block[ELEMENT], block[LINKS] = numbers[height - 1], kind, element, links
         count += 1
-    return length, count, held, code
+    return length, count, held, named, title, title_end, code
 
 
 _SPACE, _NEWLINE, _AND = map(ord, " \n&")
 _PLAINTEX: Final = word("plaintex")
 _BODY, _TEMPLATE = word("body"), word("template")
+_RT, _RP, _TITLE = word("rt"), word("rp"), word("title")
 _ELEMENT_KEYS, _ELEMENT_FLAGS = _table(_ELEMENTS)
+_CODE_KEYS, _CODE_VALUES = _hashed({word(name[:8]): code for code, name in enumerate(_CODES, 1)})
 _LONG_KEYS, _LONG_ENDS = _hashed(
     {word(name[:8]): word(name[8:]) for names in _ELEMENTS.values() for name in names.split() if name[8:]}
 )

@@ -1,8 +1,8 @@
-"""Main-content extraction from HTML: blocks of text in containers, by length, links, position and name."""
+"""Main-content extraction from HTML: which blocks of text are content, by their features."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream.errors import PageError
 from stream.text.surrogates import replace_surrogates
@@ -16,19 +16,33 @@ OUT_OF_MEMORY: Final = "MemoryError"
 """Detail of `extraction_failed`."""
 
 
-def extract(html: str) -> str:
-    """The main content of a page as plain text, a line a block.
+class Extract(NamedTuple):
+    """The main content of a page."""
 
-    Reference documentation gives its body without bars of navigation, and so does a page without main content
-    (`stream.text.main_content`), such as a list. If even that is empty, it is the whole body.
+    text: str
+    """A line a block."""
+    share: float
+    """The share of the page's visible text that it is, in bytes that are no white space; 1 without any."""
+
+
+def extract(html: str) -> str:
+    """The text of `extraction`."""
+    return extraction(html).text
+
+
+def extraction(html: str) -> Extract:
+    """The main content of a page.
+
+    Reference documentation gives its body without bars of navigation, and so does a page whose main content
+    (`stream.text.main_content`) says nothing. If even that is empty, it is the whole body.
 
     Link targets, alternative texts, form fields and hidden elements are left out, and so are comments of
-    readers, because they differ between copies of one article. NUL and lone surrogates become U+FFFD, as in
-    browsers. Takes linear time and memory, whatever the page contains. Raises PageError `extraction_failed`
-    if the memory does not suffice.
+    readers, because they differ between copies of one article, and the sound of characters (`rt`). NUL and
+    lone surrogates become U+FFFD, as in browsers. Takes linear time and memory, whatever the page contains.
+    Raises PageError `extraction_failed` if the memory does not suffice.
     """
-    from stream.text.blocks import LITERAL_AND, read
-    from stream.text.main_content import body, main_content
+    from stream.text.blocks import LITERAL_AND, SIZE, read
+    from stream.text.main_content import body, joined, main_content
     from stream.text.markup import unescaped
 
     try:
@@ -38,12 +52,11 @@ def extract(html: str) -> str:
     if b"\0" in page:
         page = page.replace(b"\0", "\ufffd".encode())
     try:
-        text, blocks, containers, code = read(page)
-        kept = text[:0]
-        if code < CODE * (1 + len(page) / CODE_BYTES):
-            kept = main_content(text, blocks, containers)
-        if not len(kept):
-            kept = body(text, blocks, containers)
-        return unescaped(kept.tobytes().decode("utf-8", "replace")).replace(chr(LITERAL_AND), "&")
+        parsed = read(page)
+        is_reference = parsed.code >= CODE * (1 + len(page) / CODE_BYTES)
+        kept = body(parsed) if is_reference else main_content(parsed)
+        text = joined(parsed.text, parsed.blocks, kept).tobytes().decode("utf-8", "replace")
+        visible, size = int(parsed.blocks[:, SIZE].sum()), int(parsed.blocks[kept, SIZE].sum())
+        return Extract(unescaped(text).replace(chr(LITERAL_AND), "&"), size / visible if visible else 1.0)
     except MemoryError as error:
         raise PageError("extraction_failed", OUT_OF_MEMORY) from error

@@ -7,7 +7,7 @@ import pytest
 from stream.errors import PageError
 from stream.pages.content import page_text
 from stream.pages.page import Page
-from stream.text.extract import extract
+from stream.text.extract import extract, extraction
 
 ARTICLE = "The journal gives every page one place in one order. " * 8
 PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
@@ -171,6 +171,36 @@ def test_the_prose_of_a_page_of_unclosed_links_and_angle_brackets_is_read() -> N
 
 def test_a_page_without_main_content_gives_its_whole_text() -> None:
     assert extract("<body><nav>only a menu here</nav></body>").strip() == "only a menu here"
+
+
+@pytest.mark.parametrize(
+    "ruby",
+    [
+        "<ruby>漢字<rt>かんじ</rt></ruby>",
+        "<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rp>(<rt>じ<rp>)</ruby>",
+        "<ruby><rb>漢字</rb><rtc><rt>かんじ</rtc></ruby>",
+    ],
+)
+def test_the_sound_of_characters_is_no_text(ruby: str) -> None:
+    assert extract(f"<p>この{ruby}は古い。</p>").split() == ["この漢字は古い。"]
+
+
+def test_a_share_says_how_much_of_the_visible_text_is_content() -> None:
+    assert extraction(PAGE).share == pytest.approx(0.91, abs=0.03)
+    assert extraction("<p>all of it, and nothing besides</p>").share == 1
+    assert extraction("").share == 1
+
+
+@pytest.mark.parametrize("around", ["", "<form action='/default.aspx'>"])
+def test_a_form_is_no_content_unless_it_is_the_page(around: str) -> None:
+    form = (
+        "<form><p>Leave a comment below, we read all of them with pleasure.</p><textarea></textarea></form>"
+    )
+    text = extract(
+        f"<body>{around}<main><h1>Heading</h1><p>{ARTICLE}</p></main>{'' if around else form}</body>"
+    )
+    assert ARTICLE.strip() in text
+    assert "Leave" not in text
 
 
 @pytest.mark.parametrize(
