@@ -295,6 +295,8 @@ def _show_pages(console: Any, explanation: Explanation) -> None:
         sizes = {"token": page.tokens, "feature": page.features, "shingle": page.shingles}
         if counts := ", ".join(quantity(size, name) for name, size in sizes.items() if size is not None):
             console.print(f"     {counts}")
+        if page.share is not None and page.share < 1:
+            console.print(f"     {page.share:.1%} of its visible text")
         if page.text_hash is not None:
             console.print(f"     text hash {page.text_hash}")
         console.print(f"     fingerprint {digits[side]}")

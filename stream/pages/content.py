@@ -10,7 +10,7 @@ from stream.pages.content_type import content_type, is_binary
 from stream.pages.page import Page
 from stream.text.canonical import canonical_link
 from stream.text.decode import Kind, decode
-from stream.text.extract import extract
+from stream.text.extract import Extract, extraction
 from stream.text.xml import as_html
 
 SNIFF_CHARACTERS: Final = 2048
@@ -39,7 +39,12 @@ class Content(NamedTuple):
     def main_text(self) -> str:
         """Return the text to fingerprint: plain text as it is, the main content of HTML. Raises PageError
         `extraction_failed`."""
-        return extract(self.text) if self.is_html else self.text
+        return self.extract().text
+
+    def extract(self) -> Extract:
+        """Return the text to fingerprint, with its share of the visible text. Raises PageError
+        `extraction_failed`."""
+        return extraction(self.text) if self.is_html else Extract(self.text, 1.0)
 
     def canonical_url(self, page: Page) -> str | None:
         """Return the canonical URL that this content of `page` names, or None."""

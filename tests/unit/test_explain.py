@@ -552,3 +552,16 @@ def test_what_cannot_be_explained_is_named(tmp_path: Path, arguments: list[str],
     (tmp_path / "bad.jsonl").write_text('{"url": "http://a.example/"}')
     with pytest.raises(NeardupError, match=said):
         neardup("explain", *(each.format(path=tmp_path) for each in arguments))
+
+
+def test_a_page_is_explained_with_the_share_of_its_visible_text() -> None:
+    """Pages whose text is a small share of what they show may be alike in what remains alone."""
+    article = "The journal gives every page one place in one order, whoever asks. " * 5
+    html = f"<nav><a href='/'>{'Home of all ' * 9}</a></nav><main><p>{article}</p></main>"
+    sides = [
+        side_of_page("a", Page(url="http://a.example/", html=html), FINGERPRINTER),
+        side_of_page("b", Page(url="http://b.example/", text=article), FINGERPRINTER),
+        side_of_text("c", None, article, FINGERPRINTER),
+    ]
+    assert [side.share and round(side.share, 1) for side in sides] == [0.8, 1.0, None]
+    assert explain(sides[0], sides[1], FINGERPRINTER.scheme, VerdictOptions()).anchor.share == 0.772

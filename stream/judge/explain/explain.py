@@ -6,7 +6,7 @@ there were no other page (`judge_pair`). All else that is shown only describes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -67,6 +67,8 @@ class ExplainedPage:
     that it did (rule 16)."""
     stored_id: int | None = None
     """Packed id of the page, if it is a page of the state directory in question."""
+    share: float | None = None
+    """Share of the page's visible text that is compared; None if only its text is known."""
 
 
 class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None
     features: int | None
     shingles: int | None
+    share: float | None
+    """Share of the page's visible text that is compared; None if only its text is known."""
 
 
 class Bit(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +244,8 @@ def side_of_page(name: str, page: Page, fingerprinter: PageFingerprinter) -> Exp
     """Analyse a page. Raises PageError if its URL is malformed or it has no text."""
     url_key, content = fingerprinter.read_content(page)
     digest = fingerprinter.url_digest(url_key)
-    return side_of_text(name, page.url, content.main_text(), fingerprinter, digest)
+    text, share = content.extract()
+    return replace(side_of_text(name, page.url, text, fingerprinter, digest), share=share)
 
 
 def side_of_text(
@@ -350,6 +355,7 @@ def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
         tokens=side.tokens,
         features=len(side.weights) if side.weights is not None else None,
         shingles=len(set(side.shingled.shingles)) if side.shingled is not None else None,
+        share=None if side.share is None else round(side.share, 3),
     )
 
 
