@@ -153,9 +153,8 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
 
     def compact(self, partition: int, start: bytes, end: bytes) -> None:
         """Rewrite the files that have keys in [start, end) without what was removed or replaced."""
-        options = CompactOptions()
-        if start < FIRST_KEY:  # by default the lowest level may keep keys of what was removed
-            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        options = CompactOptions()  # by default the lowest level may keep keys and rows of what was removed
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
         database(self, partition).compact_range(start, end, options)
 
     def flush(self, partition: int) -> None:

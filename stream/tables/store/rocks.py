@@ -17,9 +17,11 @@ import xxhash
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     Checkpoint,
     ColumnFamily,
+    CompactOptions,
     DBCompactionStyle,
     DBCompressionType,
     IngestExternalFileOptions,
@@ -523,7 +525,11 @@ class Store:
         """Rewrite the files of a family that have keys in [start, end), or all, without what was removed or
         replaced. Also flushes; releases the GIL, and may take minutes."""
         with self._translated_errors:
-            self._read[family].compact_range(start, end)
+            # Without it, RocksDB moves files that share one key to the lowest level as they are, and what was
+            # replaced stays in the older one.
+            options = CompactOptions()
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+            self._read[family].compact_range(start, end, options)
             self._db.write(WriteBatch(raw_mode=True), self._unlogged)  # reports a failure
 
     def flush(self) -> None:
