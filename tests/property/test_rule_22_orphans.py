@@ -177,8 +177,8 @@ def test_rule_22_a_look_up_says_which_cluster_an_orphan_would_join(tmp_path: Pat
     for name, pages in {"before": before, "ends": ends, "goes on": goes_on}.items():
         with judging(tmp_path / name) as judge:
             judge_all(judge, entries_of(pages, 1), 1)
-            near, baseline, is_orphan = _nearest(judge, row, B)
-        verdict, why = _verdict_now(near, baseline, is_orphan=is_orphan)
+            near, match, baseline, is_orphan = _nearest(judge, row, B)
+        verdict, why = _verdict_now(near, match, baseline, is_orphan=is_orphan)
         assert verdict == "recrawl"
         found.append(why.rpartition("; ")[2])
     assert "similarity" in found[0]
