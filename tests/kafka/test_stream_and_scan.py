@@ -48,12 +48,13 @@ async def test_published_columns_get_the_verdicts_of_a_scan_of_the_same_files(
         code, _, error = await neardup_process(settings, "scan", *columns, *index)
         assert code == 0, error
         code, out, error = await neardup_process(settings, "publish", *columns, "--key", "host")
-        assert (code, error.count("missing_field: ")) == (0, 1), error
+        missing = int(kind != "csv")  # where an empty cell is an empty page
+        assert (code, error.count("missing_field: ")) == (0, missing), error
         assert out.startswith("published 6 pages")
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 6 * len(FORMATS))
     scanned = [each for kind in FORMATS for each in lines(Path(f"{output}-{kind}"))]
     assert projection(await verdicts(settings)) == projection(scanned)
     assert Counter(each["verdict"] for each in scanned) == {
-        "unique": 4, "duplicate": 8, "rejected": 3, "insufficient": 3,
+        "unique": 4, "duplicate": 8, "rejected": 2, "insufficient": 4,
     }  # fmt: skip
