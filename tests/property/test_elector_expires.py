@@ -39,6 +39,20 @@ def test_a_url_that_expired_and_is_forgotten_before_it_is_told_is_in_no_record(t
     elector.state.close()
 
 
+def test_a_url_that_comes_again_before_it_is_told_that_it_expired_begins_anew(tmp_path: Path) -> None:
+    url = "https://gone.example/"
+    judged = [Judged(page << 16, url, "gone", "unique", page << 16) for page in (1, 99)]
+    elector, decided = open_elector(tmp_path, "first", EXPIRING), decided_of(judged, 1, EXPIRING, time_of)
+    follow(elector, decided[:-1])
+    assert elector.state.expired_from([url_digest_of("gone")]) == [1 << 16]
+    follow(elector, decided[-1:])
+    (version,) = elector.state.versions([url_digest_of("gone")])
+    assert version is not None
+    assert (version.cluster, version.since) == (99 << 16, 99 << 16)
+    assert elector.state.meta.urls == 1
+    elector.state.close()
+
+
 @pytest.mark.parametrize("by", ["urls", "hosts", "domains"])
 def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_path: Path, by: str) -> None:
     """Though the judge has no page of them any more: requests alone name them. One has a cluster that ended,

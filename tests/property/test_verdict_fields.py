@@ -18,6 +18,7 @@ from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, Page
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339
 from tests.judged_crawls import mirrors, oracle_of
+from tests.kafka.dashboard_helpers import VerdictMaker
 
 JOURNAL = "9f576ade" * 4
 LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
@@ -103,6 +104,13 @@ def test_what_is_damaged_is_refused_or_read_as_a_decoder_does(
     batch = batch_of(2, range(len(values)), values)
     assert batch.shapes[batch.shape[row]] == fields.shape
     assert batch.seconds[row] == decided
+
+
+def test_a_field_that_is_not_utf_8_is_refused() -> None:
+    """msgspec raises another error for it than for all other damage."""
+    value = msgspec.json.encode(VerdictMaker().one(reason="odd")).replace(b"odd", b"\xff")
+    with pytest.raises(RecordError, match=r"offset 7"):
+        batch_of(2, [7], [value])
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -54,8 +54,8 @@ def test_an_event_falls_into_one_window_of_each_size() -> None:
     for start, end in calendar.ranges(NOW + 3.7):
         assert start <= NOW + 3.7 < end
         assert end - start in TOTALS
-        assert not calendar.expired((start, end), NOW)
-        assert calendar.expired((start, end), end + TOTALS[int(end - start)])
+        over = end + TOTALS[int(end - start)]
+        assert [calendar.expired((start, end), each) for each in (NOW, over - 1, over)] == [False, False, True]
 
 
 class _Tables(dict[bytes, bytes]):
