@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,13 @@ def test_rule_20_a_url_that_flips_between_two_pages_adds_no_anchor(tmp_path: Pat
         found = judge_all(judge, entries_of(pages, 3), 3)
     urls = {page.url for page in pages}
     assert sum(verdict != "recrawl" for _, verdict, *_ in found) <= 2 * len(urls)
+
+
+def test_rule_20_in_strict_mode_the_largest_distance_still_makes_a_recrawl(tmp_path: Path) -> None:
+    options, (page, *_) = VerdictOptions.paper(), flips(1, 30, 1)
+    for apart, verdict in ((options.within, "recrawl"), (options.within + 1, "unique")):
+        other = dataclasses.replace(page, fingerprint=page.fingerprint ^ (1 << apart) - 1)
+        for seed in range(3):  # in one batch and in two
+            with judging(tmp_path / f"{apart} {seed}", options) as judge:
+                found = judge_all(judge, entries_of([page, other], seed), seed)
+            assert [each[1] for each in found] == ["unique", verdict]

@@ -55,7 +55,11 @@ def test_an_event_falls_into_one_window_of_each_size() -> None:
         assert start <= NOW + 3.7 < end
         assert end - start in TOTALS
         over = end + TOTALS[int(end - start)]
-        assert [calendar.expired((start, end), each) for each in (NOW, over - 1, over)] == [False, False, True]
+        assert [calendar.expired((start, end), each) for each in (NOW, over - 1, over)] == [
+            False,
+            False,
+            True,
+        ]
 
 
 class _Tables(dict[bytes, bytes]):
