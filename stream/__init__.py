@@ -3,7 +3,7 @@ Kafka.
 
 Fingerprint two texts, and compare the fingerprints by Hamming distance:
 
->>> from stream import Fingerprinter
+>>> from neardup import Fingerprinter
 >>> fingerprinter = Fingerprinter()
 >>> text = "The harbour authority will repair the old lighthouse at the north pier before the winter storms."
 >>> a, b = fingerprinter.text(text), fingerprinter.text(text.upper())
@@ -12,7 +12,7 @@ Fingerprint two texts, and compare the fingerprints by Hamming distance:
 
 An index stores texts and pages, in memory or in a directory, and finds near-duplicates of earlier ones:
 
->>> from stream import Index, Page
+>>> from neardup import Index, Page
 >>> pages = [
 ...     Page(url="http://example.com/news", text=text),
 ...     Page(url="http://mirror.example/1", html=f"<html><body><p>{text}!</p></body></html>"),
@@ -31,7 +31,7 @@ insufficient http://example.com/empty
 
 Options decide how texts are fingerprinted (`Scheme`) and when two are near-duplicates (`VerdictOptions`):
 
->>> from stream import Scheme, VerdictOptions
+>>> from neardup import Scheme, VerdictOptions
 >>> with Index(scheme=Scheme(features="ngrams"), options=VerdictOptions(similarity="0.6")) as index:
 ...     index.add("a", text).verdict, index.add("b", text.replace("storms", "festival")).verdict
 ('unique', 'duplicate')

@@ -11,8 +11,7 @@ from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.filters.base_filter import BaseFilter
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
-
-from stream import Index
+from neardup import Index
 
 
 class NearDuplicates(BaseFilter):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from datasets import load_dataset
+from neardup import Scheme
 
-from stream import Scheme
 from stream.rows.files import seal
 from stream.rows.fingerprint import fingerprint_batch
 

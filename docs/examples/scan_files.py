@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from stream import Index, Page
+from neardup import Index, Page
 
 
 def pages(path: str) -> Iterator[Page]:

@@ -13,7 +13,6 @@ import click
 
 from stream.cli.options import CONNECTION, with_settings
 from stream.cli.quantity import quantity
-from stream.extras import needs_export
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -205,8 +204,7 @@ def _rows(directories: tuple[str, ...]) -> dict[str, int]:
     if not directories:
         return {}
     from stream.objects import path_of
+    from stream.rows.manifest import manifest_alone
 
-    with needs_export("--rows"):
-        from stream.rows.manifest import manifest_alone
     manifests = [manifest_alone(path_of(each)) for each in directories]
     return {each.digest: each.rows for each in manifests}

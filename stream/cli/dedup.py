@@ -19,7 +19,6 @@ from stream.cli.options import with_scheme, with_settings, with_sources, with_ve
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
-from stream.extras import needs_export
 from stream.ops import logging
 from stream.output import if_interrupted, writing
 from stream.scratch import ScratchDirectory
@@ -91,11 +90,9 @@ def command(
     or all that it has is passed over.
     """
     from stream.cli.progress import nothing_read
+    from stream.dedup.outputs import Outputs, refuse_report
+    from stream.dedup.run import Request, open_run
     from stream.elector.policy import Policy
-
-    with needs_export("dedup"):
-        from stream.dedup.outputs import Outputs, refuse_report
-        from stream.dedup.run import Request, open_run
 
     logging.configure(settings.log_format, "dedup")
     if clusters == "chains" and (options.strict or options.keys != "minima"):

@@ -15,7 +15,6 @@ from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
-from stream.extras import needs_export
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
@@ -71,8 +70,7 @@ def command(
         if show_damages(opened) or nothing_read(opened):
             sys.exit(1)
         return
-    with needs_export(f"output {output}"):
-        from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
+    from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
     from stream.objects import path_of
 
     logging.configure(settings.log_format, "fingerprint")

@@ -125,7 +125,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
 class Index:
     """Stores texts and pages, and finds near-duplicates of earlier ones.
 
-    >>> from stream import Index
+    >>> from neardup import Index
     >>> text = "The harbour authority will repair the old lighthouse at the north pier before the storms."
     >>> with Index() as index:
     ...     index.add("monday", text).verdict

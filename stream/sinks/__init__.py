@@ -1,1 +1,1 @@
-"""Where exported verdicts go: DuckDB, PostgreSQL, Parquet. Each needs the extra `export`."""
+"""Where exported verdicts go: DuckDB, PostgreSQL, Parquet. The second needs the extra `export`."""

@@ -21,7 +21,6 @@ class DuckSink(SqlSink):
 
     def __init__(self, path: Path) -> None:
         import duckdb
-        import pyarrow  # noqa: F401 (needed by `append`; fail early)
 
         super().__init__(str(path), lambda: duckdb.connect(str(path)), duckdb.Error)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from stream.errors import SettingsError
-from stream.extras import needs_export
 from stream.sinks import duckdb, parquet
 from stream.sinks.base import Sink
 from stream.sinks.duckdb import DuckSink
@@ -38,20 +37,19 @@ def open_sink(target: str) -> Iterator[Sink]:
     Raises SettingsError and ExportError.
     """
     sink: Sink
-    with needs_export(f"target {name_of(target)}"):
-        if target.startswith(("postgresql://", "postgres://")):
-            sink = PostgresSink(target)
-        elif _CONNECTION.match(target):
-            raise SettingsError(UNREADABLE)
-        elif "://" in target:
-            raise SettingsError(f"target {name_of(target)}: unknown kind of database; {_TARGETS}")
-        elif target.rstrip("/").endswith(parquet.SUFFIX):
-            sink = ParquetSink(Path(target))
-        elif Path(target).suffix in duckdb.SUFFIXES:
-            sink = DuckSink(Path(target))
-        else:
-            shown = "with an @" if "@" in target else target  # it may be a URL with a password
-            raise SettingsError(f"target {shown}: unknown suffix; {_TARGETS}")
+    if target.startswith(("postgresql://", "postgres://")):
+        sink = PostgresSink(target)
+    elif _CONNECTION.match(target):
+        raise SettingsError(UNREADABLE)
+    elif "://" in target:
+        raise SettingsError(f"target {name_of(target)}: unknown kind of database; {_TARGETS}")
+    elif target.rstrip("/").endswith(parquet.SUFFIX):
+        sink = ParquetSink(Path(target))
+    elif Path(target).suffix in duckdb.SUFFIXES:
+        sink = DuckSink(Path(target))
+    else:
+        shown = "with an @" if "@" in target else target  # it may be a URL with a password
+        raise SettingsError(f"target {shown}: unknown suffix; {_TARGETS}")
     try:
         yield sink
     finally:

@@ -36,7 +36,7 @@ class ParquetSink(Sink):
     """
 
     def __init__(self, directory: Path) -> None:
-        """Create the directory. Raises ExportError if another process exports to it, and ImportError."""
+        """Create the directory. Raises ExportError if another process exports to it."""
         import pyarrow
         import pyarrow.parquet
 

@@ -19,12 +19,18 @@ UNREADABLE: Final = (
 class PostgresSink(SqlSink):
     """Writes verdicts to PostgreSQL, to two tables that it creates in the first schema of the search path.
 
-    Raises SettingsError for a URL that libpq cannot parse, without quoting it.
+    Raises SettingsError without the extra `export`, and for a URL that libpq cannot parse, without quoting
+    it.
     """
 
     def __init__(self, url: str) -> None:
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict
+        try:
+            import psycopg
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError as error:
+            raise SettingsError(
+                f"target postgresql: pip install 'neardup-stream[export]' ({error})"
+            ) from error
 
         try:
             parts = conninfo_to_dict(url)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
-from stream.extras import needs_export
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.objects import AnyPath, path_of
@@ -23,14 +22,13 @@ MARKS = ("_neardup_rows.json", "_neardup_plan.json")
 class RowsSource(Source):
     """Pages that are fingerprinted already, in the order of their places. It has no messages, only rows.
 
-    Needs the extra `export` (pyarrow). Raises SettingsError without it, and RowsError for rows that are
-    damaged or incomplete.
+    Raises RowsError for rows that are damaged or incomplete.
     """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        with needs_export(f"source {path}"):
-            from stream.rows.files import RowsReader
+        from stream.rows.files import RowsReader
+
         self._reader: RowsReader = RowsReader(path_of(path))
 
     @property

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 from stream.errors import PageError, attributed_to
-from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.column_names import fits
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
@@ -88,8 +87,7 @@ class ParquetSource(FileSource):
     """A Parquet file. A binary `html`, `text` or `body` holds the page's raw bytes; a string `body` is
     base64.
 
-    Needs the extra `export` (pyarrow). Iterating raises SettingsError without it, and for a column whose type
-    no field of a page can have.
+    Iterating raises SettingsError for a column whose type no field of a page can have.
     """
 
     def __init__(self, path: str, columns: Columns = NO_COLUMNS) -> None:
@@ -102,10 +100,10 @@ class ParquetSource(FileSource):
         return int(self._share * (self.total_bytes or 0))
 
     def _read(self) -> Iterator[Message]:
-        with needs_export(f"source {self.name}"):
-            from pyarrow import parquet
+        from pyarrow import parquet
 
-            from stream.pages.arrow import UNREADABLE, first_values, locate, message_rows
+        from stream.pages.arrow import UNREADABLE, first_values, locate, message_rows
+
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:

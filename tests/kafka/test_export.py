@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
 
@@ -26,8 +27,6 @@ from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.kafka.judge_helpers import append, audited, delete_records, meanwhile, page, recreate
 from tests.kafka.worker_helpers import create, publish, running
 
-duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra `export`)")
 pytestmark = pytest.mark.broker
 
 COUNTS = "SELECT verdict, count(*), count(DISTINCT id) FROM verdicts GROUP BY verdict ORDER BY verdict"

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pytest
@@ -63,7 +64,6 @@ def urls(program: str, path: Path) -> dict[str, str | None]:
     """Cluster -> URL in the index."""
     if program == "keep_index.py":
         return {cluster: url for cluster, (url, _) in json.loads(path.read_text())["clusters"].items()}
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
     with duckdb.connect(str(path), read_only=True) as database:
         return dict(database.execute("SELECT cluster, url FROM index_pages").fetchall())
 
@@ -239,7 +239,6 @@ async def test_an_index_of_a_crawl_is_what_sql_keeps_of_all_verdicts(
 
 def kept_by_sql(verdicts: list[dict[str, Any]], pages: list[dict[str, Any]], elect: str) -> dict[str, str]:
     """Cluster -> URL, by docs/examples/keep_one.sql."""
-    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
     rows = [
         {
             **{name: each[name] for name in ("id", "url", "verdict", "cluster", "fingerprint", "text_hash")},

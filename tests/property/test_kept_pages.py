@@ -117,7 +117,9 @@ def test_clusters_begin_with_a_recrawl_too() -> None:
 
 
 def duckdb() -> Any:
-    return pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)").connect()
+    import duckdb
+
+    return duckdb.connect()
 
 
 def table_of(judged: Sequence[Judged]) -> pa.Table:

@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,7 +17,6 @@ from tests.documented import ROOT
 from tests.kafka.judge_helpers import text
 from tests.unit.test_rows import directory
 
-duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
 SQL = ROOT / "docs" / "examples"
 
 HARBOUR, MARKET, MILL = text("harbour"), text("market"), text("mill")

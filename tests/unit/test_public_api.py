@@ -7,10 +7,14 @@ import pydoc
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import stream
+from stream.errors import SettingsError
+from stream.sinks.open import open_sink
+from tests.documented import ROOT
 
 
 @pytest.mark.parametrize("module", ["stream", "stream.local.index", "stream.fingerprint.fingerprinter"])
@@ -55,6 +59,51 @@ def test_the_public_api_needs_no_kafka_client() -> None:
     loaded = _loaded("from stream import *").split()
     assert "numpy" in loaded
     assert "aiokafka" not in loaded
+
+
+@pytest.mark.parametrize("hiding", ["stream.py", "stream/__init__.py", "other.py"])
+def test_neardup_has_the_public_names_and_names_a_file_that_hides_them(tmp_path: Path, hiding: str) -> None:
+    (tmp_path / hiding).parent.mkdir(exist_ok=True)
+    (tmp_path / hiding).write_text("name = 7\n")
+    (tmp_path / "program.py").write_text(
+        "import neardup as n; print(all(hasattr(n, name) for name in dir(n)))"
+    )
+    outcome = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    if hiding == "other.py":
+        assert (outcome.stdout, outcome.stderr) == ("True\n", "")
+    else:
+        assert f"ImportError: {tmp_path / hiding} hides the package `stream` of neardup" in outcome.stderr
+
+
+def test_type_checkers_see_the_public_names(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "from neardup import Index, Simhash\nIndex().add('a', 'b').verdict.upper().nothing\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--cache-dir",
+        str(ROOT / ".mypy_cache"),
+        "program.py",
+    ]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert [line.partition("error: ")[2].rpartition("  ")[0] for line in told.splitlines()[:-1]] == [
+        'Module "neardup" has no attribute "Simhash"',
+        '"str" has no attribute "nothing"',
+    ]
+
+
+def test_without_the_extra_an_export_to_postgresql_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with (
+        pytest.raises(SettingsError, match=r"target postgresql: pip install 'neardup-stream\[export\]' \("),
+        open_sink("postgresql://someone@db.example/crawl"),
+    ):
+        pass
 
 
 def _loaded(statement: str) -> str:

@@ -10,7 +10,6 @@ import io
 import json
 import lzma
 import os
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -280,7 +279,7 @@ def test_rows_of_csv_are_page_messages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["crawl.parquet", "part-0001"])
 def test_rows_of_parquet_are_page_messages(tmp_path: Path, name: str) -> None:
-    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra `export`)")
+    import pyarrow
     from pyarrow import parquet
 
     rows = pyarrow.table(
@@ -318,16 +317,6 @@ def test_tables_that_hold_no_pages_are_named_with_their_columns(tmp_path: Path) 
     )
     with pytest.raises(PageError, match=r"damaged_source: .*cut\.csv\.gz after line"):
         list(open_source(str(tmp_path / "cut.csv.gz")))
-
-
-def test_without_the_extra_a_parquet_source_says_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "crawl.parquet").write_bytes(b"PAR1")
-    source = open_source(str(tmp_path / "crawl.parquet"))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SettingsError, match=r"crawl\.parquet: pip install 'neardup-stream\[export\]' \("):
-        list(source)
 
 
 # Web archives
