@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import pydoc
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -63,6 +64,7 @@ def test_the_public_api_needs_no_kafka_client() -> None:
 
 @pytest.mark.parametrize("hiding", ["stream.py", "stream/__init__.py", "other.py"])
 def test_neardup_has_the_public_names_and_names_a_file_that_hides_them(tmp_path: Path, hiding: str) -> None:
+    shutil.copytree(ROOT / "stream" / "neardup", tmp_path / "neardup")  # as it is installed
     (tmp_path / hiding).parent.mkdir(exist_ok=True)
     (tmp_path / hiding).write_text("name = 7\n")
     (tmp_path / "program.py").write_text(
