@@ -26,6 +26,11 @@ class RecentEvents:
         while len(self._events) > MOST_KEYS:
             del self._events[next(iter(self._events))]
 
+    def take_back(self, key: str) -> None:
+        """Forget the last event of a key, if it is remembered."""
+        if self.count(key):
+            self._events[key].pop()
+
     def count(self, key: str) -> int:
         """Return the number of recent events of a key."""
         times, since = self._events.get(key, deque()), self._now() - self._seconds

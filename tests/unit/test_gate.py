@@ -55,7 +55,11 @@ def test_events_are_counted_for_so_long() -> None:
         50,
         0,
     )
+    events.take_back("a")
+    events.take_back("c")
+    assert (events.count("a"), events.wait("a", 1), events.count("c")) == (1, 20, 0)
     clock.now = 1114
+    events.take_back("a")
     assert (events.count("a"), events.largest) == (0, 1)
     clock.now = 1200
     assert events.largest == 0

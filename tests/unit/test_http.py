@@ -19,6 +19,7 @@ from stream.dashboard.answers import ClusterPages, Election, MemberPage
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.rows import Counts
 from stream.dashboard.counting.view import View
+from stream.dashboard.lookup.lookup import BusyError
 from stream.dashboard.web.api import LOOKUP_BYTES, Api, in_hundredths
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
@@ -146,6 +147,8 @@ class _Finder:
     anchors = None
 
     async def look_up(self, asked: Any) -> dict[str, str]:
+        if asked.text == "when busy":
+            raise BusyError("too many look-ups are waiting")
         return {"url": asked.url or ""}
 
 
@@ -211,9 +214,10 @@ async def test_pages_are_looked_up_with_a_token_alone_unless_the_dashboard_is_op
 
 
 async def test_a_client_looks_up_so_many_pages_an_hour() -> None:
+    busy = request("/api/v1/lookup", method="POST", body=b'{"text": "when busy"}')
     async with dashboard(dashboard_open=True, dashboard_lookups=3) as port:
-        found = [(await asked(port, LOOKUP))[0] for _ in range(5)]
-    assert found == [200, 200, 200, 429, 429]
+        found = [(await asked(port, each))[0] for each in (LOOKUP, busy, busy, LOOKUP, LOOKUP, busy, LOOKUP)]
+    assert found == [200, 503, 503, 200, 200, 429, 429], "what got no answer does not count"
 
 
 @pytest.mark.parametrize("path", ["figures", "hosts"])

@@ -322,7 +322,8 @@ class Api:
                 raise ProblemError(400, "Bad request", "compare: either text or html is required")
             if query.text is None and query.html is None:
                 raise ProblemError(400, "Bad request", "compare: the text or html to be compared is missing")
-        if query.text is not None or query.html is not None:
+        is_page = query.text is not None or query.html is not None
+        if is_page:
             try:
                 self.gate.admit_lookup(request)
             except ProblemError:
@@ -332,6 +333,8 @@ class Api:
         try:
             return self._answer(request, await self.finder.look_up(query))
         except BusyError as error:
+            if is_page:
+                self.gate.return_lookup(request)
             raise ProblemError(503, "Busy", str(error)) from None
 
     async def events(self, request: web.Request) -> web.StreamResponse:

@@ -152,8 +152,9 @@ class Gate:
         )
 
     def admit_lookup(self, request: web.Request) -> None:
-        """Return if the request may look up a page now. Otherwise raise ProblemError: whoever can ask often
-        what the judge would say of a page can craft copies that it does not find."""
+        """Return if the request may look up a page now, which counts against its client's quota. Otherwise
+        raise ProblemError: whoever can ask often what the judge would say of a page can craft copies that it
+        does not find."""
         if self.way(request) == "nobody" and not self._lookups_open:
             raise ProblemError(
                 403,
@@ -165,6 +166,10 @@ class Gate:
             detail = f"{self._most_lookups} pages an hour may be looked up; wait {wait} s"
             raise ProblemError(429, "Too many requests", detail, Retry_After=str(wait))
         self._lookups.add(client)
+
+    def return_lookup(self, request: web.Request) -> None:
+        """Let a look-up that got no answer, and so says nothing of a page, count no longer."""
+        self._lookups.take_back(self._client(request))
 
     def is_outsider(self, request: web.Request) -> bool:
         """Return whether the request was admitted without authentication."""
