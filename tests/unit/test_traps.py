@@ -32,6 +32,10 @@ CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看�
 有一年冬天，暴风雪持续了整整一个星期，补给船无法靠岸，他们靠储存的土豆和咸鱼度过了难关。"""
 
 
+SEEDS = 6
+"""Of the hashes of a template's pages."""
+
+
 def text_of(seed: int, words: int = 120) -> str:
     """A text of words that are unique to a seed."""
     rng = random.Random(seed)
@@ -110,17 +114,17 @@ def test_pages_of_one_template_are_no_duplicates_and_their_copies_are(tmp_path: 
         words = template[:75] + own[:25] + template[75:] + own[25:]
         pages.append(" ".join(words))
         copies.append(" ".join([*words[:180], "changed", *words[181:]]))
-    seed_file = (
-        tmp_path / "seed"
-    )  # which shingles are minima depends on it: of twelve seeds 255 to 300 are found
-    seed_file.write_text(f"{4:032x}")
-    verdicts = judged(pages + copies, tmp_path, VerdictOptions(bucket_cap=6), seed_file=str(seed_file))
-    assert counted(verdicts[:300]) == {"unique": 300}
-    found = sum(
-        copy.duplicate_of is not None and copy.duplicate_of.id == page.id
-        for page, copy in zip(verdicts[:300], verdicts[300:], strict=True)
-    )
-    assert found >= 298
+    found = 0
+    for number in range(1, SEEDS + 1):  # which shingles are minima depends on the seed
+        (directory := tmp_path / f"{number}").mkdir()
+        (seed := directory / "seed").write_text(f"{number:032x}")
+        verdicts = judged(pages + copies, directory, VerdictOptions(bucket_cap=6), seed_file=str(seed))
+        assert counted(verdicts[:300]) == {"unique": 300}
+        found += sum(
+            copy.duplicate_of is not None and copy.duplicate_of.id == page.id
+            for page, copy in zip(verdicts[:300], verdicts[300:], strict=True)
+        )
+    assert found >= 0.94 * SEEDS * 300, "of twelve seeds one finds 267 to 300, all together 0.958"
 
 
 def test_error_pages_below_the_floor_share_a_text_hash(tmp_path: Path) -> None:
