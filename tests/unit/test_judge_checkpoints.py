@@ -216,6 +216,7 @@ async def test_a_store_that_fails_is_told_and_tried_again(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(periodic, "FIRST_PAUSE", 0.01)
+    judge = judge.again()
     judge.objects.write_text("no directory")
     judge.apply(1)
     with capture_logs() as logs:
