@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -17,13 +18,15 @@ speed."""
 
 
 async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
-    """Poll the condition until it holds, since counters and offsets have no event.
+    """Poll the condition until it holds, since counters and offsets have no event. What takes long to ask,
+    such as an audit, is asked less often: it runs beside the roles that it waits for.
 
     Retriable errors of a broker (a coordinator that loads its groups, a leader election) count as not yet.
     Raises TimeoutError if the condition does not hold within HANG_SECONDS.
     """
     async with asyncio.timeout(HANG_SECONDS):
         while True:
+            began = time.monotonic()
             try:
                 holds = condition()
                 if await holds if isinstance(holds, Awaitable) else holds:
@@ -31,7 +34,7 @@ async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(max(0.02, 2 * (time.monotonic() - began)))
 
 
 async def until_transactions_end(settings: Settings, topics: list[str]) -> None:

@@ -20,7 +20,7 @@ from tests.kafka.judge_helpers import audited, delete_records, meanwhile, page, 
 from tests.kafka.worker_helpers import admin_of, create, publish, read_all, running
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 COMPACTED = {
     "cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0",

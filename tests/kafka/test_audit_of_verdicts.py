@@ -23,7 +23,7 @@ from tests.kafka.test_audit_of_holes import configure
 from tests.kafka.worker_helpers import create, publish, read_all, running
 from tests.unit.test_rows import directory, fingerprint_batch, table
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 async def judge_pages(settings: Settings, *counts: int) -> TopicNames:

@@ -52,7 +52,7 @@ from tests.kafka.judge_helpers import audited, page, recreate, text
 from tests.kafka.worker_helpers import create, publish, running, topic_id
 from tests.waiting import HANG_SECONDS, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.kafka.judge_helpers import append, audited, delete_records, meanwhile, page, recreate
 from tests.kafka.worker_helpers import create, publish, running
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 COUNTS = "SELECT verdict, count(*), count(DISTINCT id) FROM verdicts GROUP BY verdict ORDER BY verdict"
 

@@ -48,7 +48,7 @@ from tests.kafka.worker_helpers import (
 )
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ from tests.kafka.judge_helpers import (
 from tests.kafka.worker_helpers import ROOT, admin_of, create, members, publish, read_all, running
 from tests.waiting import HANG_SECONDS, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 @pytest.fixture

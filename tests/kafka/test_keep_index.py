@@ -37,7 +37,7 @@ from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_o
 from tests.property.test_kept_pages import obey
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 async def publish(settings: Settings, verdicts: Iterable[Judged], records: Iterable[BestRecord]) -> None:

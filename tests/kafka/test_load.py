@@ -34,7 +34,7 @@ from tests.unit.test_scan_rows import of_table, rows_of_table
 from tests.verdict_projection import projection
 from tests.waiting import HANG_SECONDS, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 COUNT, MORE = 1_300, 150
 """Rows of two corpora: three blocks, and less than one."""

@@ -39,7 +39,7 @@ from tests.kafka.judge_helpers import audited, error_of, make, page, text, verdi
 from tests.kafka.worker_helpers import create, get, publish, read_all, running, scrape
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 HALF = 20
 """Pages published at once."""
 

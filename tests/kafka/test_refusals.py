@@ -41,7 +41,7 @@ from tests.kafka.judge_helpers import (
 from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis
 from tests.waiting import until, until_transactions_end
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 PAGES = 6
 

@@ -14,7 +14,7 @@ from stream.settings import Settings, load
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, publish, read_all, running
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 
 async def test_routed_verdicts_are_the_same_records_on_their_own_topics(settings: Settings) -> None:

@@ -34,6 +34,7 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.broker,
+    pytest.mark.usefixtures("no_children"),
     pytest.mark.skipif(importlib.util.find_spec("scrapy") is None, reason="Scrapy is not installed"),
 ]
 

@@ -13,7 +13,7 @@ from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, read_all, running
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 TRACES = {f"http://a/{n}": f"00-{n + 1:032x}-{n + 1:016x}-01".encode() for n in range(0, 12, 3)}
 

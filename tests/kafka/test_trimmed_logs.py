@@ -63,7 +63,7 @@ from tests.unit.test_rows import directory as rows_directory
 from tests.unit.test_rows import table
 from tests.waiting import HANG_SECONDS, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 PAGES = 60
 

@@ -25,7 +25,7 @@ from tests.kafka.judge_helpers import audited, error_of, page
 from tests.kafka.worker_helpers import create, publish, read_all, running
 from tests.unit.test_schema_registry import REAL, Served
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 SCHEMA = fastavro.schema.load_schema(str(Path(__file__).parents[2] / "schemas" / "verdict.avsc"))
 SHORT = b'{"url": "http://c/", "text": "x"}'
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), SHORT, b"{"]

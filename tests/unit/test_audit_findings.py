@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from stream.cli.audit import FINDINGS, _show
 from stream.messages.appends import APPEND_ROWS
 from stream.messages.journal import LOAD_PARTITIONS
-from stream.roles.auditor.audit import Findings, PageSource, _JudgedOffsets
+from stream.roles.auditor.audit import Findings, PageSource, _Holes, _JudgedOffsets, _NewestVersions
 from stream.roles.auditor.audited import NO_LIMIT, PartitionPages, RowPages
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "run-a-deployment.md"
@@ -90,3 +92,22 @@ def test_hidden_verdicts_are_no_fault_and_no_praise(capsys: pytest.CaptureFixtur
     assert "every page" not in out
     assert "offset 7 of crawl.verdicts-0" in out
     assert "audit again" in out
+
+
+def test_a_page_that_is_gone_is_explained_by_a_later_version_alone() -> None:
+    """Or by having no value, or no key."""
+    holes = _Holes()
+    for offset, key, reason in (
+        (3, b"was before", None),
+        (4, b"comes later", None),
+        (5, b"nowhere", None),
+        (6, None, None),
+        (7, b"deleted", "empty_message"),
+        (2, b"deleted", None),
+    ):
+        verdict: Any = SimpleNamespace(source=SimpleNamespace(offset=offset), reason=reason)
+        holes.add(verdict, key)
+    newest = _NewestVersions(holes)
+    for key, offset in ((b"was before", 1), (b"comes later", 9), (b"another", 9)):
+        newest.add(key, offset)
+    assert newest.explain(holes).tolist() == [False, True, False, True, True, True]

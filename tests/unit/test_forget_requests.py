@@ -150,6 +150,8 @@ async def test_a_bounded_number_of_clusters_is_found_before_their_tombstones_are
     monkeypatch.setattr(ended_clusters, "MOST_FOUND", 10)
     monkeypatch.setattr(forgetting, "TOMBSTONES_AT_ONCE", 4)
     topic = Topic([f"http://{('kept', 'named')[number % 3 > 0]}/{number}" for number in range(100)])
+    topic.append("c-1", None)
+    topic.records.insert(2, topic.records.pop())  # of an earlier forgetting
     wanted: Any = SimpleNamespace(names=lambda url: url.startswith("http://named/"))
     monkeypatch.setattr(ended_clusters, "TopicReader", lambda *_: topic)
     ended, erased = EndedClusters(load(), wanted), list[str]()
@@ -176,7 +178,7 @@ async def test_a_bounded_number_of_clusters_is_found_before_their_tombstones_are
 
     with pytest.raises(EOFError):
         await decide()
-    assert erased == [f"c-{number}" for number in range(100) if number % 3]
+    assert erased == [f"c-{number}" for number in range(2, 100) if number % 3]
     assert len(topic.records) - topic.position < 4, "the last tombstones are not awaited"
     await requests.close()
 

@@ -539,11 +539,11 @@ class _KeptVerdicts:
 def _compare(findings: Findings, pages: AuditedPages, expected: Limits, trimmed: Limits) -> None:
     """Count pages against their numbers of verdicts."""
     findings.pages += pages.count
-    without, judged = pages.present & (pages.verdicts == 0), pages.below(expected)
+    without, missing = pages.present & (pages.verdicts == 0), _missing(pages, expected, trimmed)
+    judged = without & pages.below(expected)
     findings.waiting += int((without & ~judged).sum())
-    gone = without & judged & pages.below(trimmed)
-    findings.trimmed += int(gone.sum())
-    _list(findings, "missing", pages.where, pages.start + np.flatnonzero(without & judged & ~gone))
+    findings.trimmed += int((judged & ~missing).sum())
+    _list(findings, "missing", pages.where, pages.start + np.flatnonzero(missing))
     _list(findings, "repeated", pages.where, pages.start + np.flatnonzero(pages.verdicts > 1))
     findings.repeated += int(np.maximum(pages.verdicts.astype(np.int64) - 2, 0).sum())
 
