@@ -27,8 +27,11 @@ class SlowestFiles:
         self._elapsed: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         item.stash[_BEGAN] = _processor_seconds()
+        item.stash[_IS_LAST] = nextitem is None
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -37,7 +40,9 @@ class SlowestFiles:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         now = _processor_seconds()
-        report.user_properties.append((_SPENT, now - item.stash.get(_BEGAN, now)))
+        # With the last test end the broker and the fork server that many others used.
+        if not (report.when == "teardown" and item.stash.get(_IS_LAST, False)):
+            report.user_properties.append((_SPENT, now - item.stash.get(_BEGAN, now)))
         item.stash[_BEGAN] = now
         return report
 
@@ -59,6 +64,7 @@ class SlowestFiles:
 
 
 _BEGAN: Final = pytest.StashKey[float]()
+_IS_LAST: Final = pytest.StashKey[bool]()
 
 
 def _processor_seconds() -> float:

@@ -22,6 +22,8 @@ from stream.sources.source import LISTED
 from tests.commands import neardup
 from tests.unit.test_sources import warc_record
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 TEXT = "The harbour authority will repair the old lighthouse at the north pier before the storms."
 COUNT = 40
 

@@ -36,6 +36,8 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.url_digests import digest_of_url
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 TEXT = text(1)
 URL = "http://a.example/x"
 

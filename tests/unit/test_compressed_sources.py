@@ -21,6 +21,8 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_sources import warc_record
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 PACKS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress,
 }  # fmt: skip

@@ -20,6 +20,8 @@ from tests.kafka.judge_helpers import text
 from tests.unit.test_dedup import dedup, lines
 from tests.unit.test_sources import warc_record
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 Pack = Callable[[bytes], bytes]
 PACKS: dict[str, Pack] = {
     "": bytes,

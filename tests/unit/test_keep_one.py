@@ -17,6 +17,8 @@ from tests.documented import ROOT
 from tests.kafka.judge_helpers import text
 from tests.unit.test_rows import directory
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 SQL = ROOT / "docs" / "examples"
 
 HARBOUR, MARKET, MILL = text("harbour"), text("market"), text("mill")

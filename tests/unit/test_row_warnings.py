@@ -14,6 +14,8 @@ from stream.sources.row_warnings import RowWarnings
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 URL = "http://a.example/"
 
 

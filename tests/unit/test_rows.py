@@ -25,6 +25,8 @@ from tests.commands import neardup
 from tests.in_process_pool import InProcessPool
 from tests.kafka.judge_helpers import text
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 SCHEME = Scheme()
 TIME = 1_700_000_000_123
 

@@ -28,6 +28,8 @@ from tests.commands import neardup
 from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
 from tests.verdict_projection import projection
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 COUNT = 1_200
 ROWS = 512
 """Rows of a batch here, so that a scan has several."""

@@ -40,6 +40,8 @@ from tests.commands import neardup
 from tests.kafka.judge_helpers import text
 from tests.unit.test_sources import warc_record
 
+pytestmark = pytest.mark.usefixtures("no_children")
+
 PAGE_BYTES = 1 << 20
 SCHEME = Scheme()
 URL = "http://a.example/"
