@@ -15,7 +15,13 @@ import click
 
 from stream import failpoints
 from stream.cli.group import SectionCommand
-from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.options import (
+    with_same_pages,
+    with_scheme,
+    with_settings,
+    with_sources,
+    with_verdict_options,
+)
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
@@ -66,6 +72,7 @@ _STEP: Final = 1000
 @click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
               help="Continue the index in this directory, or make it: pages like those it has are dropped,"
               " and a run that was killed is resumed.  [default: a new one, removed at the end]")  # fmt: skip
+@with_same_pages
 @with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
@@ -77,6 +84,7 @@ def command(
     keep: str,
     clusters: str,
     index_directory: Path | None,
+    same_pages: bool,
     options: Any,
     scheme: Any,
     as_json: bool,
@@ -102,7 +110,7 @@ def command(
         refuse_report(dropped, outputs.output, opened, index_directory)
     choice = Choice(Policy.parse(keep, "keep"), clusters == "chains")
     started = time.monotonic()
-    request = Request(settings, scheme, options, opened)
+    request = Request(settings, scheme, options, opened, same_pages)
     with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
         with if_interrupted(lambda: _describe_rest(index_directory)):
             summary, warnings = asyncio.run(_dedup(run, request, outputs, choice, dropped))

@@ -191,6 +191,16 @@ def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def with_same_pages(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command that has `--index` with `--same-pages`. It receives `same_pages`."""
+    return click.option(
+        "--same-pages",
+        is_flag=True,
+        help="Ids that the index has name the same pages, in new versions. Without it, an index that has"
+        " them with other texts is left as it is.",
+    )(function)
+
+
 def with_output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a command with `--output`. It receives `output`: a path, `-` for stdout, or None."""
     return click.option(

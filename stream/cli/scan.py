@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.options import (
+    with_same_pages,
+    with_scheme,
+    with_settings,
+    with_sources,
+    with_verdict_options,
+)
 from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import if_interrupted
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
               help="Continue the index in this directory, or make it: pages are judged against all that it"
               " has.  [default: a new one, removed at the end]")  # fmt: skip
+@with_same_pages
 @with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
@@ -46,6 +53,7 @@ def command(
     opened: list[Any],
     output: Path | None,
     index_directory: Path | None,
+    same_pages: bool,
     options: Any,
     scheme: Any,
     as_json: bool,
@@ -75,9 +83,8 @@ def command(
     seen = ScanCounts()
     with ScratchDirectory("scan") as temporary:
         place = index_directory or Path(temporary) / "index"
-        asyncio.run(
-            _scan(settings, opened, place, index_directory is not None, scheme, options, output, seen)
-        )
+        kept = index_directory is not None
+        asyncio.run(_scan(settings, opened, place, kept, same_pages, scheme, options, output, seen))
     seconds = time.monotonic() - started
     passed_over = passed_over_by(opened)
     if as_json:
@@ -168,6 +175,7 @@ async def _scan(
     opened: list[Any],
     directory: Path,
     keep: bool,
+    same_pages: bool,
     scheme: Any,
     options: Any,
     output: Path | None,
@@ -177,6 +185,7 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.local.index import TOPIC_ID, VERDICT_LOG
+    from stream.local.known_ids import refuse_other_pages
     from stream.local.scan import index_in, judge_sources, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
@@ -196,6 +205,8 @@ async def _scan(
             and not (directory / VERDICT_LOG).exists()
         ):
             return  # an output is left as it is
+        if not same_pages:
+            await refuse_other_pages(settings, index, opened)
         partial_rows = [
             BegunRows(each.name, rows_id(each), each.count - rows)
             for each, rows in remaining.items()
@@ -217,6 +228,8 @@ async def _scan(
             ]
             seen.pages += sum(remaining.values())
             repeated_ids = next((each.repeated_ids for each in opened if each.repeated_ids), None)
+            if same_pages:
+                repeated_ids = None  # they are meant
             judged_messages = 0
             async with aclosing(judge_sources(settings, index, sources, before)) as chunks:
                 async for decided in chunks:

@@ -24,6 +24,7 @@ from stream.local.corpus import (
     refuse_unwritable_name,
 )
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
+from stream.local.known_ids import refuse_other_pages
 from stream.local.scan import ScannedBatch, index_in, judge_sources, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
 from stream.locks import try_lock
@@ -65,6 +66,8 @@ class Request(NamedTuple):
     scheme: Scheme
     options: VerdictOptions
     sources: Sequence[Source]
+    same_pages: bool = False
+    """Whether ids that the index has name the same pages in new versions."""
 
     def plan(self) -> RunPlan:
         """Return the plan. Raises SettingsError for a source that cannot be copied."""
@@ -120,7 +123,7 @@ class Run:
 
     async def fingerprint(self, counts: CorpusCounts, progress: Callable[[int, int], None]) -> RowsSource:
         """Return the rows of all pages, and make those that an earlier process did not."""
-        settings, scheme, options, sources = self._request
+        settings, scheme, options, sources, _ = self._request
         rows = RowsOptions(pages_per_file=PAGES_PER_FILE, uncertain=bool(options.flips))
         await fingerprint_corpus(settings, scheme, sources, self.rows, rows, counts=counts, progress=progress)
         return RowsSource(str(self.rows))
@@ -128,7 +131,7 @@ class Run:
     async def judge(self, rows: RowsSource, progress: Callable[[int], None], crowding: Counter[str]) -> None:
         """Judge the rows that have no verdict yet. `progress` is called with their number, and `crowding`
         gets the counts of `JudgedBatch.crowding`."""
-        settings, scheme, options, _ = self._request
+        settings, scheme, options, sources, same_pages = self._request
         identity, kept = rows_id(rows), self._index
         with index_in(kept or self.directory / "index", settings, scheme, options) as index:
             rows.refuse_misfits(index.scheme, index.options)
@@ -136,6 +139,12 @@ class Run:
             if done == rows.count and not (kept and (kept / VERDICT_LOG).exists()):
                 self._refuse_missing_verdicts(rows)
                 return
+            if not same_pages and any(each.columns.has_ids for each in sources):
+                try:
+                    await refuse_other_pages(settings, index, [rows])
+                except SettingsError:
+                    self.finish()  # another run may take its place: nothing of this one is in the index
+                    raise
             begun = [BegunRows(rows.name, identity, done)] if 0 < done < rows.count else []
             with verdicts_to(self.verdicts, index, kept, begun) as verdicts:
                 values: list[bytes] = []

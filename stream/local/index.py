@@ -46,6 +46,7 @@ from stream.messages.verdict import NearestPage, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
+from stream.pages.columns import ID_URL
 from stream.pages.fields import fields_of_mapping, name_field, text_field, unreadable
 from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
@@ -287,21 +288,42 @@ class Index:
         batch before it is stored. Returns the decided batch, in the form in which a deployment publishes it.
         """
         self._refuse_closed()
+        entry = self._entry(rows, source)
+        decided = self._judge.decide([entry])
+        before(decided)
+        self._judge.apply([entry], decided.record())
+        return decided
+
+    def known_ids(self, urls: Iterable[str | None]) -> set[str]:
+        """Return those URLs that stand for ids, and of which the index has pages."""
+        digests = {url: self._digest_of(url) for url in urls if url is not None and url.startswith(ID_URL)}
+        known = self._state.references(digests.values())
+        return {url for url, digest in digests.items() if digest in known}
+
+    def are_changed(self, rows: Sequence[Row]) -> list[bool]:
+        """Whether the index has the URL of each row with another text. Nothing is stored."""
+        if not rows:
+            return []
+        decided = self._judge.decide([self._entry(rows, RowsId(_SOURCE, secrets.token_hex(16)))])
+        return [each.change == "changed" for each in decided.verdict_records()]
+
+    def _entry(self, rows: Sequence[Row], source: RowsId) -> Entry:
+        """The journal record of the next rows of a source."""
         offset = self.judged(source)
         end = offset + len(rows)
         covered = SourceRange(
             _SOURCE, source.name, source.digest, 0, offset, end, len(rows), opening=not offset
         )
-        offsets = range(offset, offset + len(rows))
         columns = Rows.of(
-            self.scheme, [covered], rows, offsets, [None] * len(rows), uncertain=bool(self.options.flips)
+            self.scheme,
+            [covered],
+            rows,
+            range(offset, end),
+            [None] * len(rows),
+            uncertain=bool(self.options.flips),
         )
         name = secrets.token_bytes(16)  # there is no record that could have a digest
-        entry = Entry(self._state.meta.applied, int(time.time() * 1000), name, columns)
-        decided = self._judge.decide([entry])
-        before(decided)
-        self._judge.apply([entry], decided.record())
-        return decided
+        return Entry(self._state.meta.applied, int(time.time() * 1000), name, columns)
 
     @property
     def journal(self) -> str:

@@ -112,7 +112,7 @@ async def judge_sources(
     """
     for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
         if not are_rows:
-            messages = _MessagesWithOrigins(chain.from_iterable(some))
+            messages = MessagesWithOrigins(chain.from_iterable(some))
             chunks = fingerprint_messages(settings, index.scheme, index.seed, messages)
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
                 async for batch in batches:
@@ -136,7 +136,7 @@ def _with_origins(
     return lambda decided: before(ScannedBatch(decided, rows, origins))
 
 
-class _MessagesWithOrigins:
+class MessagesWithOrigins:
     """Messages whose origins are kept until their rows come: a thread reads the messages."""
 
     def __init__(self, messages: Iterable[Message]) -> None:

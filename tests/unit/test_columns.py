@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from stream import Columns
+from stream import Columns, Index
 from stream.errors import PageError, SettingsError
 from stream.page_rows.page_fingerprinter import PageFingerprinter, with_columns_named
 from stream.pages import columns as columns_module
@@ -678,14 +678,41 @@ def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -
     assert verdicts[7]["url"] == "id://localhost/two%2F3"
 
 
-@pytest.mark.night
-def test_an_index_tells_of_ids_that_it_had(tmp_path: Path) -> None:
-    """Which page had them is not known any more."""
+@pytest.mark.parametrize("way", ["scan", "dedup", "rows", "pipe"])
+def test_an_index_that_has_the_ids_with_other_texts_is_left_as_it_is(
+    way: str, tmp_path: Path, no_children: None
+) -> None:
+    """Of two dumps whose ids count from 0, those of the second would take the place of the first's."""
     one, two = numbered(tmp_path)
-    scan = ["scan", "--index", tmp_path / "index", "--id-column", "n"]
-    assert "repeated ids" not in neardup(*scan, one).stderr
-    assert f"repeated ids: id://localhost/0 is {two} line 1 and an earlier page" in neardup(*scan, two).stderr
-    assert "repeated ids" not in neardup(*scan, two, "--id-prefix", "two/").stderr
+    index = ("--index", tmp_path / "index")
+
+    def run(path: str, *columns: str, same: tuple[str, ...] = ()) -> list[bool]:
+        """Add pages, and return whether the index has those of either dump then."""
+        named: tuple[str, ...] = ("--id-column", "n", *columns)
+        if way == "rows":
+            rows = f"{tmp_path}/rows-{Path(path).stem}{len(columns)}"
+            neardup("fingerprint", path, "-o", rows, *named)
+            path, named = rows, ()
+        if way == "dedup":
+            neardup("dedup", path, *named, *same, *index, "-o", tmp_path / "kept.jsonl")
+        elif way == "pipe":
+            neardup("scan", "-", *named, *same, *index, input=Path(path).read_bytes())
+        else:
+            neardup("scan", path, *named, *same, *index)
+        with Index(tmp_path / "index") as opened:
+            return [bool(opened.near(text(page))) for page in (1, 101)]
+
+    assert run(one) == [True, False]
+    refused = r"cannot be read twice" if way == "pipe" else r"has 4 of these ids with other texts, first 0 \("
+    with pytest.raises(SettingsError, match=refused):
+        run(two)
+    with Index(tmp_path / "index") as left:
+        assert len(left) == 4
+    if way != "pipe":
+        assert run(two, "--id-prefix", "two/") == [True, True]
+        with pytest.raises(SettingsError, match=r"4 of these ids .*, first two/0 \("):
+            run(one, "--id-prefix", "two/")
+    assert run(two, same=("--same-pages",))[0] is False
 
 
 def test_prefixes_are_part_of_ids_however_pages_come(write: Any) -> None:
