@@ -294,11 +294,11 @@ class Index:
         self._judge.apply([entry], decided.record())
         return decided
 
-    def known_ids(self, urls: Iterable[str | None]) -> set[str]:
+    def find_ids(self, urls: Iterable[str | None]) -> set[str]:
         """Return those URLs that stand for ids, and of which the index has pages."""
         digests = {url: self._digest_of(url) for url in urls if url is not None and url.startswith(ID_URL)}
-        known = self._state.references(digests.values())
-        return {url for url, digest in digests.items() if digest in known}
+        stored = self._state.references(digests.values())
+        return {url for url, digest in digests.items() if digest in stored}
 
     def are_changed(self, rows: Sequence[Row]) -> list[bool]:
         """Whether the index has the URL of each row with another text. Nothing is stored."""

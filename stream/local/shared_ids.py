@@ -24,7 +24,7 @@ async def refuse_other_pages(settings: Settings, index: Index, sources: Sequence
     with other texts. Nothing is added. It reads the ids of all pages, and fingerprints those of known ids."""
     count, first = 0, ""
     for source in sources if len(index) else ():
-        async with aclosing(_known(settings, index, source)) as batches:
+        async with aclosing(_read_shared(settings, index, source)) as batches:
             async for rows, origins in batches:
                 for row, origin, changed in zip(rows, origins, index.are_changed(rows), strict=True):
                     if changed:
@@ -37,7 +37,7 @@ async def refuse_other_pages(settings: Settings, index: Index, sources: Sequence
         )
 
 
-async def _known(
+async def _read_shared(
     settings: Settings, index: Index, source: Source
 ) -> AsyncGenerator[tuple[Sequence[Row], Sequence[Origin]], None]:
     """Yield rows and origins of the pages whose ids the index has."""
@@ -46,8 +46,8 @@ async def _known(
             return  # a run was killed, which had found none
         coming = source.placed(index.scheme)
         while some := list(islice(coming, ROWS)):
-            known = index.known_ids([each.row.url for each in some])
-            places = [each for each in some if each.row.url in known]
+            shared = index.find_ids([each.row.url for each in some])
+            places = [each for each in some if each.row.url in shared]
             yield (
                 [each.row for each in places],
                 [Origin(place.source, f"page {place.position + 1}") for place, _, _ in places],
@@ -58,14 +58,14 @@ async def _known(
                 f"source {source.name}: cannot be read twice, as its ids are looked up in the index before"
                 " its pages are judged; name a file, or add --same-pages if its ids name the same pages"
             )
-        messages = MessagesWithOrigins(_of_known_ids(index, source))
+        messages = MessagesWithOrigins(_with_shared_ids(index, source))
         async with aclosing(fingerprint_messages(settings, index.scheme, index.seed, messages)) as chunks:
             async for chunk in chunks:
                 yield messages.take(chunk)
 
 
-def _of_known_ids(index: Index, messages: Iterable[Message]) -> Iterator[Message]:
+def _with_shared_ids(index: Index, messages: Iterable[Message]) -> Iterator[Message]:
     coming = iter(messages)
     while some := list(islice(coming, ROWS)):
-        known = index.known_ids([each.url_hint for each in some])
-        yield from (each for each in some if each.url_hint in known)
+        shared = index.find_ids([each.url_hint for each in some])
+        yield from (each for each in some if each.url_hint in shared)
