@@ -185,9 +185,9 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.local.index import TOPIC_ID, VERDICT_LOG
-    from stream.local.shared_ids import refuse_other_pages
     from stream.local.scan import index_in, judge_sources, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
+    from stream.local.shared_ids import refuse_other_pages
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
     from stream.sources.source import refuse_unreadable

@@ -24,9 +24,9 @@ from stream.local.corpus import (
     refuse_unwritable_name,
 )
 from stream.local.index import RUN, VERDICT_LOG, refuse_unfit
-from stream.local.shared_ids import refuse_other_pages
 from stream.local.scan import ScannedBatch, index_in, judge_sources, rows_id
 from stream.local.scan_output import BegunRows, verdicts_to
+from stream.local.shared_ids import refuse_other_pages
 from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
