@@ -8,6 +8,7 @@ import lzma
 import random
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from typing import ClassVar, Final
 
 import zstandard
@@ -28,6 +29,7 @@ PACKS: Final[tuple[Callable[[bytes], bytes], ...]] = (
 )
 GLUE: Final = (b"", b"", b"", b"\0" * 9)
 """What may stand between members."""
+GAP: Final = b"\r\n \0"
 LETTERS: Final = b"abcdefghij klmnopqrs<p>tuvwxyz0123456789\r\n"
 
 
@@ -45,15 +47,18 @@ class GluedArchives(Decoder):
     def make(self, rng: random.Random) -> bytes:
         """A first byte for each record, which tells what it is, a zero byte, and the archive."""
         pack = rng.choice(PACKS)
-        kinds, parts = bytearray(), []
+        kinds, parts, records = bytearray(), [], []
         for number in range(rng.randrange(1, 7)):
-            kind, record = _record(rng, number)
-            data = pack(record)
+            kind, record, after = _record(rng, number)
+            data = pack(record + after)
             if rng.random() < 0.25:
                 # The first bytes of a file tell its compression.
                 kind, data = b"c", data[: rng.randrange(1 if parts else 10, len(data))]
             kinds += kind
             parts.append(data + (rng.choice(GLUE) if kind != b"c" else b""))
+            records.append(record)
+        if pack is bytes:
+            _mark_swallowed(kinds, parts, records)
         if pack is bytes and rng.random() < 0.5:
             whole = b"".join(parts)
             size = rng.randrange(50, 5000)
@@ -93,8 +98,20 @@ class GluedArchives(Decoder):
         return f"{runs} cut" if cut else "whole"
 
 
-def _record(rng: random.Random, number: int) -> tuple[bytes, bytes]:
-    """A letter that tells what the record is, and the record."""
+def _mark_swallowed(kinds: bytearray, parts: list[bytes], records: list[bytes]) -> None:
+    """Count records as cut that a cut one before them has as its content, up to where its length ends before
+    another record: nothing tells it from a page that shows an archive, which anybody may send."""
+    starts = [0, *accumulate(map(len, parts))]
+    for cut, record in enumerate(records):
+        end = starts[cut] + len(record)
+        for last in range(cut + 1, len(records)):
+            least = starts[last] + len(records[last].rstrip(GAP))
+            if kinds[cut] == ord("c") and least <= end <= starts[last + 1]:
+                kinds[cut : last + 1] = b"c" * (last + 1 - cut)
+
+
+def _record(rng: random.Random, number: int) -> tuple[bytes, bytes, bytes]:
+    """A letter that tells what the record is, the record, and the empty lines behind it."""
     end = rng.choice(("\r\n", "\r\n", "\n"))
     body = bytes(rng.choices(LETTERS, k=rng.choice((0, 3, 50, 3000))))
     kind, status, coding, letter = "response", 200, "", b"j"
@@ -122,5 +139,5 @@ def _record(rng: random.Random, number: int) -> tuple[bytes, bytes]:
         "Content-Type: application/http; msgtype=response",
         f"Content-Length: {len(content)}",
     ]
-    after = rng.choice((end * 2, end * 2, end * 3, ""))
-    return letter, "".join(each + end for each in (*lines, "")).encode() + content + after.encode()
+    after = rng.choice((end * 2, end * 2, end * 3, "")).encode()
+    return letter, "".join(each + end for each in (*lines, "")).encode() + content, after
