@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -106,17 +107,17 @@ class DirectorySource(Source):
 
     def files(self) -> Iterator[Path]:
         """The pages' files, in order."""
-        for file in self.all_files():
+        for file in self._files():
             with suppress(OSError):  # reading it names the damage
                 if self._is_page(file):
                     yield file
 
     def all_files(self) -> Iterator[Path]:
-        """All files, pages or not, in order."""
-        return self._files()
+        """All files, pages or not, in order. Raises PageError for a directory that cannot be read."""
+        return self._files(reading=True)
 
     def no_pages(self) -> Iterator[NoPage]:
-        for file in self.all_files():
+        for file in self._files():
             with suppress(OSError):  # reading it names the damage
                 if not self._is_page(file):
                     yield NoPage(self._url(file), str(file), None, "suffix")
@@ -204,6 +205,6 @@ def begins_as_html(file: Path) -> bool:
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_file()
-    except OSError:  # of a link; reading it names the damage
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # of a link to nothing; reading it names the damage
         return True

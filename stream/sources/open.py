@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream.errors import PageError, SettingsError
 from stream.objects import ObjectPath, is_url
@@ -36,6 +36,12 @@ _JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.
 
 _CSV: Final = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _PARQUET: Final = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_ABOUT: Final = re.compile(
+    r"(readme|licen[cs]e|copying|notice|citation|changelog|authors)([-.].*)?|dataset_infos\.json"
+    r"|(md5|sha\d+)sums(\.txt)?|.+\.(md5|sha\d+)",
+    re.IGNORECASE,
+)
+"""Files that say what the data beside them are, as repositories of data sets have them."""
 _PATTERNS: Final = {"warc": _WARC, "jsonl": _JSONL, "csv": _CSV, "parquet": _PARQUET}
 _SOURCES: Final[dict[str, Callable[[str], Source]]] = {"warc": WarcSource, "rows": RowsSource}
 _TABLES: Final[dict[str, Callable[[str, Columns], Source]]] = {
@@ -141,8 +147,12 @@ def open_sources(
 
     Raises SettingsError, also if two sources contain pages with the same URL.
     """
-    named = [each for path in paths for each in _parts(path, format, mirrored=bool(base_urls))]
-    opened = [open_source(path, format=format, columns=columns) for path in named]
+    opened: list[Source] = []
+    for path in paths:
+        parts = _parts(path, format, mirrored=bool(base_urls))
+        first, *others = [open_source(each, format=format, columns=columns) for each in parts.data]
+        first.beside = parts.beside
+        opened += [first, *others]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
     if base_urls:
         if len(base_urls) not in (1, len(saved)):
@@ -199,46 +209,71 @@ def _open_object(url: str, format: str, columns: Columns) -> Source:  # noqa: A0
         return _open_as(_kind_of_file(url) if format == "auto" else format, url, columns)
 
 
-def _parts(path: str, format: str, *, mirrored: bool) -> list[str]:  # noqa: A002 - the option's name
-    """The sources of a name: itself, or the objects below a prefix, or the shards in a directory. Raises
-    SettingsError."""
+class _Parts(NamedTuple):
+    """What a name stands for."""
+
+    data: Sequence[str]
+    """The sources: itself, or the objects below a prefix, or the shards in a directory."""
+    beside: Sequence[str] = ()
+    """What is beside them."""
+
+
+def _parts(path: str, format: str, *, mirrored: bool) -> _Parts:  # noqa: A002 - the option's name
+    """The sources of a name. Raises SettingsError."""
     if path == STDIN or format == "rows":
-        return [path]
+        return _Parts([path])
     if not is_url(path):
         sharded = format == "auto" and not mirrored and Path(path).is_dir() and not is_rows(Path(path))
-        return _shards(path) if sharded else [path]
+        return _shards(path) if sharded else _Parts([path])
     with _readable(path):
         if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
-            return [path]
-        names = [str(each) for each in prefix.files() if not each.name.startswith(("_", "."))]
-    if not names:
+            return _Parts([path])
+        parts = _apart(path, map(str, prefix.files()))
+    if not parts.data:
         raise SettingsError(f"source {path}: no objects below it")
-    return names
+    return parts
 
 
-def _shards(path: str) -> list[str]:
+def _shards(path: str) -> _Parts:
     """The files of data below a directory without pages; the directory if there are none. Raises
     SettingsError if there are both, or files of unknown formats beside."""
     directory = DirectorySource(path)
-    files = [each for each in directory.all_files() if not _is_hidden(each.relative_to(path))]
-    data = next((each for each in files if kind_by_name(each.name)), None)
-    if page := next(directory.files(), None):
+    try:
+        parts = _apart(path, map(str, directory.all_files()))
+    except PageError as error:
+        raise SettingsError(f"source {error.detail}") from None
+    data = next(filter(kind_by_name, parts.data), None)
+    beside = frozenset(parts.beside)
+    if page := next((each for each in directory.files() if str(each) not in beside), None):
         if data is None:
-            return [path]
+            return _Parts([path])
         raise SettingsError(
             f"source {path}: has pages ({page}) and data ({data}); for the pages add --base-url or --format"
             " directory, for the data name its files"
         )
-    if data is None and not any(_kind_of_start(first_bytes(str(each))) for each in files):
-        return [path]
+    if data is None and not any(_kind_of_start(first_bytes(each)) for each in parts.data):
+        return _Parts([path])
+    for each in parts.data:
+        _kind_of_file(each)
+    for other in Path(path).rglob("*"):
+        if (other.is_symlink() and other.is_dir()) or is_read_once(str(other)):
+            raise SettingsError(f"source {other}: a link to a directory, or a pipe; name it itself")
+    return parts
+
+
+def _apart(root: str, files: Iterable[str]) -> _Parts:
+    """Part the files below `root` into data and what is beside them."""
+    data, beside = list[str](), list[str]()
     for each in files:
-        _kind_of_file(str(each))
-    return [str(each) for each in files]
+        (beside if _is_beside(each[len(root) :]) else data).append(each)
+    return _Parts(data, beside)
 
 
-def _is_hidden(path: Path) -> bool:
-    """Whether a file belongs to a program: `_SUCCESS`, `.part-0.crc`."""
-    return any(name.startswith(("_", ".")) for name in path.parts)
+def _is_beside(name: str) -> bool:
+    """Whether a file beside data belongs to a program, such as `_SUCCESS` or `.part-0.crc`, or says what the
+    data are."""
+    parts = Path(name).parts
+    return any(each.startswith(("_", ".")) for each in parts) or _ABOUT.fullmatch(parts[-1]) is not None
 
 
 @contextmanager

@@ -23,6 +23,7 @@ PASSED_OVER: Final = {
     "http_status": "responses with a status other than 2xx",
     "content_type": "responses that are neither HTML nor text",
     "record_type": "records of other types (requests, metadata, revisits), or without an http URL",
+    "beside": "files beside data that are none, such as README and _SUCCESS",
     "suffix": "files without the suffix of a page that do not begin as HTML",
 }
 """Reasons why content of a source is passed over as no page, with their descriptions."""
@@ -96,6 +97,8 @@ class Source(abc.ABC):
         """Where ids of pages are noted: sources that are opened together share one."""
         self.passed_over: Counter[str] = Counter()
         """Counts of content that is no page, by the keys of `PASSED_OVER`."""
+        self.beside: Sequence[str] = ()
+        """Files beside it that are no data."""
 
     @property
     @abc.abstractmethod
@@ -110,6 +113,8 @@ class Source(abc.ABC):
     def __iter__(self) -> Iterator[Message]:
         self.damages, self.damage_count, self.pages = [], 0, 0
         self.passed_over.clear()
+        if self.beside:
+            self.passed_over["beside"] = len(self.beside)
         try:
             for message in self._read():
                 self.pages += 1
@@ -122,7 +127,7 @@ class Source(abc.ABC):
     def no_pages(self) -> Iterator[NoPage]:
         """Yield what `passed_over` counts, with its place, in order, but records of other types. It reads
         the source once more, up to damage."""
-        return iter(())
+        return (NoPage(None, file, None, "beside") for file in self.beside)
 
     @abc.abstractmethod
     def _read(self) -> Iterator[Message]:

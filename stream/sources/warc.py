@@ -50,6 +50,7 @@ class WarcSource(FileSource):
                     yield Message(encode_fields(_fields(record, url)), url, self.name, record.place)
 
     def no_pages(self) -> Iterator[NoPage]:
+        yield from super().no_pages()
         with suppress(*DAMAGED), self._opened() as raw:
             for record in ArchiveReader(Members(raw), MAX_BODY):
                 if isinstance(record, DamagedRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -58,12 +59,28 @@ def test_without_a_base_a_name_is_a_path(tmp_path: Path) -> None:
 
 
 SHARDS = {"part-0.jsonl": LINE, "sub/part-1.jsonl": LINE, "_SUCCESS": b"", ".part-0.crc": b"x", "_a/b": b"x"}
+BESIDE = dict.fromkeys(
+    (
+        "README.md",
+        "sub/LICENSE",
+        "LICENSE-2.0.txt",
+        "dataset_infos.json",
+        "SHA256SUMS",
+        "a.jsonl.md5",
+        ".git/config",
+    ),
+    b"x",
+)
 
 
 def test_a_directory_of_data_is_its_files(tmp_path: Path) -> None:
-    opened = open_sources([tree(tmp_path, SHARDS)])
+    opened = open_sources([tree(tmp_path, SHARDS | BESIDE)])
     assert [each.name for each in opened] == [f"{tmp_path}/part-0.jsonl", f"{tmp_path}/sub/part-1.jsonl"]
     assert all(isinstance(each, JsonlSource) for each in opened)
+    assert [sum(1 for _ in each) for each in opened] == [1, 1]
+    beside = len(SHARDS) - len(opened) + len(BESIDE)
+    assert [each.passed_over for each in opened] == [{"beside": beside}, {}]
+    assert sum(1 for each in opened[0].no_pages()) == beside
 
 
 @pytest.mark.parametrize("options", [(), ("--verified",)])
@@ -94,8 +111,27 @@ def test_a_directory_of_pages_and_data_is_refused_unless_pages_are_meant(tmp_pat
 
 
 def test_a_file_of_no_format_beside_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="LICENSE: neither its name nor its content tells its format"):
-        open_sources([tree(tmp_path, SHARDS | {"LICENSE": b"x"})])
+    with pytest.raises(SettingsError, match="part-1: neither its name nor its content tells its format"):
+        open_sources([tree(tmp_path, SHARDS | {"part-1": b"x"})])
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_file_beside_data_is_named(kind: str, tmp_path: Path) -> None:
+    source = tree(tmp_path / "data", SHARDS)
+    if kind == "link":
+        (tmp_path / "data/part-2").symlink_to(tree(tmp_path / "other", SHARDS))
+    else:
+        os.mkfifo(tmp_path / "data/part-2")
+    with pytest.raises(SettingsError, match=r"part-2: a link to a directory, or a pipe; name it itself"):
+        open_sources([source])
+
+
+def test_a_link_to_nothing_is_damage(tmp_path: Path) -> None:
+    (source,) = open_sources([tree(tmp_path, PAGES)])
+    (tmp_path / "z.html").symlink_to("nothing")
+    source.strict = False
+    assert (sum(1 for _ in source), source.damage_count) == (len(PAGES), 1)
+    assert "z.html: No such file" in source.damages[0].error
 
 
 @pytest.mark.parametrize("files", [{}, {"a.jpg": b"\xff\xd8", "b.css": b"a{}"}], ids=["empty", "images"])
