@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.decompression import too_large
 from stream.pages.http_body import decode_chunks, decode_content
 from stream.pages.members import Members
-from stream.pages.times import writable
+from stream.pages.times import page_time
 from stream.pages.web_archive import ArchiveReader, ArchiveRecord, RecordError
 from stream.text.canonical import canonical_of_header
 
@@ -69,16 +69,12 @@ def content_type_of(record: ArchiveRecord) -> str | None:
 
 
 def fetched_at_of(record: ArchiveRecord) -> int | None:
-    """WARC-Date in milliseconds since the epoch; None if it is missing or malformed."""
+    """WARC-Date in milliseconds since the epoch; None if it is missing or no date."""
     date = record.fields.get("warc-date", "")
-    try:
-        moment = datetime.fromisoformat(date)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        milliseconds = int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
-    return milliseconds if "T" in date and writable(milliseconds) else None
+    with suppress(PageError):
+        if not date.isdecimal():  # of records, no number is milliseconds
+            return page_time(date)
+    return None
 
 
 def canonical_url_of(record: ArchiveRecord, url: str) -> str | None:

@@ -6,6 +6,7 @@ import csv
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,9 @@ SAMPLE: Final = 100
 _DELIMITERS: Final = ",;\t|"
 _NAMED: Final = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 """A first line by which Excel is told the delimiter."""
+_ESCAPED: Final = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
+"""A quotation mark behind a backslash that is none of a pair."""
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _LONE_RETURN: Final = re.compile(r"\r(?!\n?\Z)")
 """A carriage return within a line, which the module csv would take for its end."""
 
@@ -34,12 +38,13 @@ class CsvRow(NamedTuple):
 
 
 class CsvRows:
-    """The rows behind the header of a CSV file, whose delimiter the header tells: of those that give it most
+    r"""The rows behind the header of a CSV file, whose delimiter the header tells: of those that give it most
     cells, the one that the file's name tells.
 
     Where tabs separate cells, most programs write quotation marks as they are. There, a cell is quoted only
-    if its closing mark stands before a tab or a line end, and marks within it are doubled. Elsewhere, a mark
-    that is not closed takes the rest of the file: iterating raises PageError.
+    if its closing mark stands before a tab or a line end, and marks within it are doubled. Elsewhere, a row
+    whose marks make no cells may have them escaped, `\"`, as Spark writes them, and a mark that is not closed
+    takes the rest of the file: iterating raises PageError.
     """
 
     def __init__(self, lines: Iterable[str], name: str) -> None:
@@ -59,7 +64,7 @@ class CsvRows:
         self._taken: list[str] = []
         """Lines of the row that is being read."""
         self._ahead: deque[str] = deque()
-        """Lines behind it that were read in search of a closing mark."""
+        """Lines that come next, which were read in search of a closing mark."""
         self._unclosed = False
         self._delimiter = named[1] if named else _delimiter(first, name)
         self.all_rows: Iterator[CsvRow] = self._of_tabs() if self._delimiter == "\t" else self._of_others()
@@ -89,19 +94,43 @@ class CsvRows:
         return [*cells[:at], self._delimiter.join(cells[at:end]), *cells[end:]]
 
     def _of_others(self) -> Iterator[CsvRow]:
-        for cells in csv.reader(self._next_lines(), delimiter=self._delimiter):
-            if self._unclosed:
-                begins = self._line - len(self._taken) + 1
-                raise PageError(
-                    "damaged_source",
-                    f"{self._name} line {begins}: a quotation mark of the row that begins here is not closed",
-                )
-            yield self._row(cells)
+        while True:
+            try:
+                for cells in csv.reader(self._next_lines(), delimiter=self._delimiter, strict=True):
+                    yield self._row(cells)
+            except csv.Error:
+                yield self._odd_row()
+            else:
+                return
+
+    def _odd_row(self) -> CsvRow:
+        """Return the row that is being read, in which a mark stands where none can be: before it, others are
+        escaped, or all are as they are written. Raises PageError and csv.Error."""
+        if any('\\"' in line for line in self._taken):
+            self._put_back()
+            lines = (_ESCAPED.sub(r'\1""', line) for line in self._next_lines())
+            with suppress(csv.Error):
+                return self._row(next(csv.reader(lines, delimiter=self._delimiter, strict=True)))
+        self._put_back()
+        cells = next(csv.reader(self._next_lines(), delimiter=self._delimiter))
+        if self._unclosed:
+            begins = self._line - len(self._taken) + 1
+            raise PageError(
+                "damaged_source",
+                f"{self._name} line {begins}: a quotation mark of the row that begins here is not closed",
+            )
+        return self._row(cells)
 
     def _next_lines(self) -> Iterator[str]:
+        self._unclosed = False
         while (line := self._take()) is not None:
             yield _one_line(line)
         self._unclosed = bool(self._taken)  # the reader asks for more of a row
+
+    def _put_back(self) -> None:
+        self._line -= len(self._taken)
+        self._ahead.extendleft(reversed(self._taken))
+        self._taken.clear()
 
     def _of_tabs(self) -> Iterator[CsvRow]:
         while (line := self._take()) is not None:
@@ -175,9 +204,4 @@ def _one_line(line: str) -> str:
 
 
 def _delimiter(header: str, name: str) -> str:
-    line = _one_line(header)
-
-    def cells(delimiter: str) -> int:
-        return len(next(csv.reader([line], delimiter=delimiter), []))
-
-    return max(delimiter_of(name) + _DELIMITERS, key=cells)
+    return max(delimiter_of(name) + _DELIMITERS, key=_QUOTED.sub("", header).count)

@@ -44,6 +44,8 @@ class CsvSource(FileSource):
         with self._opened() as raw:
             try:
                 rows = CsvRows(decoded(decompressed(raw), self.name), self.name)
+                if not rows.names:
+                    return
                 with attributed_to(f"source {self.name}"):
                     places = self.columns.locate(rows.names, fits=partial(_fits, rows))
                 columns = [(field, rows.names.index(path[0])) for field, path in places.items()]

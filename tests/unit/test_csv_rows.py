@@ -43,6 +43,28 @@ DIALECTS: list[tuple[str, bytes, list[Any]]] = [
     ("no-text.csv", b"text,url\n,u\n", [("line 2", "")]),
     ("lines-in-cells.csv", b'url,text\nu,"a\nb, ""c"""\nu,d\n', [("line 3", 'a\nb, "c"'), ("line 4", "d")]),
     ("marks-in-cells.csv", b'url,text\nu,a "b" c\nu,d\n', [("line 2", 'a "b" c'), ("line 3", "d")]),
+    (
+        "escaped-marks.csv",
+        b'url,text\nu,"a \\"b\\", c"\nu,"d\\""\nu,"e \\"f\\"\ng, h"\nu,"i ""j"""\nu,k\n',
+        [
+            ("line 2", 'a "b", c'),
+            ("line 3", 'd"'),
+            *(("line 5", 'e "f"\ng, h'), ("line 6", 'i "j"'), ("line 7", "k")),
+        ],
+    ),
+    (
+        "backslashes.csv",
+        b'url,text\nu,"c:\\d\\"\nu,"\\\\ \\"b\\" \\\\"\nu,"a"b\nu,c\n',
+        [("line 2", "c:\\d\\"), ("line 3", '\\\\ "b" \\\\'), ("line 4", "ab"), ("line 5", "c")],
+    ),
+    (
+        "escaped-and-unclosed.csv",
+        b'url,text\nu,"\\"a"\nu,"b\nu,c\n',
+        [("line 2", '"a'), "line 3: a quotation mark"],
+    ),
+    ("delimiters-in-a-name.csv", b'url,text,"a;b;c;d"\nu,a,1\n', [("line 2", "a")]),
+    ("empty.csv", b"", []),
+    ("a-mark-alone.tsv", codecs.BOM_UTF8, []),
     ("unclosed.csv", b'url,text\nu,a\nu,"b\nu,c\n', [("line 2", "a"), "line 3: a quotation mark"]),
     (
         "lines-in-cells.tsv",
