@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
     from stream.offline.fingerprint_match import Matches
     from stream.offline.verified_match import Verified
+    from stream.sources.source import Source
 
 
 @click.command("match", cls=SectionCommand)
@@ -83,14 +84,16 @@ def command(
         raise SettingsError(
             "layout, width, distance: they apply to fingerprints only and have no effect with --verified"
         )
+    from stream.cli.progress import nothing_read, passed_over_by, show_passed_over
+
     matches: Matches | Verified
     files: dict[str, Any] = {"source_format": source_format, "base_url": base_url, "columns": columns}
     with writing(output) if output else nullcontext() as sink:
         if verified:
-            matches = _similar(settings, scheme, batch, corpus, files)
+            matches, sources = _similar(settings, scheme, batch, corpus, files)
         else:
             files["width"] = int(width) if width else None
-            matches = _near(
+            matches, sources = _near(
                 settings, scheme, batch, corpus, 3 if distance is None else distance, layout, files
             )
         # On a terminal, the printed pairs show the progress.
@@ -109,6 +112,9 @@ def command(
         click.echo(
             _summary_lines(summary, matches.rule, "page" if verified else "fingerprint", corpus), err=True
         )
+        show_passed_over(passed_over_by(sources))
+    if nothing_read(sources):
+        sys.exit(1)
 
 
 def _summary_lines(summary: dict[str, Any], rule: str, noun: str, corpus: str | None) -> str:
@@ -132,15 +138,16 @@ def _near(
     distance: int,
     layout: str | None,
     files: dict[str, Any],
-) -> Matches:
+) -> tuple[Matches, list[Source]]:
     from stream.offline.fingerprint_match import find_matches, find_pairs, open_fingerprints_or_pages
 
     opened, threads = open_fingerprints_or_pages(settings, scheme, batch, **files), settings.worker_processes
     if corpus is None:
-        return find_pairs(opened, distance, layout=layout, threads=threads)
+        return find_pairs(opened, distance, layout=layout, threads=threads), [*opened.sources]
     against = open_fingerprints_or_pages(settings, scheme, corpus, **files)
     with _bar(against.count) as advance:
-        return find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
+        found = find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
+    return found, [*opened.sources, *against.sources]
 
 
 def _similar(
@@ -149,13 +156,14 @@ def _similar(
     batch: str,
     corpus: str | None,
     files: dict[str, Any],
-) -> Verified:
+) -> tuple[Verified, list[Source]]:
     from stream.offline.verified_match import Verified, default_rule, open_sketched
 
     opened = open_sketched(settings, scheme, batch, **files)
     against = open_sketched(settings, scheme, corpus, **files) if corpus else None
     with _bar(None):
-        return Verified(opened, against, default_rule(scheme), threads=settings.worker_processes)
+        verified = Verified(opened, against, default_rule(scheme), threads=settings.worker_processes)
+    return verified, [*opened.sources, *(against.sources if against else ())]
 
 
 def _line(record: dict[str, Any]) -> str:

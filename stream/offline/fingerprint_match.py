@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ from stream.offline.pairs import Pairs
 from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.open import open_sources
-from stream.sources.source import Message
+from stream.sources.rows import RowsSource
+from stream.sources.source import Message, Source
 from stream.tables.arrays import U64
 
 Advance = Callable[[int], None]
@@ -104,27 +105,42 @@ def open_fingerprints_or_pages(
     messages = itertools.chain.from_iterable(opened)
 
     def chunks() -> Iterator[NamedFingerprints]:
-        for ready, skipped in rows_of(settings, scheme, messages):
+        for ready, skipped in rows_of(settings, scheme, opened, messages):
             file.skipped += skipped
             if ready:
                 words = from_integers([row.fingerprint for row in ready], scheme.width)
                 yield NamedFingerprints(words, [row.url or "" for row in ready])
 
-    file = FingerprintFile(path, scheme.width, scheme.id, chunks(), None)
+    file = FingerprintFile(path, scheme.width, scheme.id, chunks(), None, opened)
     return file
 
 
 def rows_of(
-    settings: Settings, scheme: Scheme, messages: Iterable[Message]
+    settings: Settings, scheme: Scheme, sources: Sequence[Source], messages: Iterable[Message]
 ) -> Iterator[tuple[list[Row], int]]:
-    """Yield, for each chunk of pages, the rows with a fingerprint and the number of pages without one."""
+    """Yield, for each chunk of pages, the rows with a fingerprint and the number of pages without one: those
+    of the messages of the sources, or the rows that the sources have."""
+    for some in _chunks(settings, scheme, sources, messages):
+        ready = [row for row in some if row.ready]
+        yield ready, len(some) - len(ready)
+
+
+def _chunks(
+    settings: Settings, scheme: Scheme, sources: Sequence[Source], messages: Iterable[Message]
+) -> Iterator[Sequence[Row]]:
+    if isinstance(sources[0], RowsSource):
+        placed = (
+            each.row for source in sources if isinstance(source, RowsSource) for each in source.placed(scheme)
+        )
+        while some := list(itertools.islice(placed, CHUNK)):
+            yield some
+        return
     # The event loop runs only while a chunk is requested, so that pages are read no faster than consumed.
     with asyncio.Runner() as runner:
         rows = fingerprint_messages(settings, scheme, scheme.seed(), messages)
         try:
-            while (some := runner.run(_next(rows))) is not None:
-                ready = [row for row in some if row.ready]
-                yield ready, len(some) - len(ready)
+            while (made := runner.run(_next(rows))) is not None:
+                yield made
         finally:
             runner.run(rows.aclose())
 

@@ -7,7 +7,7 @@ with a field `fingerprint`, such as verdicts, and state directories, of which th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from stream.fingerprint.lanes import WIDTHS, as_words
 from stream.offline.compressed_file import CompressedFile, is_compressed_file
 from stream.pages.members import DAMAGED
 from stream.sources.compressed import decompressed, first_bytes, is_read_once, open_counting
+from stream.sources.source import Source
 from stream.tables.arrays import U64
 from stream.tables.store.rocks import state_directory
 
@@ -64,6 +65,8 @@ class FingerprintFile:
     chunks: Iterator[NamedFingerprints]
     count: int | None
     """Number of fingerprints, if known."""
+    sources: Sequence[Source] = ()
+    """What its pages are read from, if it has pages."""
     skipped: int = field(default=0)
     """Number of records without a fingerprint read so far."""
 

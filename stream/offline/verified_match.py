@@ -7,7 +7,7 @@ are compared: buckets are not limited in size, and duplicates are compared as we
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.compressed import is_read_once
 from stream.sources.open import open_sources
-from stream.sources.source import Message
+from stream.sources.source import Message, Source
 from stream.tables.arrays import U64
 from stream.tables.store.rocks import state_directory
 
@@ -61,6 +61,8 @@ class SketchedFile:
     StateError."""
 
     chunks: Iterator[Sketched]
+    sources: Sequence[Source] = ()
+    """What its pages are read from."""
     skipped: int = field(default=0)
     """Number of pages without a fingerprint read so far."""
 
@@ -98,7 +100,7 @@ def open_sketched(
         messages = chain(first, coming)
 
     def chunks() -> Iterator[Sketched]:
-        for ready, skipped in rows_of(settings, scheme, messages):
+        for ready, skipped in rows_of(settings, scheme, opened, messages):
             file.skipped += skipped
             if ready:
                 sketches = np.frombuffer(b"".join(row.sketch for row in ready), "<u8").astype(np.uint64)
@@ -108,7 +110,7 @@ def open_sketched(
                     [row.url or "" for row in ready],
                 )
 
-    file = SketchedFile(chunks())
+    file = SketchedFile(chunks(), opened)
     return file
 
 

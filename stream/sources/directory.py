@@ -113,7 +113,7 @@ class DirectorySource(Source):
                     yield file
 
     def all_files(self) -> Iterator[Path]:
-        """All files, pages or not, in order. Raises PageError for a directory that cannot be read."""
+        """All files, pages or not, in order. A directory that cannot be read is damage."""
         return self._files(reading=True)
 
     def no_pages(self) -> Iterator[NoPage]:

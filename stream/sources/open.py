@@ -77,8 +77,13 @@ def open_source(
         if format in ("directory", "parquet", "rows"):
             raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
         return _open_as("jsonl" if format == "auto" else format, path, columns)
-    if is_url(path):
-        return _open_object(path, format, columns)
+    with _readable(path):
+        if is_url(path):
+            return _open_object(path, format, columns)
+        return _open_local(path, format, base_url, columns)
+
+
+def _open_local(path: str, format: str, base_url: str | None, columns: Columns) -> Source:  # noqa: A002
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     if Path(path).name in MARKS:
@@ -149,7 +154,8 @@ def open_sources(
     """
     opened: list[Source] = []
     for path in paths:
-        parts = _parts(path, format, mirrored=bool(base_urls))
+        with _readable(path):
+            parts = _parts(path, format, mirrored=bool(base_urls))
         first, *others = [open_source(each, format=format, columns=columns) for each in parts.data]
         first.beside = parts.beside
         opened += [first, *others]
@@ -199,14 +205,13 @@ def _open_object(url: str, format: str, columns: Columns) -> Source:  # noqa: A0
     if format == "directory":
         raise SettingsError(f"source {url}: saved pages are not read from an object store")
     path = ObjectPath(url)
-    with _readable(url):
-        if path.is_dir():
-            if format in ("auto", "rows"):
-                return _open_as("rows", url, columns)
-            raise SettingsError(f"format: {url} has objects below it, and is not {format}")
-        if not path.is_file():
-            raise SettingsError(f"source {url}: no such object, and none below it")
-        return _open_as(_kind_of_file(url) if format == "auto" else format, url, columns)
+    if path.is_dir():
+        if format in ("auto", "rows"):
+            return _open_as("rows", url, columns)
+        raise SettingsError(f"format: {url} has objects below it, and is not {format}")
+    if not path.is_file():
+        raise SettingsError(f"source {url}: no such object, and none below it")
+    return _open_as(_kind_of_file(url) if format == "auto" else format, url, columns)
 
 
 class _Parts(NamedTuple):
@@ -225,10 +230,9 @@ def _parts(path: str, format: str, *, mirrored: bool) -> _Parts:  # noqa: A002 -
     if not is_url(path):
         sharded = format == "auto" and not mirrored and Path(path).is_dir() and not is_rows(Path(path))
         return _shards(path) if sharded else _Parts([path])
-    with _readable(path):
-        if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
-            return _Parts([path])
-        parts = _apart(path, map(str, prefix.files()))
+    if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
+        return _Parts([path])
+    parts = _apart(path, map(str, prefix.files()))
     if not parts.data:
         raise SettingsError(f"source {path}: no objects below it")
     return parts
@@ -236,12 +240,10 @@ def _parts(path: str, format: str, *, mirrored: bool) -> _Parts:  # noqa: A002 -
 
 def _shards(path: str) -> _Parts:
     """The files of data below a directory without pages; the directory if there are none. Raises
-    SettingsError if there are both, or files of unknown formats beside."""
+    SettingsError if there are both, files of unknown formats beside, or directories that cannot be read."""
     directory = DirectorySource(path)
-    try:
-        parts = _apart(path, map(str, directory.all_files()))
-    except PageError as error:
-        raise SettingsError(f"source {error.detail}") from None
+    directory.strict = False
+    parts = _apart(path, map(str, directory.all_files()))
     data = next(filter(kind_by_name, parts.data), None)
     beside = frozenset(parts.beside)
     if page := next((each for each in directory.files() if str(each) not in beside), None):
@@ -253,6 +255,8 @@ def _shards(path: str) -> _Parts:
         )
     if data is None and not any(_kind_of_start(first_bytes(each)) for each in parts.data):
         return _Parts([path])
+    for damage in directory.damages:
+        raise SettingsError(f"source {damage.error}")
     for each in parts.data:
         _kind_of_file(each)
     for other in Path(path).rglob("*"):
@@ -278,7 +282,7 @@ def _is_beside(name: str) -> bool:
 
 @contextmanager
 def _readable(url: str) -> Iterator[None]:
-    """Raise SettingsError for an object that cannot be read."""
+    """Raise SettingsError for a file or an object that cannot be read."""
     try:
         yield
     except OSError as error:

@@ -139,6 +139,8 @@ def test_a_source_that_cannot_be_opened_is_named_but_one_that_is_absent_is_an_er
     assert f"{COUNT} unique" in result.stderr
     with pytest.raises(SettingsError, match=r"absent\.jsonl: no such file"):
         scan(tmp_path / "absent.jsonl", tmp_path / "a.jsonl")
+    with pytest.raises(SettingsError, match=r"a: File name too long"):
+        scan("a" * 5000, tmp_path / "a.jsonl")
 
 
 def test_a_saved_page_that_cannot_be_read_costs_itself(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from errno import EACCES
 from pathlib import Path
 
 import msgspec
@@ -124,6 +125,29 @@ def test_what_is_no_file_beside_data_is_named(kind: str, tmp_path: Path) -> None
         os.mkfifo(tmp_path / "data/part-2")
     with pytest.raises(SettingsError, match=r"part-2: a link to a directory, or a pipe; name it itself"):
         open_sources([source])
+
+
+@pytest.mark.parametrize("pages", [{}, PAGES], ids=["data", "pages"])
+def test_a_directory_that_cannot_be_read_is_named(
+    pages: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside data it is an error, as a shard is missing; beside pages, damage."""
+
+    def scandir(path: object) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(EACCES, "Permission denied")
+        return listed(path)
+
+    listed = os.scandir
+    root = tree(tmp_path, (pages or SHARDS) | {"closed/part-2.jsonl": LINE})
+    monkeypatch.setattr(os, "scandir", scandir)
+    if not pages:
+        with pytest.raises(SettingsError, match="source .*closed: Permission denied"):
+            open_sources([root])
+        return
+    (source,) = open_sources([root])
+    source.strict = False
+    assert (sum(1 for _ in source), source.damage_count) == (len(pages), 1)
 
 
 def test_a_link_to_nothing_is_damage(tmp_path: Path) -> None:
