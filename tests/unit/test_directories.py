@@ -142,7 +142,7 @@ def test_a_directory_that_cannot_be_read_is_named(
     root = tree(tmp_path, (pages or SHARDS) | {"closed/part-2.jsonl": LINE})
     monkeypatch.setattr(os, "scandir", scandir)
     if not pages:
-        with pytest.raises(SettingsError, match="source .*closed: Permission denied"):
+        with pytest.raises(SettingsError, match=r"source .*closed: Permission denied"):
             open_sources([root])
         return
     (source,) = open_sources([root])
