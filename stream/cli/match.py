@@ -146,8 +146,8 @@ def _near(
         return find_pairs(opened, distance, layout=layout, threads=threads), [*opened.sources]
     against = open_fingerprints_or_pages(settings, scheme, corpus, **files)
     with _bar(against.count) as advance:
-        found = find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
-    return found, [*opened.sources, *against.sources]
+        matches = find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
+    return matches, [*opened.sources, *against.sources]
 
 
 def _similar(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,16 @@ def test_a_missing_time_is_none(written: Any) -> None:
 def test_what_is_no_time_is_of_a_wrong_type(written: Any) -> None:
     with pytest.raises(PageError, match="wrong_type: fetched_at"):
         page_time(written)
+
+
+def test_the_time_zone_of_the_machine_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert [rfc3339(page_time(written) or 0) for written, _ in TIMES] == [due for _, due in TIMES]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_every_source_reads_them_alike(tmp_path: Path) -> None:

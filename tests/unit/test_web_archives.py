@@ -116,6 +116,22 @@ def test_headers_that_are_written_otherwise_cost_nothing(
     assert not source.damages
 
 
+DATES = {
+    "2026-01-02T03:04:05Z": 1767323045000, "2026-01-02T03:04:05.123456Z": 1767323045123,
+    "2026-01-02T04:04:05+01:00": 1767323045000, "2026-01-02T03:04:05": 1767323045000,
+    "2026-01-02": 1767312000000, "Fri, 02 Jan 2026 03:04:05 GMT": 1767323045000,
+    "20260102030405": None, "2026": None, "yesterday": None, "": None,
+}  # fmt: skip
+"""Milliseconds of what archivers write as the time of a record."""
+
+
+@pytest.mark.parametrize("written", DATES)
+def test_a_date_is_a_time_or_none(written: str, tmp_path: Path) -> None:
+    record = warc_record(date=written)
+    (message,) = _messages(tmp_path, record)
+    assert decode_page(message, LIMIT).fetched_at == DATES[written]
+
+
 COSTLY = {
     "no Content-Length": http(OK + "\n").replace(b"Content-Length", b"Content-Size"),
     "an empty Content-Length": around(b"x", length=""),
