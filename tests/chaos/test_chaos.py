@@ -21,6 +21,7 @@ from tests.chaos.failpoints import FAILPOINTS
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
 from tests.chaos.load import PageMaker
+from tests.night import cases
 from tests.oracle import Oracle, OraclePage
 
 SEED = 20070508
@@ -94,12 +95,13 @@ def test_checker_and_load_import_nothing_of_what_they_check() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("pages", cases([400, 150], by_day=[150]))
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.name)
-def test_the_indexed_oracle_is_the_oracle(options) -> None:
+def test_the_indexed_oracle_is_the_oracle(options, pages: int) -> None:
     rng = random.Random(SEED)
     oracles = [kind(**options.oracle) for kind in (Oracle, IndexedOracle)]
     known = [(0, bytes(272))]
-    for number in range(400):
+    for number in range(pages):
         fingerprint, sketch = known[rng.randrange(len(known))]
         for _ in range(rng.choice((0, 1, 3, 9, 40))):
             fingerprint ^= 1 << rng.randrange(64)

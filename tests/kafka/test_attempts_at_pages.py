@@ -24,6 +24,7 @@ from tests.kafka.worker_helpers import (
     worker_process,
     working,
 )
+from tests.night import cases
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
@@ -129,7 +130,9 @@ async def test_rule_5_a_slow_page_counts_only_while_it_is_at_hand(quick: Setting
         await until(lambda: has_committed(quick, 0, 2, own))
 
 
-@pytest.mark.parametrize("failpoint", ["worker.before_append:1", "worker.append:1"])
+@pytest.mark.parametrize(
+    "failpoint", cases(["worker.before_append:1", "worker.append:1"], by_day=["worker.append:1"])
+)
 async def test_rule_5_workers_killed_between_pages_cost_none(quick: Settings, failpoint: str) -> None:
     """A page that succeeded is cleared before the next is tried, so such kills never add up."""
     await create(quick)

@@ -215,6 +215,7 @@ async def test_every_message_ends_as_one_verdict_and_rejected_ones_as_a_dead_let
             assert "truncated" not in dict(letter.headers)
 
 
+@pytest.mark.night
 async def test_rule_5_pages_that_hang_or_kill_their_process_are_rejected_alone(settings: Settings) -> None:
     treacherous = [
         Case("hangs", message(text="HANG"), reason="crash", url=None),

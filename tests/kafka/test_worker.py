@@ -41,6 +41,7 @@ from tests.kafka.worker_helpers import (
     worker_process,
     working,
 )
+from tests.night import cases
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
@@ -426,7 +427,9 @@ async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(
     assert [offset for offset, _ in pages] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("failpoint", ["worker.before_append:2", "worker.append:2"])
+@pytest.mark.parametrize(
+    "failpoint", cases(["worker.before_append:2", "worker.append:2"], by_day=["worker.before_append:2"])
+)
 async def test_killed_worker_loses_and_repeats_nothing(settings: Settings, failpoint: str) -> None:
     settings = changed(settings, session_seconds=2.0)
     await create(settings)

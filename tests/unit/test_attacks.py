@@ -50,7 +50,7 @@ BINS = Scheme().sketch_bins
 TENTH = 2**32 // 10
 
 
-@pytest.fixture(params=range(len(SEEDS)))
+@pytest.fixture(params=cases(range(len(SEEDS)), by_day=range(3)))
 def secret(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
     """Every other one discloses what anybody may read."""
     with index_of(SEEDS[request.param], tmp_path, DISCLOSURES[request.param % 2]) as index:
@@ -184,7 +184,7 @@ def bits_of(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 EVERY = [(language, seed) for language in LANGUAGES for seed in SEEDS[:2]]
-every = pytest.mark.parametrize(("language", "seed"), EVERY)
+every = pytest.mark.parametrize(("language", "seed"), cases(EVERY, by_day=EVERY[::2]))
 
 
 @pytest.fixture

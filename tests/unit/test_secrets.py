@@ -177,9 +177,10 @@ COMMANDS: Final = (
     ("kind", "by_token", "log_format", "commands"),
     [
         ("rubbish inside", True, "json", ()),
-        ("refusal", False, "json", COMMANDS),
+        ("refusal", False, "json", COMMANDS[:4]),
         *by_night(
             [
+                ("refusal", False, "json", COMMANDS[4:]),
                 ("rubbish", False, "json", ()),
                 ("rubbish inside", False, "text", COMMANDS),
                 ("refusal", True, "text", ()),
