@@ -361,8 +361,7 @@ def search_as_for_spam(monkeypatch: pytest.MonkeyPatch) -> None:
 def oracle_of(options: VerdictOptions, width: int = 64) -> Oracle:
     return Oracle(
         strict=options.strict, distance=options.distance, short_distance=options.short_distance,
-        keys=options.keys,
-        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
+        blocks=options.blocks, choose=options.choose,
         bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
         evidence=options.evidence, bins=192, width=width,
         lifetime=options.lifetime and 1000 * options.lifetime,

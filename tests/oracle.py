@@ -107,7 +107,7 @@ class Anchor:
 class Oracle:
     def __init__(
         self, *, strict=False, distance=None, short_distance=0, similarity="0.798", margin="0.002",
-        keys="minima", blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
+        blocks=5, choose=2, bucket_cap=128, compared=64, baselines=2,
         evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 15, rows_between=1 << 14,
         most_url_bytes=32 << 20,
     ):  # fmt: skip
@@ -115,8 +115,7 @@ class Oracle:
         instead, and every page looks into all pairs and triples. `lifetime` is in milliseconds."""
         self.strict, self.cap, self.compared = strict, bucket_cap, compared
         self.distance, self.short_distance = distance, short_distance
-        self.by_minima = keys == "minima" and not strict
-        self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
+        self.bins, self.kept = bins, baselines
         self.least = Fraction(similarity) * 10_000
         self.evidence = Fraction(evidence) * 10_000
         self.least_listed = min(Fraction(1), Fraction(similarity) + Fraction(margin)) * 10_000
@@ -124,13 +123,13 @@ class Oracle:
         sizes = [small + (i < wide) for i in range(blocks)]
         edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
         masks = [((1 << size) - 1) << edge for size, edge in zip(sizes, edges, strict=True)]
-        if self.by_minima:
+        if not strict:
             masks = [(1 << 19) - 1 << place for place in MINIMA[:5]]
         self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
         self.triples = {}
         """The numbers of a pair's three triples, which is that of the pair's table: its two minima, and one
         of the next three after them."""
-        if self.by_minima and choose == 2:
+        if not strict:
             every = [(1 << 19) - 1 << place for place in MINIMA]
             for pair, (one, two) in enumerate(combinations(range(5), 2)):
                 self.triples[pair] = [len(self.tables) + i for i in range(3)]
@@ -241,7 +240,7 @@ class Oracle:
         del self.numbers[page.id]
 
     def word(self, page):
-        return int.from_bytes(page.sketch[-24:], "little") if self.by_minima else page.fingerprint
+        return int.from_bytes(page.sketch[-24:], "little") if not self.strict else page.fingerprint
 
     def bucket(self, page, table):
         return table, self.word(page) & self.tables[table]
@@ -265,13 +264,7 @@ class Oracle:
         return not self.strict and self.load.get(bucket, 0) >= self.cap
 
     def probed(self, page):
-        found = set()
-        for t, mask in enumerate(self.tables):
-            inside = [b for b in page.uncertain if mask >> b & 1][: self.flip_bits]
-            for count in range(self.flips + 1):
-                for chosen in combinations(inside, count):
-                    found.add((t, self.word(page) & mask ^ sum(1 << b for b in chosen)))
-        return found
+        return {self.bucket(page, table) for table in range(len(self.tables))}
 
     def candidates(self, page):
         """Return the live anchors in the buckets that the page probes, oldest first."""
@@ -302,7 +295,7 @@ class Oracle:
     def rank(self, a, b):
         """Return how late one page is compared with the other: by distance, and minima that differ."""
         distance = (a.fingerprint ^ b.fingerprint).bit_count()
-        if not self.by_minima:
+        if self.strict:
             return distance
         return distance + 2 * sum(x != y for x, y in zip(self.minima(a), self.minima(b), strict=True))
 

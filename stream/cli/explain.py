@@ -361,19 +361,16 @@ def _show_tables(console: Any, explanation: Explanation) -> None:
         return
     if not explanation.tables:
         return
-    colours = {"exact": "green", "flipped": "cyan", "missed": "red", "full": "red"}
+    colours = {"exact": "green", "missed": "red", "full": "red"}
     rows = []
     for probe in explanation.tables:
-        differing = ", ".join(
-            f"[cyan]{bit}[/]" if probe.flippable and bit in probe.flippable else str(bit)
-            for bit in reversed(probe.differing)
-        )
+        differing = ", ".join(map(str, reversed(probe.differing)))
         blocks = " ".join(map(str, probe.blocks))
         outcome = "full" if probe.kept_out and not probe.differing else probe.met
         coloured = f"[{colours[outcome]}]{outcome}[/]"
         rows.append((str(probe.table), blocks, f"{probe.prefix_bits} bits", differing, coloured))
     heads = ["table", "blocks", "prefix", "bits that differ in it", "outcome"]
-    _print_table(console, f"Tables, {explanation.probes} probes", heads, rows)
+    _print_table(console, "Tables", heads, rows)
 
 
 def _pairs(tables: Sequence[Probe], *, kept_out: bool) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
               help="Order in which rows are judged later: that of SOURCES, or by fetched_at.")  # fmt: skip
 @click.option("--pages-per-file", type=click.IntRange(1, 1_000_000), default=65_536, show_default=True,
               help="Pages of a file of rows. An interrupted run resumes behind the last file.")  # fmt: skip
-@click.option("--uncertain", is_flag=True, help="Keep the bits that the verdict option flips needs.")
+@click.option("--uncertain", is_flag=True, help="Keep the least certain bits of fingerprints.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print one JSON object per page, or the counts with --output.")  # fmt: skip
 def command(

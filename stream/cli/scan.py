@@ -196,7 +196,7 @@ async def _scan(
     with index_in(directory, settings, scheme, options) as index:
         of_rows = [each for each in opened if isinstance(each, RowsSource)]
         for each in of_rows:  # before any page of another source is judged
-            each.refuse_misfits(index.scheme, index.options)
+            each.refuse_misfits(index.scheme)
         once = {rows_id(each): each for each in of_rows}.values()
         remaining = {each: each.count - index.judged(rows_id(each)) for each in once}
         if (

@@ -123,8 +123,8 @@ class Run:
 
     async def fingerprint(self, counts: CorpusCounts, progress: Callable[[int, int], None]) -> RowsSource:
         """Return the rows of all pages, and make those that an earlier process did not."""
-        settings, scheme, options, sources, _ = self._request
-        rows = RowsOptions(pages_per_file=PAGES_PER_FILE, uncertain=bool(options.flips))
+        settings, scheme, _, sources, _ = self._request
+        rows = RowsOptions(pages_per_file=PAGES_PER_FILE)
         await fingerprint_corpus(settings, scheme, sources, self.rows, rows, counts=counts, progress=progress)
         return RowsSource(str(self.rows))
 
@@ -134,7 +134,7 @@ class Run:
         settings, scheme, options, sources, same_pages = self._request
         identity, kept = rows_id(rows), self._index
         with index_in(kept or self.directory / "index", settings, scheme, options) as index:
-            rows.refuse_misfits(index.scheme, index.options)
+            rows.refuse_misfits(index.scheme)
             done = index.judged(identity)
             if done == rows.count and not (kept and (kept / VERDICT_LOG).exists()):
                 self._refuse_missing_verdicts(rows)

@@ -62,7 +62,7 @@ class Batch:
     fingerprint: NDArray[np.uint64]
     """(n, lanes), the upper one first."""
     uncertain: NDArray[np.uint8]
-    """(n, UNCERTAIN_BITS), or (n, 0) if the verdict options flip no bits."""
+    """(n, 0): no option needs them."""
     sketch: NDArray[np.uint64]
     text_hash: NDArray[np.uint8]
     offset: NDArray[np.int64]

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch import Entry
 from stream.judge.decision.bucket_collisions import numbered
 from stream.judge.decision.nearest import nearest_alive
@@ -77,9 +76,7 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         source = SourceRange(
             "rehearsal", "pages", "0" * 32, 0, offsets.start, offsets.stop, 2, opening=number == 0
         )
-        columns = Rows.of(
-            scheme, [source], rows, offsets, [None, None], uncertain=bool(judge.genesis.options.flips)
-        )
+        columns = Rows.of(scheme, [source], rows, offsets, [None, None])
         entry = Entry(number + 1, 0, b"", columns)
         turn = judge.decide_turn(entry)
         if turn is not None and turn.turn is not None:
@@ -96,6 +93,6 @@ def _search_triples(state: State) -> None:
     state.tables.insert(writes, word, {0: 1 | 1 << PAIRS}, words)
     state.store.write(writes)
     for _ in range(2):  # in RAM, and in RocksDB
-        state.tables.search(word, np.zeros((1, UNCERTAIN_BITS), np.uint8), words)
+        state.tables.search(word, words)
         state.maintain(wait=True)
     numbered(keys_of_triples(words).ravel())

@@ -55,36 +55,31 @@ class Rule:
     def design(self) -> Design:
         """Return the table design. Raises SettingsError if the options allow no tables."""
         options, width = self.options, self.scheme.width
-        if options.by_minima:
+        if not options.strict:
             return Design(options.blocks, options.choose, WORD * MINIMA_WORDS, MINIMA_PLACES)
         if width > WORD:
             raise SettingsError(
-                f"width: {width} bits; tables of fingerprints (keys=fingerprint, mode=strict) take at most"
-                f" {WORD}"
+                f"width: {width} bits; tables of fingerprints (mode=strict) take at most {WORD}"
             )
         return Design(options.blocks, options.choose, width)
 
     @property
     def triples(self) -> bool:
         """Whether anchors enter triples of minima in place of full pairs (rule 16)."""
-        return self.options.by_minima and self.options.choose == 2
+        return not self.options.strict
 
     @property
     def buckets(self) -> int:
         """Number of buckets of a page whose anchors are counted (rule 16)."""
-        if self.options.strict:
-            return 0
-        return BUCKETS if self.triples else self.design().tables
+        return 0 if self.options.strict else BUCKETS
 
     def full_buckets(self, skipped: int) -> int:
         """Return how many full buckets an anchor with this mask was kept out of."""
-        return (skipped & (1 << PAIRS) - 1 if self.triples else skipped).bit_count()
+        return (skipped & (1 << PAIRS) - 1).bit_count()
 
     def search_options(self) -> SearchOptions:
         """Return how the tables are searched."""
         return SearchOptions(
-            flip_bits=self.options.flip_bits,
-            flips=self.options.flips,
             distance=self.options.largest_distance,
             cap=None if self.options.strict else self.options.bucket_cap,
         )
@@ -94,7 +89,7 @@ class Rule:
     ) -> NDArray[np.uint64]:
         """Return the keys (n, W) of n pages for the tables: the fingerprints, or the minima of shingles, the
         last lanes of the sketches (n, lanes)."""
-        if not self.options.by_minima:
+        if self.options.strict:
             return first_words(fingerprints).reshape(-1, 1)
         if not len(sketches):
             return np.zeros((0, MINIMA_WORDS), np.uint64)

@@ -66,7 +66,7 @@ class RowsOptions(NamedTuple):
     """The order key: the number of the page in the input, or its time; pages without a time come first."""
     pages_per_file: int = PAGES_PER_FILE
     uncertain: bool = False
-    """Whether rows have the bits that the verdict option `flips` needs."""
+    """Whether rows have the least certain bits."""
 
 
 class CorpusCounts:

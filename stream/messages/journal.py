@@ -216,7 +216,7 @@ class Rows:
     fingerprint: NDArray[np.uint64]
     """(n, lanes), the upper one first."""
     uncertain: NDArray[np.uint8]
-    """(n, UNCERTAIN_BITS): bit indexes, least certain first; (n, 0) if the verdict options flip no bits."""
+    """(n, 0): no option needs them."""
     sketch: NDArray[np.uint64]
     """(n, sketch_bytes / 8)."""
     url_digest: NDArray[np.uint8]
@@ -327,11 +327,8 @@ class Rows:
             size = int(self.sketch[:, genesis.scheme.sketch_bins // 64].max())
             if size > LARGEST_SET:
                 raise RecordError(f"{where}: a sketch of {size} shingles")
-        if bool(self.uncertain.size) != bool(genesis.options.flips):
-            raise RecordError(
-                f"{where}: has {'' if self.uncertain.size else 'no '}uncertain bits, which does not fit the "
-                f"verdict option flips={genesis.options.flips}"
-            )
+        if self.uncertain.size:
+            raise RecordError(f"{where}: has uncertain bits, which no verdict option needs")
 
     @classmethod
     def of_record(cls, record: _RowsHead) -> Self:

@@ -40,21 +40,14 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     evidence: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.5"
     """Least similarity of the page that a unique page is nearest to, of those that it was compared with
     (rule 18), for the verdict to name that; 1 never names any, and neither does strict mode."""
-    keys: Literal["minima", "fingerprint"] = "minima"
-    """What the tables index: five of the minima of the page's shingles (LSH banding), or the fingerprint.
-    Strict mode always indexes the fingerprint."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
-    """m: number of blocks into which the indexed key is divided; five for minima, one for each."""
+    """m: in strict mode, number of blocks into which the fingerprint is divided. Otherwise tables index five
+    of the minima of the page's shingles (LSH banding), a block each."""
     choose: Positive = 2
-    """r: number of blocks that make up the prefix of each table; of minima three at most."""
-    flip_bits: Count = 0
-    """Multi-probe of fingerprint tables: number of least certain bits of a prefix that may be flipped."""
-    flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
-    """Multi-probe of fingerprint tables: number of bits that are flipped at once."""
+    """r: in strict mode, number of blocks that make up the prefix of each table. Of minima it is two."""
     bucket_cap: Positive = 128
     """Number of live anchors with which a bucket is full. In place of a full bucket of two minima, an anchor
-    enters up to three buckets of three minima. With other tables, it enters the emptiest of its full buckets
-    alone (rule 16)."""
+    enters up to three buckets of three minima (rule 16)."""
     compared: Count = 64
     """Maximum number of candidates whose sketches are compared with that of a page: those of the least
     rank, by distance and minima that differ, ties going to the oldest. 0 compares all, as strict mode does
@@ -74,14 +67,11 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Check the options against each other. Raises ValueError that names the option at fault."""
         if self.choose > self.blocks:
             raise ValueError(f"choose={self.choose}: more than blocks={self.blocks}")
-        if self.by_minima and self.blocks != TABLE_MINIMA:
-            raise ValueError(
-                f"blocks={self.blocks}: keys=minima always has {TABLE_MINIMA} blocks; see keys=fingerprint"
-            )
-        if self.by_minima and self.flips:
-            raise ValueError(
-                f"flips={self.flips}: keys=minima has no uncertain bits to flip; see keys=fingerprint"
-            )
+        for option, default in (("blocks", TABLE_MINIMA), ("choose", 2)):
+            if not self.strict and (value := getattr(self, option)) != default:
+                raise ValueError(
+                    f"{option}={value}: divides fingerprints in mode=strict alone; otherwise it is {default}"
+                )
         if self.strict and self.distance is None:
             raise ValueError("mode=strict: distance is missing, the largest one of near-duplicates")
         for option in ("distance", "short_distance"):
@@ -105,11 +95,6 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def public(self) -> bool:
         """Whether verdicts say only what those may know that are crawled."""
         return self.disclosure == "public"
-
-    @property
-    def by_minima(self) -> bool:
-        """Whether candidates are found by the minima of shingles rather than by fingerprints."""
-        return self.keys == "minima" and not self.strict
 
     @property
     def within(self) -> int:

@@ -91,7 +91,7 @@ def batch_of(
     uncertain: bool = False,
 ) -> pa.RecordBatch:
     """Rows as columns. `keys` are the message keys, of which one that is too large rejects its page, as in a
-    stream; with `uncertain`, the bits for `flips` are kept."""
+    stream; with `uncertain`, the least certain bits are kept."""
     rows = list(map(without_large_key, rows, keys))
     size = scheme.width // 8
     columns: dict[str, list[Any]] = {

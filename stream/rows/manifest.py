@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the scheme, without paths; with the digest of the seed."""
     behaviour: dict[str, int]
     uncertain: bool
-    """Whether rows have the bits that the verdict option `flips` needs."""
+    """Whether rows have the least certain bits."""
     rows: int
     files: list[RowsFile]
     damaged: list[DamagedSource] = []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.objects import AnyPath, path_of
 from stream.sources.source import Message, Source
 
@@ -41,20 +40,9 @@ class RowsSource(Source):
         """Number of rows."""
         return self._reader.manifest.rows
 
-    @property
-    def uncertain(self) -> bool:
-        """Whether they have the bits that the verdict option `flips` needs."""
-        return self._reader.manifest.uncertain
-
-    def refuse_misfits(self, scheme: Scheme, options: VerdictOptions) -> None:
-        """Raise SchemeMismatchError for rows of another scheme or seed, and SettingsError for rows without
-        what the options need."""
+    def refuse_misfits(self, scheme: Scheme) -> None:
+        """Raise SchemeMismatchError for rows of another scheme or seed."""
         self._reader.manifest.refuse_other_scheme(self.name, scheme)
-        if options.flips and not self.uncertain:
-            raise SettingsError(
-                f"source {self.name}: rows were made without --uncertain, which the verdict option"
-                f" flips={options.flips} needs"
-            )
 
     @property
     def total_bytes(self) -> int | None:

@@ -102,8 +102,7 @@ class Design:
         self.block_of_bit: Final[NDArray[np.uint8]] = np.repeat(
             np.arange(blocks, dtype=np.uint8)[::-1], widths[::-1]
         )[:bits]
-        """Shape (b,): the block of each bit index. b is `width`, or 0 for several words, of which no bit is
-        flipped."""
+        """Shape (b,): the block of each bit index. b is `width`, or 0 for several words."""
         self.subsets: Final[NDArray[np.int64]] = subsets
         """Shape (T, r): the blocks of each table's prefix."""
 
@@ -118,15 +117,6 @@ class Design:
         """Shape (T, W): the bits of a key that are in each table's prefix."""
         for chosen in subsets.T:
             self.prefix_masks[range(tables), word[chosen]] |= (mask << shift)[chosen]
-        single = np.uint64(1) << np.arange(bits, dtype=np.uint64)
-        self.key_bit: Final[U64] = np.zeros((bits, tables), np.uint64)
-        """Shape (b, T): the bit of each table's key that flips with a bit of the fingerprint; 0 if it is
-        outside the prefix."""
-        if bits:
-            flips = self.keys(single) ^ self.keys(np.zeros(1, np.uint64))
-            self.key_bit[:] = np.where(self.prefix_masks[:, 0] & single[:, None], flips, 0)
-        self.key_flip: Final[U64] = np.concatenate([self.key_bit, np.zeros((1, tables), np.uint64)])
-        """Shape (b + 1, T): `key_bit`, and a row of zeros for the bit index b, which means no bit."""
 
     def keys(self, words: U64) -> U64:
         """Bucket keys, shape (n, T), of n keys, shape (n,) or (n, W): permuted prefix << 6 | table."""

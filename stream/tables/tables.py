@@ -200,13 +200,12 @@ class Tables:
             triple_entries=self._triples.entries if self._triples else 0,
         )
 
-    def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> SearchResult:
+    def search(self, fingerprints: U64, words: U64 | None = None) -> SearchResult:
         """The candidates of rows: live anchors within `distance` bits that share a probed bucket.
 
-        `fingerprints` has the shape (n,). `uncertain` lists bit indexes, least certain first, shape (n, 32).
-        `words` (n, W) are by default the fingerprints.
+        `fingerprints` has the shape (n,). `words` (n, W) are by default the fingerprints.
         """
-        parts = list(self.searches(fingerprints, uncertain, words))
+        parts = list(self.searches(fingerprints, words))
         if len(parts) == 1:
             return parts[0][1]
         sizes = [part.bucket_sizes for _, part in parts if part.bucket_sizes is not None]
@@ -222,7 +221,6 @@ class Tables:
     def searches(
         self,
         fingerprints: U64,
-        uncertain: U8,
         words: U64 | None = None,
         nearest: Callable[[], Nearest] | None = None,
     ) -> Iterator[tuple[int, SearchResult]]:
@@ -240,7 +238,7 @@ class Tables:
             if wanted.limits:
                 rows = min(rows, max(1, KEPT_AT_ONCE // wanted.most))
             some = slice(start, start + rows)
-            result = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
+            result = self._search(words[some], fingerprints[some], wanted.from_row(start))
             many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
             self._crowded = many or (result is not None and _members(result) > PAIRS_AT_ONCE // 4)
             if many and nearest is not None:
@@ -255,7 +253,7 @@ class Tables:
             if rows == self._rows_at_once and len(result.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
-    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
+    def _search(self, words: U64, fingerprints: U64, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         words = words if words.ndim == 2 else words[:, None]
@@ -263,7 +261,7 @@ class Tables:
         kept = Kept.begin(wanted, len(words), self._dead.base)
         if kept.limits:
             kept = kept.by_bucket(keys_of(words, self._design.pieces)[:, 0])
-        probing = Probing(self._design, words, fingerprints, uncertain, self._options, collector, kept)
+        probing = Probing(self._design, words, fingerprints, self._options, collector, kept)
         self._tiers.search(probing)
         triples = ProbedTriples.none()
         if self._triples is not None and not collector.is_full:

@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaProducer
 from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.rule import Rule
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
@@ -27,8 +28,6 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings, load
-from stream.tables.design import Design
-from stream.tables.search.probes import probe_count
 from tests.bench.journal import NEAR, PARTITIONS, journal
 from tests.bench.pipeline import processor_seconds
 
@@ -126,9 +125,7 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
         bootstrap_servers=servers, namespace=f"bench-{secrets.token_hex(4)}", dev=True, partitions=PARTITIONS,
         state_dir=directory, tables_memory=4 << 30,
     )  # fmt: skip
-    options = VerdictOptions()
-    tables = Design(options.blocks, options.choose, scheme.width).tables
-    await topics.create(settings, scheme, options, lambda _: None, seed=PUBLIC_SEED)
+    await topics.create(settings, scheme, VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     rows = int(anchors / (1 - NEAR) * 1.02) + measured
     await _write_journal(settings, rows, scheme)
     alone = await _publish_alone(settings, measured)
@@ -138,8 +135,7 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
         "anchors": window.stats.verdicts["unique"],
         "rows_measured": window.rows,
         "duplicates": window.stats.verdicts["duplicate"],
-        "tables": tables,
-        "probes_a_page": tables * probe_count(options.flip_bits, options.flips),
+        "tables": Rule(VerdictOptions(), scheme).design().tables,
         "verdicts_per_second": round(window.rows_per_second),
         "publishing_alone_per_second": round(alone),
         "ratio": round(window.rows_per_second / alone, 3),

@@ -46,18 +46,17 @@ I64 = NDArray[np.int64]
 
 
 class Ours:
-    """Our tables behind a peer's interface: rows are keys of the design, fingerprints and uncertain bits."""
+    """Our tables behind a peer's interface: rows are keys of the design and fingerprints."""
 
     def __init__(
         self, folder: Path, distance: int, stored: int, design: Design, rows: tuple[U64, U64]
     ) -> None:
         self._store = Store(folder, design.tables, 256 << 20)
         self._tables = Tables(
-            self._store, design, SearchOptions(0, 0, distance, cap=None), memory=4 << 30,
+            self._store, design, SearchOptions(distance, cap=None), memory=4 << 30,
             generation=1_000_000,
         )  # fmt: skip
         self._words, self._rows = rows
-        self._uncertain = np.zeros((BATCH, 32), np.uint8)
         self._stored, self._unflushed = stored, 0
         self._pool = ThreadPoolExecutor(THREADS)
         began = time.perf_counter()
@@ -95,7 +94,7 @@ class Ours:
 
     def _find(self, first: int) -> I64:
         rows = slice(first, first + BATCH // THREADS)
-        found = self._tables.search(self._rows[rows], self._uncertain[: BATCH // THREADS], self._words[rows])
+        found = self._tables.search(self._rows[rows], self._words[rows])
         return np.column_stack([found.row + first, found.anchor])
 
     def close(self) -> None:

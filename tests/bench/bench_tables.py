@@ -25,8 +25,6 @@ from stream.tables.tables import Tables
 
 BATCH = 1000
 SHARES = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05, 0.04, 0.02)
-PROBES = (("exact", 0, 0), ("40 probes", 2, 2), ("110 probes", 4, 2))
-"""Name, uncertain bits a table, flips of these."""
 GENERATION = 1_000_000
 INSERTED = 2800
 """Anchors of a judge's transaction of 4096 pages."""
@@ -61,8 +59,8 @@ def preloaded(n: int) -> U64:
     return rows
 
 
-def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[tuple[U64, NDArray[np.uint8]]]:
-    """Rows and their uncertain bits."""
+def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[U64]:
+    """Rows to search for, and to insert."""
     hot = rng.integers(0, 1 << 64, 100, dtype=np.uint64)
     made = []
     for _ in range(n):
@@ -71,22 +69,20 @@ def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[tuple[U64, N
         near, again = np.flatnonzero(draw < 0.30), np.flatnonzero((draw >= 0.30) & (draw < 0.31))
         rows[near] = flip(rng, rng.choice(earlier, len(near)), rng.choice(9, len(near), p=SHARES))
         rows[again] = rng.choice(hot, len(again))
-        made.append((rows, np.argsort(rng.random((BATCH, 64)), axis=1)[:, :32].astype(np.uint8)))
+        made.append(rows)
     return made
 
 
-def open_tables(store: Store, flip_bits: int, flips: int, memory: int) -> Tables:
-    """Tables of the default design."""
-    return Tables(
-        store, Design(5, 2), SearchOptions(flip_bits, flips, distance=10, cap=256), memory=memory,
-        generation=GENERATION,
-    )  # fmt: skip
+def open_tables(store: Store, memory: int) -> Tables:
+    """Ten tables of fingerprints."""
+    options = SearchOptions(distance=10, cap=256)
+    return Tables(store, Design(5, 2), options, memory=memory, generation=GENERATION)
 
 
 def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
     """Insert all anchors, as many at once as a judge's transaction has, and freeze what is due."""
     with Store(folder, 10, 256 << 20) as store:
-        tables = open_tables(store, 0, 0, memory)
+        tables = open_tables(store, memory)
         spent = []
         for first in range(0, len(anchors), INSERTED):
             start = time.perf_counter()
@@ -109,19 +105,17 @@ def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
     return answer
 
 
-def measure(
-    folder: Path, anchors: U64, flip_bits: int, flips: int, memory: int, turns: int, warm: int
-) -> dict[str, Any]:
+def measure(folder: Path, anchors: U64, memory: int, turns: int, warm: int) -> dict[str, Any]:
     """Open what is there, then probe, with as many threads as a judge has, and insert `turns` batches."""
     with Store(folder, 10, 256 << 20) as store, ThreadPoolExecutor(THREADS) as pool:
         start = time.perf_counter()
-        tables = open_tables(store, flip_bits, flips, memory)
+        tables = open_tables(store, memory)
         opened = time.perf_counter() - start
         work = batches(np.random.default_rng(11), anchors, turns + warm)
         spent = []
-        for rows, uncertain in work:
+        for rows in work:
             start = time.perf_counter()
-            halves = pool.map(tables.search, np.split(rows, THREADS), np.split(uncertain, THREADS))
+            halves = pool.map(tables.search, np.split(rows, THREADS))
             unique = np.ones(len(rows), bool)
             for part, found in enumerate(halves):
                 unique[found.row[found.distance <= 3] + part * BATCH // THREADS] = False
@@ -147,7 +141,7 @@ def measure(
 
 
 def run(anchors: int = 5_000_000, beyond: int = 20_000_000, turns: int = 150) -> dict[str, Any]:
-    """Rows a second with each number of probes, all anchors in RAM (hot) and most in RocksDB (cold)."""
+    """Rows a second with all anchors in RAM (hot) and most in RocksDB (cold)."""
     answer: dict[str, Any] = {"hot anchors": anchors, "cold anchors": beyond}
     for tier, count, memory, warm in (
         ("hot", anchors, RAM, WARM),
@@ -156,7 +150,6 @@ def run(anchors: int = 5_000_000, beyond: int = 20_000_000, turns: int = 150) ->
         rows = preloaded(count)
         with tempfile.TemporaryDirectory(prefix="neardup-bench-") as folder:
             answer[f"{tier} growth"] = fill(Path(folder), rows, memory)
-            for name, flip_bits, flips in PROBES:
-                answer[f"{tier} {name}"] = measure(Path(folder), rows, flip_bits, flips, memory, turns, warm)
+            answer[tier] = measure(Path(folder), rows, memory, turns, warm)
     answer["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return answer

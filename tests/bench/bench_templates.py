@@ -44,7 +44,6 @@ SIDES: Final = {
     "compared=512": VerdictOptions(compared=512),
     "bucket_cap=1024": VerdictOptions(bucket_cap=1024),
     "compared=512, bucket_cap=1024": VerdictOptions(compared=512, bucket_cap=1024),
-    "keys=fingerprint, flip_bits=5, flips=3": VerdictOptions(keys="fingerprint", flip_bits=5, flips=3),
 }
 """Other options, measured with the first seed of the hashes alone."""
 SEED: Final = 1

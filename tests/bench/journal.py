@@ -39,11 +39,10 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
         prints[at : at + n] = rng.integers(0, 1 << 64, n, dtype=np.uint64)
         sketches[at : at + n] = rng.integers(0, 1 << 64, (n, words), dtype=np.uint64)
         sketches[at : at + n, scheme.sketch_bins // 64] = 1000  # shingles
-        uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
         near = np.flatnonzero(rng.random(n) < NEAR) if first else np.zeros(0, np.int64)
         base = rng.integers(0, max(min(first, remembered), 1), len(near))
-        # Flip up to three of the least certain bits, four bits of the sketch, and up to two of the minima.
-        flips = np.left_shift(np.uint64(1), uncertain[near, :3].astype(np.uint64))
+        # Flip up to three bits of the fingerprint, four bits of the sketch, and up to two of the minima.
+        flips = np.uint64(1) << rng.integers(0, 64, (len(near), 3), dtype=np.uint64)
         flips[np.arange(3) >= rng.integers(0, 4, len(near))[:, None]] = 0
         prints[at + near] = prints[base] ^ np.bitwise_or.reduce(flips, axis=1)
         sketches[at + near] = sketches[base]

@@ -52,15 +52,6 @@ OPTIONS: Final = (
         {"strict": True, "distance": 3, **_EXPIRING[1]},
     ),
     Options(
-        "fingerprint",
-        tuple(
-            part
-            for option in ("keys=fingerprint", "blocks=6", "flip_bits=4", "flips=1")
-            for part in ("--option", option)
-        ),
-        {"keys": "fingerprint", "blocks": 6, "flip_bits": 4, "flips": 1},
-    ),
-    Options(
         "small-cap",
         ("--option", "bucket_cap=2", "--option", "compared=2"),
         {"bucket_cap": 2, "compared": 2},

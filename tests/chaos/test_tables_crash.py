@@ -46,11 +46,13 @@ class Setting:
 
     @property
     def case(self) -> Case:
-        probes = (0, 0, 30) if self.triples else (4, 2, 12)
         return Case(
-            5, 2, *probes,
-            memory=self.memory, generation=self.generation, first=self.first, triples=self.triples,
-        )  # fmt: skip
+            distance=30 if self.triples else 12,
+            memory=self.memory,
+            generation=self.generation,
+            first=self.first,
+            triples=self.triples,
+        )
 
     def open(self, store: Store) -> Tables:
         return self.case.open(store, windowed=self.window > 0)
@@ -84,11 +86,6 @@ def turn(number: int) -> np.ndarray:
     return near ^ (np.uint64(1) << rng.integers(0, 64, ROWS, dtype=np.uint64))
 
 
-def uncertain(number: int) -> np.ndarray:
-    rng = np.random.default_rng([number, 1])
-    return np.argsort(rng.random((ROWS, 64)), axis=1)[:, :32].astype(np.uint8)
-
-
 def replay(store: Store, tables: Tables, setting: Setting, report: Connection | None = None) -> None:
     """Apply the turns not yet applied, as a judge would: one batch a turn, a flush now and then."""
     stored = store.get(DEFAULT, [APPLIED])[0]
@@ -118,7 +115,7 @@ def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
     answers: list[object] = []
     for number in range(TURNS):
         rows = setting.rows(number)
-        found = tables.search(rows, uncertain(number)[: len(rows)], setting.words(number))
+        found = tables.search(rows, setting.words(number))
         assert found.bucket_sizes is not None
         triples = np.array(found.triples)
         if setting.window:

@@ -204,7 +204,7 @@ async def test_what_is_refused_creates_no_topics(settings: Settings, names: Topi
     """They would keep their number of partitions."""
     for scheme, options, named in (
         (Scheme(seed_digest="ab" * 16), OPTIONS, "no seed_file: the scheme was made with another seed"),
-        (SCHEME, VerdictOptions(choose=5), "choose: 5 of 5 blocks"),
+        (SCHEME, VerdictOptions.paper(blocks=40), "40 choose 37 makes 9880 tables"),
         (
             Scheme(short_tokens=0),
             VerdictOptions(mode="strict", distance=1, short_distance=3),

@@ -56,10 +56,6 @@ def mixed(seed: int, n: int, width: int) -> list[OraclePage]:
 DIMENSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "design": {
         "pairs": VerdictOptions(),
-        "three-minima": VerdictOptions(choose=3),
-        "probed": VerdictOptions(keys="fingerprint", flip_bits=5, flips=3),
-        "4-choose-1": VerdictOptions(keys="fingerprint", blocks=4, choose=1),
-        "6-choose-3": VerdictOptions(keys="fingerprint", blocks=6, choose=3, flip_bits=2, flips=1),
         "strict": VerdictOptions.paper(),
         "strict-6-choose-3": VerdictOptions.paper(k=3, blocks=6),
     },
@@ -116,7 +112,7 @@ FORBIDDEN: Final[list[frozenset[Value]]] = [
     *(
         frozenset({("design", each), ("width", "128-bits")})
         for each, options in DIMENSIONS["design"].items()
-        if not options.by_minima
+        if options.strict
     ),
 ]
 """Values that may not meet: distances, and so short pages, count in strict mode alone, and tables of

@@ -32,7 +32,6 @@ from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS
 from stream.tables.warm.packed import Packed
 from tests.first_numbers import LATE_ENTRY, begin_at
 from tests.judged_crawls import packed_minima
-from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20
 PLENTY = 1 << 30
@@ -79,14 +78,10 @@ class Rows:
 
     prints: U64
     """Fingerprints (n,)."""
-    uncertain: NDArray[np.uint8]
-    """Their least certain bits (n, 32)."""
     words: U64 | None
     """What the tables index (n, 3), if not the fingerprints."""
     buckets: list[list[Any]]
-    """Each row's own buckets: one a table, and those in triples."""
-    probes: list[set[Any]]
-    """All buckets that a row looks into."""
+    """Each row's buckets: one a table, and those in triples."""
 
     def __len__(self) -> int:
         return len(self.prints)
@@ -94,33 +89,29 @@ class Rows:
     def __getitem__(self, chosen: Any) -> Rows:
         places = np.arange(len(self))[chosen]
         words = None if self.words is None else self.words[places]
-        buckets, probes = [self.buckets[each] for each in places], [self.probes[each] for each in places]
-        return Rows(self.prints[places], self.uncertain[places], words, buckets, probes)
+        return Rows(self.prints[places], words, [self.buckets[each] for each in places])
 
     def __add__(self, others: Rows) -> Rows:
         words = None
         if self.words is not None and others.words is not None:
             words = np.concatenate([self.words, others.words])
         prints = np.concatenate([self.prints, others.prints])
-        uncertain = np.concatenate([self.uncertain, others.uncertain])
-        return Rows(prints, uncertain, words, self.buckets + others.buckets, self.probes + others.probes)
+        return Rows(prints, words, self.buckets + others.buckets)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A design, its probes, and how the anchors are kept."""
+    """A design, and how the anchors are kept."""
 
     blocks: int = 5
     choose: int = 2
-    flip_bits: int = 0
-    flips: int = 0
     distance: int = 12
     cap: int | None = 64
     memory: int = PLENTY
     generation: int = 1 << 20
     growth: HeadGrowth = HEAD_GROWTH
     spread: bool = False
-    """Whether the blocks are spread over a key of several words; then only exact buckets are probed."""
+    """Whether the blocks are spread over a key of several words."""
     first: int = 0
     """Number of the first anchor."""
     triples: bool = False
@@ -140,21 +131,16 @@ class Case:
         return Tables(
             store,
             SPREAD if self.spread else self.design,
-            SearchOptions(self.flip_bits, self.flips, self.distance, self.cap),
+            SearchOptions(self.distance, self.cap),
             memory=self.memory,
             generation=self.generation,
             growth=self.growth,
             kind=IndexKind(self.triples, windowed),
         )
 
-    def rows(self, prints: U64, uncertain: NDArray[np.uint8] | None = None) -> Rows:
+    def rows(self, prints: U64) -> Rows:
         """Rows with these fingerprints."""
-        if uncertain is None:
-            uncertain = np.zeros((len(prints), 32), np.uint8)
-        keys = self.design.keys(prints)
-        probes = probe_keys(self.design, keys, uncertain, self.flip_bits, self.flips)
-        every = [set(each.ravel().tolist()) for each in probes]
-        return Rows(prints, uncertain, spread(prints) if self.spread else None, keys.tolist(), every)
+        return Rows(prints, spread(prints) if self.spread else None, self.design.keys(prints).tolist())
 
     def rows_of_minima(self, minima: list[list[int]], prints: U64) -> Rows:
         """Rows with ten minima each."""
@@ -164,8 +150,7 @@ class Case:
             [(which, *(own[each] for each in places)) for which, places in enumerate(MINIMA)]
             for own in minima
         ]
-        uncertain = np.zeros((len(prints), 32), np.uint8)
-        return Rows(prints, uncertain, words.reshape(-1, 3), buckets, [set(each) for each in buckets])
+        return Rows(prints, words.reshape(-1, 3), buckets)
 
     def make(
         self, rng: np.random.Generator, n: int, earlier: U64, skew: float = 0.1, values: int = 2
@@ -185,8 +170,7 @@ class Case:
             prints[row] = flip(rng, prints[rng.integers(0, row + 1)][None], 6)[0]
         template = rng.random(n) < skew
         prints[template] = prints[template] & np.uint64((1 << 38) - 1) | np.uint64(0x123456 << 38)
-        uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
-        return self.rows(prints, uncertain)
+        return self.rows(prints)
 
     def masks(self, rng: np.random.Generator, n: int, share: float) -> list[int]:
         """Of a share of the rows, the tables that they skip and the triples that they enter instead."""
@@ -239,8 +223,8 @@ class TablesOracle:
             for bucket in entered if number not in self.dead else ():
                 holders[bucket].append(number)
         pairs, of_triples, prints = [], dict[tuple[int, int], int](), self.rows.prints.tolist()
-        for row, (fingerprint, probes) in enumerate(zip(rows.prints.tolist(), rows.probes, strict=True)):
-            for number in sorted(set(chain.from_iterable(holders.get(each, ()) for each in probes))):
+        for row, (fingerprint, own) in enumerate(zip(rows.prints.tolist(), rows.buckets, strict=True)):
+            for number in sorted(set(chain.from_iterable(holders.get(each, ()) for each in own))):
                 distance = (fingerprint ^ prints[number - first]).bit_count()
                 if distance <= self.case.distance:
                     pairs.append((row, number, distance))
@@ -326,7 +310,7 @@ class Indexed:
         """Search for rows, by default for some new ones."""
         rows = self.make(30) if rows is None else rows
         pairs, sizes, of_triples = self.oracle.search(rows)
-        found = self.tables.search(rows.prints, rows.uncertain, rows.words)
+        found = self.tables.search(rows.prints, rows.words)
         assert pairs_of(found) == pairs
         if self.case.cap is None:
             assert found.bucket_sizes is None

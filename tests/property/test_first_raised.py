@@ -26,11 +26,11 @@ from tests.property.test_tables_oracle import TRIPLES
 APPLIED = b"test/applied"
 WINDOW = 160
 SIZES = {
-    "hot": Case(5, 2, 4, 2, growth=SLOW),
-    "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
-    "merged again and again": Case(5, 2, 4, 2, memory=0, generation=2),
-    "merged, newest packed": Case(5, 2, 4, 2, memory=room(64, 8), generation=8),
+    "hot": Case(5, 2, growth=SLOW),
+    "frozen, but in RAM": Case(5, 2, generation=40),
+    "all in RocksDB": Case(5, 2, memory=0, generation=16),
+    "merged again and again": Case(5, 2, memory=0, generation=2),
+    "merged, newest packed": Case(5, 2, memory=room(64, 8), generation=8),
     "window of 80 packed": Case(5, 2, memory=room(80, 40), generation=40, cap=None),
     "several words": Case(5, 2, spread=True, memory=0, generation=6),
     "generations larger than the window": Case(5, 2, memory=0, generation=300),

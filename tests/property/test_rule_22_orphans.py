@@ -140,7 +140,6 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     [
         VerdictOptions(),
         VerdictOptions(bucket_cap=2),
-        VerdictOptions(keys="fingerprint"),
         VerdictOptions.paper(),
     ],
 )

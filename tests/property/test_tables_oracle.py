@@ -55,36 +55,34 @@ CASES = {
     "paper, 4 tables": Case(4, 1, distance=3, cap=None),
     "paper, 20 tables": Case(6, 3, distance=3, cap=None),
     "3 choose 1": Case(3, 1, distance=2),
-    "5 choose 2, exact": Case(5, 2),
-    "default": Case(5, 2, 4, 2),
-    "default, strict count": Case(5, 2, 4, 2, cap=None),
-    "one flip": Case(5, 2, 6, 1),
-    "6 choose 2, two flips": Case(6, 2, 4, 2),
-    "short prefixes": Case(12, 1, 2, 2, distance=8),
-    "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
-    "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
-    "merged again and again": Case(5, 2, 4, 2, memory=0, generation=3),
-    "merged, packed while small": Case(5, 2, 4, 2, memory=room(32, 8), generation=8),
-    "merged, newest packed": Case(5, 2, 4, 2, memory=room(64, 8), generation=8),
-    "merged, 20 tables": Case(6, 3, 2, 1, memory=room(96, 12, design=Design(6, 3)), generation=12),
-    "all packed": Case(5, 2, 4, 2, memory=room(630, 90), generation=90, cap=None),
+    "5 choose 2": Case(5, 2),
+    "5 choose 2, no cap": Case(5, 2, cap=None),
+    "6 choose 2": Case(6, 2),
+    "short prefixes": Case(12, 1, distance=8),
+    "all in RocksDB": Case(5, 2, memory=0, generation=16),
+    "4 tables in RocksDB": Case(4, 1, distance=3, memory=0, generation=64),
+    "merged again and again": Case(5, 2, memory=0, generation=3),
+    "merged, packed while small": Case(5, 2, memory=room(32, 8), generation=8),
+    "merged, newest packed": Case(5, 2, memory=room(64, 8), generation=8),
+    "merged, 20 tables": Case(6, 3, memory=room(96, 12, design=Design(6, 3)), generation=12),
+    "all packed": Case(5, 2, memory=room(630, 90), generation=90, cap=None),
     "all packed, prefixes longer than entries": Case(
-        4, 2, 3, 2, memory=room(630, 90, design=Design(4, 2)), generation=90
+        4, 2, memory=room(630, 90, design=Design(4, 2)), generation=90
     ),
-    "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
-    "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "window of 80 anchors packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40),
+    "20 tables in RocksDB": Case(6, 3, memory=0, generation=50),
+    "frozen, but in RAM": Case(5, 2, generation=40),
+    "window of 80 anchors packed": Case(5, 2, memory=room(80, 40), generation=40),
     "window of 56 anchors packed, 6 tables": Case(
-        4, 2, 3, 2, memory=room(56, 28, design=Design(4, 2)), generation=28
+        4, 2, memory=room(56, 28, design=Design(4, 2)), generation=28
     ),
-    "growing heads": Case(5, 2, 4, 2, growth=SLOW),
-    "growing heads, exact": Case(5, 2, cap=None, growth=SLOW),
+    "growing heads": Case(5, 2, growth=SLOW),
+    "growing heads, no cap": Case(5, 2, cap=None, growth=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, growth=SLOW),
     "growing heads, short prefixes, window of 80 packed": Case(
-        12, 1, 2, 2, distance=8, memory=room(80, 40, design=Design(12, 1)), generation=40, growth=SLOW
+        12, 1, distance=8, memory=room(80, 40, design=Design(12, 1)), generation=40, growth=SLOW
     ),
-    "growing heads, window of 80 packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, growth=SLOW),
-    "memory for less than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
+    "growing heads, window of 80 packed": Case(5, 2, memory=room(80, 40), generation=40, growth=SLOW),
+    "memory for less than a generation": Case(5, 2, memory=room(90, 90) - 100, generation=90),
     "several words": Case(5, 2, spread=True),
     "several words, all in RocksDB": Case(5, 2, spread=True, memory=0, generation=16),
     "several words, merged again and again": Case(5, 2, spread=True, memory=0, generation=3),
@@ -99,8 +97,7 @@ CASES = {
 CASES |= {
     f"{name}, late": replace(CASES[name], first=LATE)
     for name in (
-        "5 choose 2, exact",
-        "default",
+        "5 choose 2",
         "all in RocksDB",
         "merged again and again",
         "merged, packed while small",
@@ -185,7 +182,7 @@ def test_candidates_in_triples_and_sizes_are_those_of_brute_force(
 @pytest.mark.parametrize(
     "case",
     [
-        CASES["default"],
+        CASES["5 choose 2"],
         CASES["all in RocksDB"],
         CASES["all in RocksDB, late"],
         CASES["window of 80 anchors packed"],
@@ -233,7 +230,7 @@ def test_a_crash_between_writing_and_freezing_loses_nothing(at: str, first: int,
 @pytest.mark.parametrize("first", [0, LATE])
 @pytest.mark.parametrize("memory", [0, room(120, 30), PLENTY])
 def test_reopened_tables_answer_the_same_with_any_memory(memory: int, first: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=room(60, 30), generation=30, first=first)
+    case = Case(5, 2, memory=room(60, 30), generation=30, first=first)
     with Indexed(case, tmp_path, 6) as index:
         for _ in range(5):
             index.add(index.make(70, 0.2, earlier=0), 0.2)
@@ -296,7 +293,7 @@ def test_digest_does_not_depend_on_how_batches_cut_the_anchors(
 @pytest.mark.parametrize("first", [0, LATE - 2 * CHUNK])
 @pytest.mark.parametrize("memory", [0, PLENTY])
 def test_bucket_of_thousands_is_found_whole(memory: int, first: int, tmp_path: Path) -> None:
-    with Indexed(Case(5, 2, 4, 2, memory=memory, generation=1000, first=first), tmp_path, 8) as index:
+    with Indexed(Case(5, 2, memory=memory, generation=1000, first=first), tmp_path, 8) as index:
         for _ in range(3):
             index.add(index.make(700, 0.9, earlier=0), 0.01)
             index.tables.maintain(wait=True)
@@ -317,7 +314,7 @@ def test_exact_design_misses_no_pair_within_its_distance(
         rows = case.rows(flip(index.rng, anchors, most + 1))
         distances = np.bitwise_count(rows.prints[:, None] ^ anchors)
         near = np.nonzero(distances <= most)
-        found = index.tables.search(rows.prints, rows.uncertain)
+        found = index.tables.search(rows.prints)
         assert pairs_of(found) == list(
             zip(*(each.tolist() for each in (*near, distances[near])), strict=True)
         )
@@ -329,7 +326,7 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
     generation: int, skips: float, tmp_path: Path
 ) -> None:
     growth = HeadGrowth(first_heads=20, linked=40, linked_an_anchor=2)
-    with Indexed(Case(5, 2, 4, 2, generation=generation, growth=growth), tmp_path, 10) as index:
+    with Indexed(Case(5, 2, generation=generation, growth=growth), tmp_path, 10) as index:
         sizes = [index.tables.stats.hot_heads]
         for _ in range(60):
             index.check(index.make(8))
@@ -360,7 +357,7 @@ def test_anchors_are_found_at_every_moment_while_tables_are_packed(
     whole_swap, whole_pack = Packing.swap, Packing.pack
     monkeypatch.setattr(Packing, "swap", swap)
     monkeypatch.setattr(Packing, "pack", pack)
-    case = Case(*design, 4, 2, memory=room(60, 20, design=Design(*design)), generation=20)
+    case = Case(*design, memory=room(60, 20, design=Design(*design)), generation=20)
     with Indexed(case, tmp_path, 15) as index:
         tables = index.tables
 
@@ -429,9 +426,7 @@ def test_groups_larger_than_what_is_noted_down_at_once_are_searched() -> None:
 
 
 def _found(design: Design, packed: Packed, words: U64) -> list[tuple[int, int, int]]:
-    probing = Probing(
-        design, words, words, np.zeros((len(words), 32), np.uint8), SearchOptions(0, 0, 3, None)
-    )
+    probing = Probing(design, words, words, SearchOptions(3, None))
     packed.search(probing, 3, np.zeros(1, np.uint8))
     row, anchor, distance = probing.collector.pairs()
     return list(zip(row.tolist(), anchor.tolist(), distance.tolist(), strict=True))
@@ -478,7 +473,7 @@ def test_error_in_the_background_ends_in_maintain(
 def test_no_more_is_packed_than_memory_allows_while_rocksdb_is_behind(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Indexed(Case(5, 2, 4, 2, memory=memory, generation=8), tmp_path, 13) as index:
+    with Indexed(Case(5, 2, memory=memory, generation=8), tmp_path, 13) as index:
         with monkeypatch.context() as patch:
             patch.setattr(ColdTier, "extend", lambda *_, **__: None)
             index.add(index.make(100), 0.2)
@@ -533,7 +528,7 @@ def test_no_insert_links_more_than_its_share(tmp_path: Path, monkeypatch: pytest
                 if thread.name == "clean-heads":
                     thread.join()
         assert index.tables.stats.hot_heads > 10 * 10_000
-        found = index.tables.search(anchors, np.zeros((len(anchors), 32), np.uint8))
+        found = index.tables.search(anchors)
         assert found.row.tolist() == found.anchor.tolist() == list(range(len(anchors)))
 
 
@@ -547,7 +542,7 @@ def test_state_of_another_generation_size_or_design_is_refused(tmp_path: Path) -
 
 
 def test_empty_search_finds_nothing(tmp_path: Path) -> None:
-    with Indexed(Case(5, 2, 4, 2), tmp_path) as index:
+    with Indexed(Case(5, 2), tmp_path) as index:
         index.check(index.make(0))
         index.insert(index.make(0), [])
         with pytest.raises(ValueError, match="below 0"):
@@ -571,29 +566,27 @@ def test_empty_search_after_a_crowded_one_finds_nothing(
         index.insert(rows, [0] * 3)
         index.check(rows[:1])
         none = rows[:0]
-        parts = list(index.tables.searches(none.prints, none.uncertain, none.words, nearest))
+        parts = list(index.tables.searches(none.prints, none.words, nearest))
     assert asked == [1]
     assert [(start, len(part.row)) for start, part in parts] == [(0, 0)]
 
 
-@pytest.mark.parametrize(
-    ("flips", "spread", "first"), [(0, False, 0), (2, False, 0), (0, True, 0), (2, False, LATE)]
-)
-def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int, spread: bool, first: int) -> None:
+@pytest.mark.parametrize(("spread", "first"), [(False, 0), (True, 0), (False, LATE)])
+def test_long_chains_are_followed_to_their_end(tmp_path: Path, spread: bool, first: int) -> None:
     """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
-    with Indexed(Case(5, 2, 4, flips, distance=40, spread=spread, first=first), tmp_path, flips) as index:
+    with Indexed(Case(5, 2, distance=40, spread=spread, first=first), tmp_path) as index:
         for _ in range(3):
             rows = index.make(150, 0.9)
             index.check(rows[:70])
             index.add(rows, 0.2)
         index.check(rows)
-        assert len(index.tables.search(rows.prints, rows.uncertain, rows.words).row) > MANY
+        assert len(index.tables.search(rows.prints, rows.words).row) > MANY
 
 
 def limited(index: Indexed, rows: Rows, limit: Nearest) -> tuple[list[tuple[int, int, int]], dict[Any, int]]:
     """Candidates of a search for the nearest, and sizes of triples."""
     pairs, sizes = list[tuple[int, int, int]](), dict[Any, int]()
-    for first, part in index.tables.searches(rows.prints, rows.uncertain, rows.words, lambda: limit):
+    for first, part in index.tables.searches(rows.prints, rows.words, lambda: limit):
         pairs += [(first + row, anchor, distance) for row, anchor, distance in pairs_of(part)]
         sizes |= {(first + row, triple): size for (row, triple), size in triples_of(part).items()}
     return pairs, sizes
@@ -724,7 +717,7 @@ def test_without_entries_no_triple_is_looked_into(tmp_path: Path) -> None:
         rows = index.make(50)
         index.insert(rows, [11] * 50)
         index.tables.maintain(wait=True)
-        found = index.tables.search(rows.prints, rows.uncertain, rows.words)
+        found = index.tables.search(rows.prints, rows.words)
         assert not len(found.triples.row)
         assert next(iter(index.store.scan(f"table-{PAIRS}")), None) is None
 
@@ -802,7 +795,7 @@ def test_superseded_anchors_leave_the_chains(tmp_path: Path, growth: HeadGrowth,
             index.insert(rows, [0] * len(rows), dying)
             living = sorted({*living} - {*dying.tolist()})
             assert chained(index.tables) == index.case.design.tables * len(living)
-            found = index.tables.search(rows.prints[:1], rows.uncertain[:1])
+            found = index.tables.search(rows.prints[:1])
             assert found.anchor.tolist() == living
         index.reopen()
         assert chained(index.tables) == index.case.design.tables * len(living)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream.fingerprint.scheme import MINIMA_WORDS, UNCERTAIN_BITS
+from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.judge.decision.batch_anchors import (
     Buckets,
     StoredBuckets,
@@ -29,8 +29,7 @@ ROWS = 700
 def buckets_of(prints: U64, words: U64, cap: int) -> Buckets:
     """The buckets of pages of one batch, none of which has entered."""
     rule = Rule(VerdictOptions(bucket_cap=cap), SCHEME)
-    uncertain = np.zeros((len(prints), UNCERTAIN_BITS), np.uint8)
-    probing = Probing(rule.design(), words, prints[:, 0].copy(), uncertain, rule.search_options())
+    probing = Probing(rule.design(), words, prints[:, 0].copy(), rule.search_options())
     sizes = np.zeros((len(prints), probing.design.tables), np.uint32)
     buckets, _ = shared_buckets([probing], prints, StoredBuckets(sizes, ProbedTriples.none()), cap)
     return buckets

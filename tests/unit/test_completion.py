@@ -60,9 +60,9 @@ def test_file_names_are_completed(tmp_path: Path) -> None:
         (("scan", "--format", "par"), ["parquet"]),
         # As bash cuts words; what it sees as the last one is replaced.
         (("scan", "--scheme", "features", "=", "t"), ["tfidf", "textrank"]),
-        (("scan", "--option", "keys", "="), ["minima", "fingerprint"]),
-        (("scan", "--option", "keys", "=", "minima", "--format", "=", "par"), ["parquet"]),
-        (("scan", "--option", "keys=m"), ["keys=minima"]),
+        (("scan", "--option", "disclosure", "="), ["internal", "public"]),
+        (("scan", "--option", "disclosure", "=", "public", "--format", "=", "par"), ["parquet"]),
+        (("scan", "--option", "disclosure=p"), ["disclosure=public"]),
         (("tail", "--verdict", "du"), ["duplicate"]),
         (("judge", "--verdict-format", ""), ["json", "avro"]),
     ],

@@ -45,17 +45,6 @@ def test_prefixes_of_one_table_are_those_of_the_keys(blocks: int, choose: int) -
         assert (design.prefixes(fingerprints, table) == design.keys(fingerprints)[:, table] >> 6).all()
 
 
-@pytest.mark.parametrize(("blocks", "choose"), LAYOUTS)
-def test_key_bit_is_what_flipping_a_fingerprint_bit_does(blocks: int, choose: int) -> None:
-    design = Design(blocks, choose)
-    fingerprint = np.array([0x0123456789ABCDEF], np.uint64)
-    for bit in range(64):
-        flipped = design.keys(fingerprint ^ np.uint64(1 << bit))
-        assert (flipped == design.keys(fingerprint) ^ design.key_bit[bit]).all()
-        inside = design.prefix_masks[:, 0] >> np.uint64(bit) & np.uint64(1)
-        assert ((design.key_bit[bit] != 0) == inside).all()
-
-
 def test_paper_designs_have_the_paper_numbers() -> None:
     twenty = Design(6, 3)
     assert (twenty.tables, twenty.exact_distance) == (20, 3)

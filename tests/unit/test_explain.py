@@ -33,7 +33,6 @@ from stream.tables.design import Design
 from tests.commands import neardup
 from tests.genesis import genesis_of
 from tests.judged_crawls import packed_minima
-from tests.probed_keys import probe_keys
 from tests.url_digests import digest_of_url
 
 FINGERPRINTER = PageFingerprinter()
@@ -93,7 +92,6 @@ OPTIONS = [
     VerdictOptions(),
     VerdictOptions(bucket_cap=1, baselines=1),
     VerdictOptions(compared=1, baselines=3),
-    VerdictOptions(keys="fingerprint", flip_bits=5, flips=3, bucket_cap=1),
     VerdictOptions.paper(k=3),
 ]
 FINGERPRINTERS = [
@@ -126,7 +124,7 @@ def test_the_verdict_is_the_judges(
     cut: tuple[int | None, int | None],
     tmp_path_factory,
 ) -> None:
-    assume(options.by_minima or fingerprinter.scheme.width <= 64)
+    assume(not options.strict or fingerprinter.scheme.width <= 64)
     assume(not options.strict or options.largest_distance < fingerprinter.scheme.width)
     first, second = (text[:end] for text, end in zip(edited(seed, length, edits, han), cut, strict=True))
     urls = ("http://a.example/", "http://a.example/#top" if same_url else "http://b.example/")
@@ -191,7 +189,7 @@ def test_margins_have_the_sign_of_the_bit(features: str, width: int) -> None:
         for side, margin in zip(sides, bit.margins, strict=True):
             assert margin is not None
             assert (margin > 0) == bool(side.fingerprint >> bit.bit & 1) or margin == 0
-    assert found.probes == len(found.tables) == 10
+    assert len(found.tables) == 10
     assert found.features is not None
     assert found.features.expected_distance == pytest.approx(found.distance, abs=8 + width / 8)
 
@@ -210,22 +208,16 @@ def test_minima_that_are_the_same_bring_two_pages_together() -> None:
         assert found.equal_minima == [*[True] * same, *[False] * (5 - same), *[True] * 5]
 
 
-def test_tables_meet_as_the_probes_do() -> None:
+def test_tables_meet_where_keys_are_equal() -> None:
     rng = np.random.default_rng(2)
-    options = VerdictOptions(keys="fingerprint", flip_bits=5, flips=3)
+    options = VerdictOptions.paper()
     design = Design(options.blocks, options.choose)
     for _ in range(100):
         a = int(rng.integers(0, 1 << 64, dtype=np.uint64))
         b = a ^ sum(1 << bit for bit in set(rng.integers(0, 64, 5).tolist()))
-        uncertain = rng.permutation(64)[:32].astype(np.uint8)
-        sides = ExplainedPage("a", a), ExplainedPage("b", b, uncertain=uncertain.tobytes())
-        found = explain(*sides, FINGERPRINTER.scheme, options)
-        keys = design.keys(np.array([b], np.uint64))
-        probed = probe_keys(design, keys, uncertain[None], options.flip_bits, options.flips)[0]
-        anchor = design.keys(np.array([a], np.uint64))[0]
-        met = [int(anchor[table]) in probed[table].tolist() for table in range(design.tables)]
-        assert [table.met != "missed" for table in found.tables] == met
-        assert found.probes == len(set(probed.ravel().tolist()))
+        found = explain(ExplainedPage("a", a), ExplainedPage("b", b), FINGERPRINTER.scheme, options)
+        anchor, page = design.keys(np.array([a, b], np.uint64))
+        assert [table.met == "exact" for table in found.tables] == (anchor == page).tolist()
 
 
 def test_exact_similarity_is_jaccards() -> None:
@@ -358,7 +350,7 @@ def test_python_and_machine_code_explain_alike(tmp_path: Path) -> None:
     pages = tmp_path / "pages.jsonl"
     pages.write_text("\n".join(lines))
     for first in (1, 3, 5, 7):
-        for options in ((), ("--mode", "strict"), ("--option", "keys=fingerprint", "--option", "flips=2")):
+        for options in ((), ("--mode", "strict")):
             pair = ("explain", f"{pages}#{first}", f"{pages}#{first + 1}", "--json", *options)
             done = subprocess.run(
                 [sys.executable, "-m", "stream.cli", *pair], capture_output=True, text=True, check=True
@@ -488,7 +480,7 @@ def test_fingerprints_alone_tell_distance_and_tables() -> None:
     found = json.loads(
         neardup("explain", "0123456789abcdef", "0123456789abcdee", "--mode", "strict", "--json").stdout
     )
-    assert (found["verdict"], found["distance"], found["probes"]) == ("duplicate", 1, 10)
+    assert (found["verdict"], found["distance"], len(found["tables"])) == ("duplicate", 1, 10)
     assert [table["met"] for table in found["tables"]].count("exact") == 6
     assert found["features"] is None
     assert neardup("explain", "0123456789abcdef", "fedcba9876543210").stdout.startswith("unique")
@@ -513,7 +505,7 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
                 assert found[name] == wanted[name]
             assert found["anchor"]["url"] == "http://a.example/1"
         found = json.loads(neardup("explain", anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
-        assert (found["verdict"], found["probes"]) == ("duplicate", wanted["probes"])
+        assert (found["verdict"], found["tables"]) == ("duplicate", wanted["tables"])
     for arguments, said in (
         (("http://nowhere.example/",), "has no page with that URL or id"),
         (("cdcdcdcd.1.0",), "belongs to another journal"),

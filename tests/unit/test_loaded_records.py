@@ -34,7 +34,7 @@ def placed(first: int, end: int, row: Row = REJECTED, key: bytes | None = None) 
 
 
 def made(rows: Iterable[PlacedRow], start: int) -> list[LoadedRecord]:
-    return list(records(SOURCE, SCHEME, rows, start, uncertain=False))
+    return list(records(SOURCE, SCHEME, rows, start))
 
 
 def decoded(record: LoadedRecord) -> Rows:

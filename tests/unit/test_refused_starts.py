@@ -40,7 +40,9 @@ def scan(*arguments: str | Path) -> Any:
 
 
 REFUSED: dict[str, list[str]] = {
-    "options that allow no tables": ["{pages}", "--option", "choose=5"],
+    "options that allow no tables": [
+        "{pages}", "--mode", "strict", "--option", "blocks=40", "--option", "choose=37",
+    ],
     "options that do not fit the scheme": [
         "{pages}", "--mode", "strict", "--option", "short_distance=3", "--scheme", "short_tokens=0",
     ],
@@ -48,7 +50,6 @@ REFUSED: dict[str, list[str]] = {
     "a digest without a seed": ["{pages}", "--scheme", DIGEST],
     "rows of another scheme": ["{rows}", "--scheme", "features=ngrams"],
     "rows of another scheme behind pages": ["{pages}", "{rows}", "--scheme", "features=ngrams"],
-    "rows without uncertain bits": ["{rows}", "--option", "keys=fingerprint", "--option", "flips=2"],
     "an output that cannot be written": ["{pages}", "-o", "{missing}/verdicts.jsonl", "--mode", "strict"],
     "a table that cannot be written": ["{pages}", "-o", "{missing}/verdicts.duckdb", "--mode", "strict"],
     "a table of another index": ["{pages}", "-o", "{other}", "--mode", "strict"],
@@ -80,7 +81,10 @@ def test_a_refused_scan_leaves_no_index(
 
 
 def test_a_refused_index_leaves_nothing(tmp_path: Path) -> None:
-    for options in VerdictOptions(choose=5), VerdictOptions(mode="strict", distance=1, short_distance=3):
+    for options in (
+        VerdictOptions.paper(k=3, blocks=40),
+        VerdictOptions(mode="strict", distance=1, short_distance=3),
+    ):
         with pytest.raises(SettingsError):
             Index(tmp_path / "index", options=options, scheme=Scheme(short_tokens=0))
     with pytest.raises(ZeroDivisionError), Index(tmp_path / "index", generation=7):

@@ -32,10 +32,10 @@ from stream.tables.cold import presence
 from stream.tables.design import Design
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
-    limited.kept_pairs, bucket_collisions.collisions, decide_rows_compiled.settle, nearest.nearest_alive,
+    limited.kept_pairs, bucket_collisions.numbered, decide_rows_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, cold._match, presence._groups_to_read, presence._mark,
-    prefixes_compiled.uncertain_bits,
+    prefixes_compiled.keys_of,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take, page_log._joined)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()

@@ -166,8 +166,6 @@ def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: P
     seed.write_text("0123456789abcdef" * 2)
     with pytest.raises(SchemeMismatchError, match="seed_digest="):
         scan(rows, "--scheme", f"seed_file={seed}")
-    with pytest.raises(SettingsError, match="made without --uncertain"):
-        scan(rows, "--option", "keys=fingerprint", "--option", "flips=2")
     with pytest.raises(SettingsError, match="only `neardup scan` and `neardup load` read them"):
         neardup("fingerprint", rows)
     with pytest.raises(SettingsError, match=rf"_neardup_rows\.json: belongs to rows; name .*, {rows}$"):
@@ -175,16 +173,6 @@ def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: P
     (tmp_path / "empty").mkdir()
     with pytest.raises(RowsError, match="no _neardup_rows"):
         scan(tmp_path / "empty", "--format", "rows")
-
-
-def test_rows_with_uncertain_bits_serve_options_that_flip_them(tmp_path: Path) -> None:
-    options = ["--option", "keys=fingerprint", "--option", "flips=2"]
-    rows = tmp_path / "rows"
-    pages = jsonl(tmp_path / "pages.jsonl", 200)
-    neardup("fingerprint", pages, "-o", rows, "--uncertain", "--worker-processes", "1")
-    scan(pages, "-o", tmp_path / "a", *options)
-    scan(rows, "-o", tmp_path / "b", *options)
-    assert projection(lines(tmp_path / "b")) == projection(lines(tmp_path / "a"))
 
 
 def test_a_wide_scheme_is_scanned_as_its_pages(tmp_path: Path) -> None:

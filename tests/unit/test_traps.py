@@ -258,7 +258,7 @@ def test_pages_that_differ_in_numbers_are_judged_by_how_much_else_there_is(
 
 EDITED = [text_of(seed, 40) for seed in range(60)]
 SHORT = [text.replace(text.split()[20], "edited") for text in EDITED]
-STRICT = {"mode": "strict", "distance": 3, "blocks": 10, "choose": 2, "flip_bits": 0, "flips": 0}
+STRICT = {"mode": "strict", "distance": 3, "blocks": 10, "choose": 2}
 
 
 def test_short_pages_may_have_a_larger_distance(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_options_for_short_pages_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="short_distance=9: decides in mode=strict alone"):
         VerdictOptions(short_distance=9)
     with pytest.raises(ValueError, match="short_distance=9"):
-        VerdictOptions(mode="strict", distance=3, blocks=5, choose=2, flip_bits=0, flips=0, short_distance=9)
+        VerdictOptions(mode="strict", distance=3, blocks=5, choose=2, short_distance=9)
 
 
 def test_fingerprints_of_32_bits_are_judged_like_those_of_64(tmp_path: Path) -> None:
@@ -307,12 +307,9 @@ def test_fingerprints_of_128_bits_are_judged_like_those_of_64(tmp_path: Path) ->
     assert apart == [each.distance for each in wide if each.duplicate_of]
 
 
-@pytest.mark.parametrize("options", [VerdictOptions.paper(), VerdictOptions(keys="fingerprint")])
-def test_tables_of_fingerprints_of_128_bits_are_refused_by_name(
-    tmp_path: Path, options: VerdictOptions
-) -> None:
+def test_tables_of_fingerprints_of_128_bits_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="width: 128 bits"):
-        judged([text_of(1)], tmp_path, options, width=128)
+        judged([text_of(1)], tmp_path, VerdictOptions.paper(), width=128)
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])

@@ -24,16 +24,16 @@ def test_an_option_that_is_added_changes_no_id() -> None:
 def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
     others = {
         "mode": "strict", "distance": 3, "short_distance": 1, "similarity": "0.9", "margin": "0.01",
-        "evidence": "0.6", "keys": "fingerprint", "blocks": 6, "choose": 3, "flip_bits": 2, "flips": 1,
+        "evidence": "0.6", "blocks": 6, "choose": 3,
         "bucket_cap": 9, "compared": 0, "baselines": 3, "lifetime": 600, "disclosure": "public",
     }  # fmt: skip
-    given: dict[str, object] = {"mode": "strict", "keys": "fingerprint", "distance": 2}
+    given: dict[str, object] = {"mode": "strict", "distance": 2}
     assert others.keys() == set(VerdictOptions.__struct_fields__)
     plain = VerdictOptions(**given)  # type: ignore[arg-type]
     ids = {plain.id, VerdictOptions().id}
-    for name in others.keys() - {"mode", "keys"}:
+    for name in others.keys() - {"mode"}:
         ids.add(structs.replace(plain, **{name: others[name]}).id)
-    assert len(ids) == 2 + len(others) - 2
+    assert len(ids) == 2 + len(others) - 1
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,13 @@ def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
         ({"short_distance": 20}, "short_distance=20: decides in mode=strict alone"),
         ({"mode": "strict"}, "mode=strict: distance is missing"),
         ({"mode": "strict", "distance": 4}, "distance=4 needs other blocks"),
+        ({"blocks": 6}, "blocks=6: divides fingerprints in mode=strict alone; otherwise it is 5"),
+        ({"choose": 3}, "choose=3: divides fingerprints in mode=strict alone; otherwise it is 2"),
+        ({"keys": "fingerprint"}, "keys"),
+        ({"flips": 2}, "flips"),
     ],
 )
-def test_distances_decide_in_strict_mode_alone(options: dict[str, object], named: str) -> None:
+def test_tables_of_fingerprints_are_of_strict_mode_alone(options: dict[str, object], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
         convert(options, VerdictOptions)
 

@@ -175,7 +175,7 @@ def loaded(rows: Iterable[PlacedRow]) -> list[str | None]:
     found = list(rows)
     source = LoadedSource("ab" * 16, Corpus("rows", len(found)))
     reasons: list[str | None] = []
-    for record in records(source, SCHEME, found, 0, uncertain=False):
+    for record in records(source, SCHEME, found, 0):
         columns = decode_journal(record.value, 0)
         assert isinstance(columns, Rows)
         reasons += [columns.reason.get(row) for row in range(len(columns))]
@@ -480,7 +480,7 @@ def test_a_quality_is_the_same_whichever_way_it_comes(tmp_path: Path) -> None:
     assert qualities(streamed(list(open_source(str(source))))) == DUE
     made = read(fingerprinted(source, tmp_path))
     assert qualities(each.row for each in made) == [*DUE[:4], *["None"] * 5]
-    (record,) = records(LoadedSource("ab" * 16, Corpus("rows", 9)), SCHEME, made, 0, uncertain=False)
+    (record,) = records(LoadedSource("ab" * 16, Corpus("rows", 9)), SCHEME, made, 0)
     columns = decode_journal(record.value, 0)
     assert isinstance(columns, Rows)
     assert columns.quality.astype(str).tolist() == [*DUE[:3], *["nan"] * 6]

@@ -15,18 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import borrowing, compiled, inlined, popcount
-from stream.judge.decision.bucket_collisions import BatchProbes, Collisions, Filter, collisions, numbered
+from stream.judge.decision.bucket_collisions import Collisions, collisions, numbered
 from stream.tables.arrays import I32, I64, U64, distinct
-from stream.tables.hot.slots import Slots
 from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.probing import Probing
 from stream.tables.search.rank import RANKS, abridged_minima, rank_of
 from stream.tables.search.result import ProbedTriples
 from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS, TRIPLES, keys_of_some
-
-_SLOTS: Final = 1 << 22
-"""Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""
 
 OVERFULL: Final = 8
 """Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one."""
@@ -154,15 +150,9 @@ def shared_buckets(
     """
     design, queries = probed[0].design, [probing.queries for probing in probed]
     keys = np.concatenate([each.keys for each in queries])
-    bits = np.concatenate([each.bits for each in queries], axis=1)
     words = np.concatenate([each.words for each in queries])
-    slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
     rows, lanes = len(keys), fingerprints.size // len(fingerprints)
-    filled = np.zeros(-(-slots.size // 8), np.uint8)
-    colliding = collisions(
-        BatchProbes(keys, bits, design.key_flip, queries[0].tree),
-        Filter(slots.of_keys(keys), slots.flips, filled),
-    )
+    colliding = collisions(keys)
     tables, tabled = design.tables, len(colliding.entering)
     before = np.zeros(tabled, np.int64)
     if stored is not None:

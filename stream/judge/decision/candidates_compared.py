@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.decision.nearest import nearest_alive
 from stream.judge.rule import Rule
@@ -27,8 +27,6 @@ class FingerprintedPages(NamedTuple):
 
     fingerprint: NDArray[np.uint64]
     """(n, lanes)"""
-    uncertain: NDArray[np.uint8]
-    """(n, UNCERTAIN_BITS): the least certain bits."""
     sketch: NDArray[np.uint64]
     """(n, sketch_bytes / 8)"""
     status: NDArray[np.uint8]
@@ -40,7 +38,6 @@ class FingerprintedPages(NamedTuple):
         sketches = np.frombuffer(b"".join(row.sketch for row in rows), "<u8").astype(np.uint64)
         return cls(
             from_integers([row.fingerprint for row in rows], scheme.width),
-            np.frombuffer(b"".join(row.uncertain for row in rows), np.uint8).reshape(-1, UNCERTAIN_BITS),
             sketches.reshape(len(rows), -1),
             np.array([row.status for row in rows], np.uint8),
         )
@@ -95,7 +92,7 @@ class Compared(NamedTuple):
 def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
     """Find and compare the candidates of pages."""
     words = rule.table_words(pages.fingerprint, pages.sketch)
-    candidates = state.tables.search(first_words(pages.fingerprint), pages.uncertain, words)
+    candidates = state.tables.search(first_words(pages.fingerprint), words)
     wanted = ALL._replace(most=rule.compared, within=rule.within(pages.status))
     return _Search(state, rule, lambda: wanted, wanted.most).compare(candidates, pages, words)
 
@@ -112,9 +109,7 @@ def compare_in_parts(
     words = rule.table_words(pages.fingerprint, pages.sketch)
     search = _Search(state, rule, wanted, rule.selected)
     selected = wanted if pages.fingerprint.shape[1] == 1 else None
-    for first, candidates in state.tables.searches(
-        first_words(pages.fingerprint), pages.uncertain, words, selected
-    ):
+    for first, candidates in state.tables.searches(first_words(pages.fingerprint), words, selected):
         queries = candidates.probed[0].queries
         part = pages.take(slice(first, first + len(queries.words)))
         yield first, search.compare(candidates, part, queries.words, first)
@@ -179,7 +174,7 @@ class _Search:
         """The ranks (m,) of some of the candidates, by minima that are taken from the tables, as there may be
         far more candidates than are compared. The others have their distance."""
         rank = candidates.distance.copy()
-        if self._rule.options.by_minima:
+        if not self._rule.options.strict:
             pairs = candidates.row[some], candidates.anchor[some], candidates.distance[some]
             rank[some] = self._state.tables.ranks(words, *pairs)
         return rank

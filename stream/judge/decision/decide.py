@@ -236,9 +236,7 @@ class _Pass:
         if start and self.comparisons > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
         candidates = verified = 0
-        pages = FingerprintedPages(
-            batch.fingerprint[rows], batch.uncertain[rows], batch.sketch[rows], batch.status[rows]
-        )
+        pages = FingerprintedPages(batch.fingerprint[rows], batch.sketch[rows], batch.status[rows])
         for first, pairs in compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start)):
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned

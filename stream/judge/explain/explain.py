@@ -28,7 +28,6 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.design import LONGEST_PREFIX
-from stream.tables.search.probes import probe_count
 from stream.tables.triples.keys import PAIRS, TRIPLES_OF_MINIMA
 from stream.text.segment import segment, units
 
@@ -109,9 +108,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """What differs in the prefix: bits of the fingerprint, or minima, counted from 0."""
     kept_out: bool
     """Whether the anchor is not in its bucket, which was full (rule 16)."""
-    flippable: list[int] | None
-    """The page's least certain bits within the prefix, which probes flip; None if unknown."""
-    met: Literal["exact", "flipped", "missed"]
+    met: Literal["exact", "missed"]
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,8 +221,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     distance: int
     bits: list[Bit]
     tables: list[Probe]
-    probes: int
-    """Number of buckets in `tables` that the page probes."""
     estimated_similarity: float | None
     exact_similarity: float | None
     """Jaccard similarity of the sets of shingles."""
@@ -308,7 +303,6 @@ def explain(
         distance=distance,
         bits=_bits(apart, anchor, page, scheme, options),
         tables=tables,
-        probes=sum(_probes(table, options) for table in tables),
         estimated_similarity=estimated,
         exact_similarity=exact,
         least_similarity=least,
@@ -332,7 +326,6 @@ def verdict_on(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcom
             side.status,
             side.fingerprint,
             bytes(rule.scheme.sketch_bytes) if side.sketch is None else side.sketch,
-            side.uncertain,
             side.skipped,
         )
         for side in (anchor, page)
@@ -362,7 +355,7 @@ def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
 def _equal_minima(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions) -> list[bool] | None:
     """Return for each of the minima whether it is equal in both pages, or None if the tables index no minima
     or they are unknown."""
-    if not options.by_minima or anchor.sketch is None or page.sketch is None:
+    if options.strict or anchor.sketch is None or page.sketch is None:
         return None
     words = (np.frombuffer(each, "<u8")[-MINIMA_WORDS:] for each in (anchor.sketch, page.sketch))
     return equal_minima(*words)
@@ -374,7 +367,7 @@ def _ones(value: int) -> list[int]:
 
 def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list[bool] | None) -> list[Probe]:
     options, design = rule.options, rule.design()
-    if options.by_minima and minima is None:
+    if minima is None and not options.strict:
         return []
     apart, probes = anchor.fingerprint ^ page.fingerprint, []
     for table, mask in enumerate(design.prefix_masks[:, 0].tolist()):
@@ -383,18 +376,7 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
             if minima is None
             else [minimum for minimum in design.subsets[table].tolist() if not minima[minimum]]
         )
-        flippable: list[int] | None = None
-        if page.uncertain is not None and options.flips:
-            flippable = [bit for bit in page.uncertain if mask >> bit & 1][: options.flip_bits]
-        reached = flippable is not None and set(differing) <= set(flippable)
         kept_out = bool(anchor.skipped >> table & 1)
-        met: Literal["exact", "flipped", "missed"] = "missed"
-        if kept_out:
-            met = "missed"
-        elif not differing:
-            met = "exact"
-        elif reached and len(differing) <= options.flips:
-            met = "flipped"
         probes.append(
             Probe(
                 table=table,
@@ -402,8 +384,7 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
                 prefix_bits=int(design.prefix_bits[table]),
                 differing=differing,
                 kept_out=kept_out,
-                flippable=flippable,
-                met=met,
+                met="missed" if kept_out or differing else "exact",
             )
         )
     if minima is not None and rule.triples:
@@ -420,19 +401,14 @@ def _triple(triple: int, minima: list[bool]) -> Probe:
         prefix_bits=LONGEST_PREFIX,
         differing=differing,
         kept_out=False,
-        flippable=None,
         met="missed" if differing else "exact",
     )
-
-
-def _probes(table: Probe, options: VerdictOptions) -> int:
-    return probe_count(len(table.flippable or []), options.flips)
 
 
 def _bits(
     apart: int, anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
 ) -> list[Bit]:
-    design = None if options.by_minima else Rule(options, scheme).design()
+    design = Rule(options, scheme).design() if options.strict else None
 
     def margin(side: ExplainedPage, bit: int) -> float | None:
         if side.sums is None or side.weights is None:
@@ -542,23 +518,18 @@ def _tables_check(
     """Return whether a table brings the pages together, or None if there are no tables."""
     if not tables:
         return None
-    met = [table.met for table in tables if table.met != "missed"]
+    met = [table for table in tables if table.met == "exact"]
     if minima is not None:
         indexed = sum(minima[:TABLE_MINIMA])
         equal = "is equal" if indexed == 1 else "are equal"
         reason = f"{indexed} of the first {TABLE_MINIMA} of their {len(minima)} minima {equal}"
         reason += f"; they are compared if {options.choose} of these are"
     elif met:
-        exact = met.count("exact")
-        reason = f"{len(met)} of {len(tables)} tables bring them together: {exact} by an equal prefix"
-        reason += f", {len(met) - exact} with uncertain bits flipped" if options.flips else ""
+        reason = f"{len(met)} of {len(tables)} tables bring them together: they have the same prefix there"
     else:
         fewest = min(len(table.differing) for table in tables)
         bits = "a bit" if fewest == 1 else f"{fewest} bits"
         reason = f"no table brings them together: every prefix differs in {bits} or more"
-        if options.flips:
-            listed = page.uncertain is not None
-            reason += ", not all of them flipped" if listed else "; the bits that its probes flip are unknown"
     full = [table for table in tables if table.kept_out and not table.differing]
     if full:
         buckets = "1 full bucket" if len(full) == 1 else f"{len(full)} full buckets"

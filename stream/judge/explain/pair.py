@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.lanes import first_words, from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
-from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.decision.batch_anchors import Buckets, StoredBuckets, shared_buckets
 from stream.judge.decision.decide_rows_compiled import (
     Baselines,
@@ -38,8 +36,6 @@ class PairPage(NamedTuple):
     status: Status
     fingerprint: int
     sketch: bytes
-    uncertain: bytes | None
-    """Bit indexes, least certain first. If unknown, none is flipped."""
     skipped: int = 0
     """Bit mask of the tables that it did not enter as an anchor, and above these of the triples that it did
     (rule 16)."""
@@ -49,8 +45,6 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
     """Return the verdict on the second page. Raises SettingsError if the rule allows no tables."""
     if second.status not in FINGERPRINTED:
         return Verdict.REJECTED if second.status == Status.REJECTED else Verdict.INSUFFICIENT
-    if second.uncertain is None:
-        rule = Rule(msgspec.structs.replace(rule.options, flip_bits=0, flips=0), rule.scheme)
     pages = [each for each in (first, second) if each.status in FINGERPRINTED]
     rows, none = len(pages), np.zeros(0, np.int64)
     fingerprints = from_integers([each.fingerprint for each in pages], rule.scheme.width)
@@ -91,14 +85,8 @@ def _buckets(
     """Return the buckets that one of the pages enters and another probes, without those that the first one
     stayed out of."""
     rows, options = len(pages), rule.search_options()
-    uncertain = b"".join(each.uncertain or bytes(UNCERTAIN_BITS) for each in pages)
-    probing = Probing(
-        rule.design(),
-        rule.table_words(fingerprints, sketches),
-        first_words(fingerprints),
-        np.frombuffer(uncertain, np.uint8).reshape(rows, UNCERTAIN_BITS),
-        options,
-    )
+    words = rule.table_words(fingerprints, sketches)
+    probing = Probing(rule.design(), words, first_words(fingerprints), options)
     sizes = np.zeros((rows, probing.design.tables), np.uint32)
     every, triple = np.divmod(np.arange(rows * TRIPLES), TRIPLES)
     triples = ProbedTriples(every, triple, np.zeros(len(every), np.int64)) if rule.triples else None

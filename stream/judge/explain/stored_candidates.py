@@ -54,11 +54,11 @@ def candidates_of(
 ) -> Candidates | None:
     """Return the candidates of a page among the anchors whose pages are older than the one with the id
     `before`, without the one that the page supersedes. None if too little is known of the page: its sketch;
-    or, of a page without text, which bits are uncertain and whether it is short, where that counts."""
+    or, of a page without text, whether it is short, where that counts."""
     options = rule.options
     if page.sketch is None and not options.strict:
         return None
-    if page.uncertain is None and (options.flips or options.short_distance):
+    if page.uncertain is None and options.short_distance:
         return None
     prints, within = from_integers([page.fingerprint], rule.scheme.width), rule.largest_distance(page.status)
     words = rule.table_words(prints, _sketches(page))
@@ -66,7 +66,7 @@ def candidates_of(
     numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, words.shape[1] + 1), np.uint64)]
     for first, some in anchors.log.slices(records.first.anchors, anchors.log.count):
         near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
-        shared = _shared_tables(some[near, :-1], words[0], page.uncertain, rule)
+        shared = _shared_tables(some[near, :-1], words[0], rule)
         if (skipped := anchors.skipped.masks(first, first + len(some))) is not None:
             shared &= ~skipped[near]
             if rule.triples:
@@ -108,16 +108,12 @@ def _sketches(page: ExplainedPage) -> U64:
     return np.frombuffer(page.sketch or b"", "<u8").astype(np.uint64)[None]
 
 
-def _shared_tables(words: U64, own: U64, uncertain: bytes | None, rule: Rule) -> U64:
-    """Bit masks (m,) of the tables in which a page with the key `own` (W,) probes the bucket of each key."""
-    design, options, shared = rule.design(), rule.options, np.zeros(len(words), np.uint64)
-    for table, mask in enumerate(design.prefix_masks):
-        apart = (words ^ own) & mask
-        inside = [bit for bit in uncertain or b"" if int(mask[0]) >> bit & 1][: options.flip_bits]
-        flipped = np.uint64(sum(1 << bit for bit in inside) if options.flips else 0)
-        reached = np.bitwise_count(apart).sum(axis=1) <= options.flips
-        reached &= (apart[:, 0] & ~flipped == 0) & (apart[:, 1:] == 0).all(axis=1)
-        shared |= reached.astype(np.uint64) << np.uint64(table)
+def _shared_tables(words: U64, own: U64, rule: Rule) -> U64:
+    """Bit masks (m,) of the tables in which each key has the prefix of a page with the key `own` (W,)."""
+    shared = np.zeros(len(words), np.uint64)
+    for table, mask in enumerate(rule.design().prefix_masks):
+        equal = ((words ^ own) & mask == 0).all(axis=1)
+        shared |= equal.astype(np.uint64) << np.uint64(table)
     return shared
 
 

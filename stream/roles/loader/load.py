@@ -90,7 +90,7 @@ async def load(
     names = TopicNames(settings.namespace)
     loading = LoadProgress(rows.count) if loading is None else loading
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
-    rows.refuse_misfits(genesis.scheme, genesis.options)
+    rows.refuse_misfits(genesis.scheme)
     await topics.check(settings, "load")
     await acl_check.check(settings, "load")
     async with AsyncExitStack() as stack:
@@ -202,8 +202,7 @@ class _Loader:
         """Yield the records to append. The next one is made in a thread while one is appended."""
         scheme, start = self.genesis.scheme, self.loading.judged_before
         rows = self.rows.placed(scheme, start)
-        uncertain = bool(self.genesis.options.flips)
-        coming = records(self.source, scheme, rows, start, uncertain=uncertain)
+        coming = records(self.source, scheme, rows, start)
         making = asyncio.create_task(in_thread(next, coming, None))
         try:
             while (record := await making) is not None:

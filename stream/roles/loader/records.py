@@ -56,10 +56,10 @@ def range_of(source: LoadedSource, first: int, end: int) -> SourceRange:
 
 
 def records(
-    source: LoadedSource, scheme: Scheme, rows: Iterable[PlacedRow], start: int, *, uncertain: bool
+    source: LoadedSource, scheme: Scheme, rows: Iterable[PlacedRow], start: int
 ) -> Iterator[LoadedRecord]:
     """Yield the journal records of `rows`, of which the first is number `start` of the corpus. A block is one
-    record, or several if its rows are large. With `uncertain`, records have the bits for `flips`.
+    record, or several if its rows are large.
 
     Raises RowsError for a row that fits no record.
     """
@@ -69,13 +69,13 @@ def records(
         if weight > LARGEST:
             raise RowsError(f"rows: {place}: takes {weight:,} bytes, at most {LARGEST:,} fit the journal")
         if batch.rows and (number % BLOCK_ROWS == 0 or batch.size + weight > APPEND_BYTES):
-            yield batch.record(source, scheme, uncertain=uncertain)
+            yield batch.record(source, scheme)
             batch = _Batch(number)
         batch.rows.append(row)
         batch.keys.append(key)
         batch.size += weight
     if batch.rows:
-        yield batch.record(source, scheme, uncertain=uncertain)
+        yield batch.record(source, scheme)
 
 
 @dataclass(slots=True)
@@ -87,9 +87,9 @@ class _Batch:
     keys: list[bytes | None] = field(default_factory=list)
     size: int = 0
 
-    def record(self, source: LoadedSource, scheme: Scheme, *, uncertain: bool) -> LoadedRecord:
+    def record(self, source: LoadedSource, scheme: Scheme) -> LoadedRecord:
         end = self.first + len(self.rows)
         numbers = range(self.first, end)
         covered = range_of(source, self.first, end)
-        rows = Rows.of(scheme, [covered], self.rows, numbers, self.keys, uncertain=uncertain)
+        rows = Rows.of(scheme, [covered], self.rows, numbers, self.keys)
         return LoadedRecord(replace(rows, corpus=source.corpus).encode(), end)

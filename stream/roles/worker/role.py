@@ -174,7 +174,6 @@ class WorkerRole:
             batch.offsets,
             batch.keys,
             batch.traces,
-            uncertain=bool(self._genesis.options.flips),
         )
         reach("worker.before_append")
         with self.watch.stage("append"):

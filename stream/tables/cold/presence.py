@@ -29,7 +29,7 @@ LEAST_BITS: Final = 1 / 4
 MOST_FOLDS: Final = 6
 """How often a filter can be folded: its blocks are a multiple of 2**MOST_FOLDS, unless it has few."""
 _AHEAD: Final = 256
-"""Blocks that are prefetched together, unless a row has more probes."""
+"""Blocks that are prefetched together."""
 _FIRST_ROOM: Final = 1 << 10
 _NOTHING: Final[U64] = np.zeros((0, BLOCK_WORDS), np.uint64)
 """The filter of a table in which nothing is searched."""
@@ -50,17 +50,14 @@ def false_positives(entries: I64, blocks: I64) -> NDArray[np.float64]:
 
 
 class GroupsToRead(NamedTuple):
-    """The groups of a run to read, by table, and the probes that need them.
-
-    Table t has the `groups` [group_edges[t], group_edges[t + 1]), each as `Run.key` | group, and the `wanted`
-    [2 * wanted_edges[t], 2 * wanted_edges[t + 1]). The latter are two numbers per probe: (index among these
-    groups << 32 | low bits of the prefix), and (row * 2, plus 1 if the probe is exact).
-    """
+    """The groups of a run to read, one for each probe of a bucket that is perhaps there, by table."""
 
     groups: U64
-    group_edges: I64
+    """(m,): `Run.key` | group."""
     wanted: U64
-    wanted_edges: I64
+    """(m,): row << 32 | low bits of the prefix."""
+    edges: I64
+    """Table t has the probes [edges[t], edges[t + 1])."""
 
 
 class Presence:
@@ -172,59 +169,35 @@ def _grow(values: U64) -> U64:
 def _groups_to_read(
     queries: Queries, filters: tuple[U64, ...], tables: int, low_bits: U64, run: np.uint64
 ) -> GroupsToRead:
-    keys, (parents, added), flipped, key_flip = queries.keys, queries.tree, queries.bits, queries.key_flip
-    probes, rows = len(parents), keys.shape[0]
-    groups, grouped = np.empty(_FIRST_ROOM, np.uint64), 0
-    wanted, size = np.empty(_FIRST_ROOM, np.uint64), 0
-    group_edges, wanted_edges = np.zeros(keys.shape[1] + 1, np.int64), np.zeros(keys.shape[1] + 1, np.int64)
-    at_once = max(1, _AHEAD // probes)
-    prefixes = np.empty((at_once, probes), np.uint64)
-    hashes = np.empty((at_once, probes), np.uint64)
+    keys, rows = queries.keys, queries.keys.shape[0]
+    groups, wanted, size = np.empty(_FIRST_ROOM, np.uint64), np.empty(_FIRST_ROOM, np.uint64), 0
+    edges = np.zeros(keys.shape[1] + 1, np.int64)
+    hashes = np.empty(_AHEAD, np.uint64)
     for table in range(keys.shape[1]):
-        group_edges[table + 1], wanted_edges[table + 1] = grouped, size >> 1
+        edges[table + 1] = size
         if table >= tables or not len(filters[table]):
             continue
         present, low = filters[table], low_bits[table]
         blocks, flat = np.uint64(present.shape[0]), present.ravel()
-        for first in range(0, rows, at_once):
-            end = min(first + at_once, rows)
+        for first in range(0, rows, _AHEAD):
+            end = min(first + _AHEAD, rows)
             for row in range(first, end):
-                of_row = prefixes[row - first]
-                of_row[0] = keys[row, table] >> np.uint64(TABLE_BITS)
-                for probe in range(probes):
-                    if probe:
-                        bit = flipped[added[probe], row, table]
-                        of_row[probe] = of_row[parents[probe]] ^ key_flip[bit, table] >> np.uint64(TABLE_BITS)
-                    hashed = _hash(of_row[probe])
-                    hashes[row - first, probe] = hashed
-                    prefetch(flat, _block(hashed, blocks) * np.uint64(BLOCK_WORDS))
+                hashes[row - first] = _hash(keys[row, table] >> np.uint64(TABLE_BITS))
+                prefetch(flat, _block(hashes[row - first], blocks) * np.uint64(BLOCK_WORDS))
             for row in range(first, end):
-                groups_before = grouped
-                for probe in range(probes):
-                    prefix, hashed = prefixes[row - first, probe], hashes[row - first, probe]
-                    if probe and prefix == prefixes[row - first, parents[probe]]:
-                        continue  # it flips no bit of this prefix
-                    block, bits, is_set = _block(hashed, blocks), _bits(hashed), np.uint64(1)
-                    for _ in range(BITS_SET):
-                        word = bits >> np.uint64(6) & np.uint64(BLOCK_WORDS - 1)
-                        is_set &= present[block, word] >> (bits & np.uint64(63))
-                        bits >>= np.uint64(9)
-                    if is_set == np.uint64(0):
-                        continue
-                    group, place = run | prefix >> low, groups_before
-                    while place < grouped and groups[place] != group:
-                        place += 1
-                    if place == grouped:
-                        if grouped == len(groups):
-                            groups = _grow(groups)
-                        groups[grouped] = group
-                        grouped += 1
-                    if size + 2 > len(wanted):
-                        wanted = _grow(wanted)
-                    wanted[size] = np.uint64(place - group_edges[table]) << np.uint64(32) | (
-                        prefix & ((np.uint64(1) << low) - np.uint64(1))
-                    )
-                    wanted[size + 1] = np.uint64(2 * row + (probe == 0))
-                    size += 2
-        group_edges[table + 1], wanted_edges[table + 1] = grouped, size >> 1
-    return GroupsToRead(groups[:grouped], group_edges, wanted[:size], wanted_edges)
+                prefix, hashed = keys[row, table] >> np.uint64(TABLE_BITS), hashes[row - first]
+                block, bits, is_set = _block(hashed, blocks), _bits(hashed), np.uint64(1)
+                for _ in range(BITS_SET):
+                    word = bits >> np.uint64(6) & np.uint64(BLOCK_WORDS - 1)
+                    is_set &= present[block, word] >> (bits & np.uint64(63))
+                    bits >>= np.uint64(9)
+                if is_set == np.uint64(0):
+                    continue
+                if size == len(groups):
+                    groups, wanted = _grow(groups), _grow(wanted)
+                groups[size] = run | prefix >> low
+                below = prefix & ((np.uint64(1) << low) - np.uint64(1))
+                wanted[size] = np.uint64(row) << np.uint64(32) | below
+                size += 1
+        edges[table + 1] = size
+    return GroupsToRead(groups[:size], wanted[:size], edges)

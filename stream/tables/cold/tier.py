@@ -75,7 +75,7 @@ class Requests(NamedTuple):
     """The probes that read groups of one table, over r runs."""
 
     wanted: U64
-    """(m, 2), as in `GroupsToRead`, but with indexes among the groups of all runs."""
+    """(m,), as in `GroupsToRead`: each reads the group of its own index."""
     edges: I64
     """Run i has the probes [edges[i], edges[i + 1])."""
     firsts: I64
@@ -343,16 +343,11 @@ class ColdTier:
         ]
         firsts = np.array([presence.run.first - probing.first for presence in searched], np.int64)
         for table in range(tables if by_run else 0):
-            groups, wanted, before = [], [], 0
-            for run_groups, group_edges, run_wanted, wanted_edges in by_run:
-                some = run_groups[group_edges[table] : group_edges[table + 1]]
-                groups.append(some)
-                pairs = run_wanted[2 * wanted_edges[table] : 2 * wanted_edges[table + 1]].reshape(-1, 2)
-                pairs[:, 0] += np.uint64(before << 32)
-                wanted.append(pairs)
-                before += len(some)
-            if before and not probing.collector.is_full:
-                read = self._read(table, np.concatenate(groups))
+            some = [slice(*each.edges[table : table + 2]) for each in by_run]
+            groups = np.concatenate([each.groups[part] for each, part in zip(by_run, some, strict=True)])
+            if len(groups) and not probing.collector.is_full:
+                wanted = [each.wanted[part] for each, part in zip(by_run, some, strict=True)]
+                read = self._read(table, groups)
                 criteria, end = probing.criteria(self._distance, self._dead.bits), self.end - probing.first
                 requests = Requests(np.concatenate(wanted), np.cumsum([0, *map(len, wanted)]), firsts)
                 probing.collector.add_packed(_match(read, requests, probing.queries, criteria, table, end))
@@ -382,7 +377,7 @@ def _match(
     groups: GroupEntries, requests: Requests, queries: Queries, criteria: Criteria, table: int, end: int
 ) -> U64:
     """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `PairCollector`.
-    Counts the live anchors in exact buckets."""
+    Counts the live anchors in buckets."""
     (entries, edges), (wanted, of_runs, firsts) = groups, requests
     distance, dead, enough = criteria
     tables = queries.keys.shape[1]
@@ -392,10 +387,9 @@ def _match(
         for request in range(of_runs[run], of_runs[run + 1]):
             if pairs.size >= enough:
                 break
-            row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
-            low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), queries.fingerprints[row]
-            place = wanted[request, 0] >> np.uint64(32)
-            at, to = edges[place], edges[place + np.uint64(1)]
+            row, low = np.int64(wanted[request] >> np.uint64(32)), wanted[request] & np.uint64(0xFFFFFFFF)
+            fingerprint = queries.fingerprints[row]
+            at, to = edges[request], edges[request + 1]
             last = to
             while at < to:
                 middle = (at + to) >> 1
@@ -411,8 +405,7 @@ def _match(
                 at += 1
                 if number < 0:  # gone: the run begins before the first anchor
                     continue
-                if exact:
-                    count_live(queries.sizes, row * tables + table, number, dead)
+                count_live(queries.sizes, row * tables + table, number, dead)
                 if apart <= distance:
                     pairs = add_pair(pairs, row, number, apart)
     return pairs.packed[: pairs.size]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U32, U64
@@ -60,8 +59,6 @@ class Walk(NamedTuple):
     """The query that follows each chain."""
     table: I64
     """The table of each chain."""
-    exact: NDArray[np.bool_]
-    """Whether each chain is followed by the exact probe."""
     wanted: U64
     """The probed prefix for which each chain is followed."""
     at: I64
@@ -85,11 +82,11 @@ class Search(NamedTuple):
 @compiled
 def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
-    repetitions. If there is a limit, these are in `kept` instead. Counts the live anchors in exact buckets.
+    repetitions. If there is a limit, these are in `kept` instead. Counts the live anchors in buckets.
     """
-    rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
-    at_once = max(1, PROBES_AT_ONCE // probes_a_row)
-    walk, copies, pairs = _room(at_once * probes_a_row), no_copies(queries.words.shape[1]), no_pairs()
+    rows, tables = queries.keys.shape
+    at_once = max(1, PROBES_AT_ONCE // tables)
+    walk, copies, pairs = _room(at_once * tables), no_copies(queries.words.shape[1]), no_pairs()
     long = FEW if kept.most <= KEPT_AT_ONCE else LONG
     for first in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
@@ -121,28 +118,21 @@ def _room(probes: int) -> Walk:
         np.empty((2, probes), np.uint64),
     )
     occupied, row, table, at = np.empty((4, probes), np.int64)
-    return Walk(
-        slot, occupied, current, row, table, np.empty(probes, np.bool_), wanted, at, prefix, following
-    )
+    return Walk(slot, occupied, current, row, table, wanted, at, prefix, following)
 
 
 @borrowing
 def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], walk: Walk) -> int:
     """Write the slots that some queries [first, end) probe to `walk.slot`, counted in `Kept.order`. Returns
     their number."""
-    keys, bits, (parents, added), slot = queries.keys, queries.bits, queries.tree, walk.slot
-    flips, present, fold = chains.flips, chains.present, chains.fold
-    probes, count = len(parents), 0
+    keys, slot, present, fold = queries.keys, walk.slot, chains.present, chains.fold
+    count = 0
     for turn in range(some[0], some[1]):
         row = order[turn] if len(order) else turn
         for table in range(keys.shape[1]):
             slot[count] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), fold, table)
-            for probe in range(1, probes):
-                flipped = flips[bits[added[probe], row, table], table]
-                slot[count + probe] = slot[count + parents[probe]] ^ flipped
-            for probe in range(probes):
-                prefetch(present, np.uint64(slot[count + probe] >> np.uint32(3)))
-            count += probes
+            prefetch(present, np.uint64(slot[count] >> np.uint32(3)))
+            count += 1
     return count
 
 
@@ -155,8 +145,7 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     chains, ring, queries, _, kept = search
     floor, order = ring.floor, kept.order
     newest, present, shared = chains.newest, chains.present, np.uint32(chains.sharing)
-    keys, bits, (parents, added) = queries.keys, queries.bits, queries.tree
-    tables, probes = keys.shape[1], len(parents)
+    keys, tables = queries.keys, queries.keys.shape[1]
     slots, which = walk.slot, walk.occupied
     occupied = np.int64(0)
     for i in range(count):  # branch-free: a branch would be mispredicted
@@ -165,19 +154,14 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
         occupied += present[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1)
     for i in range(occupied):
         prefetch(newest, np.uint64(slots[which[i]] >> shared))
-    _, _, current, row_of, table_of, exact, wanted, _, _, _ = walk
+    _, _, current, row_of, table_of, wanted, _, _, _ = walk
     left = np.int64(0)
     for i in range(occupied):
-        pair = which[i] // probes
-        probe, turn, table = which[i] - pair * probes, first + pair // tables, pair % tables
+        turn, table = first + which[i] // tables, which[i] % tables
         row = order[turn] if len(order) else turn
-        current[left], exact[left] = newest[slots[which[i]] >> shared], probe == 0
+        current[left] = newest[slots[which[i]] >> shared]
         row_of[left], table_of[left] = row, table
-        key = keys[row, table]
-        while probe:
-            key ^= queries.key_flip[bits[added[probe], row, table], table]
-            probe = parents[probe]
-        wanted[left] = key >> np.uint64(TABLE_BITS)
+        wanted[left] = keys[row, table] >> np.uint64(TABLE_BITS)
         left += current[left] > floor
     return int(left)
 
@@ -192,14 +176,13 @@ def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[in
     fingerprints, words, sizes, (distance, dead, _) = (
         queries.fingerprints, queries.words, queries.sizes, criteria,
     )  # fmt: skip
-    _, _, currents, row_of, table_of, exacts, wanteds, at, prefixes, followings = walk
+    _, _, currents, row_of, table_of, wanteds, at, prefixes, followings = walk
     packed, size, still, limits = pairs.packed, pairs.size, np.int64(0), kept.most <= KEPT_AT_ONCE
     for i in range(left):
-        row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
+        row, table, wanted = row_of[i], table_of[i], wanteds[i]
         if prefixes[i] == wanted:
             number = np.int64(currents[i]) + shift
-            if exact:
-                count_live(sizes, row * tables + table, number, dead)
+            count_live(sizes, row * tables + table, number, dead)
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])
             if apart <= distance:
                 if not limits:
@@ -209,7 +192,7 @@ def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[in
                     rank = rank_of(apart, words, row, rows, at[i])
                     keep_alive(kept, row, rank, number, apart)
         currents[still], row_of[still], table_of[still] = followings[i], row, table
-        exacts[still], wanteds[still] = exact, wanted
+        wanteds[still] = wanted
         still += followings[i] > floor
     return int(still), size
 
@@ -237,8 +220,8 @@ def _bucket(walk: Walk, chain: int) -> Bucket:
 
 @inlined
 def _count_copied(queries: Queries, walk: Walk, chain: int, anchors: np.int64) -> None:
-    """Count the live anchors of a copy in the bucket for which a chain is followed, if that is exact."""
-    if walk.exact[chain] and queries.sizes.size:
+    """Count the live anchors of a copy in the bucket for which a chain is followed."""
+    if queries.sizes.size:
         queries.sizes[walk.row[chain] * queries.keys.shape[1] + walk.table[chain]] += anchors
 
 

@@ -30,8 +30,6 @@ class Chains(NamedTuple):
     sharing: int
     """Logarithm of the number of slots that share a chain."""
     fold: Fold
-    flips: U32
-    """`Slots.flips`."""
     pieces: PrefixPieces
     """`Design.pieces`."""
 

@@ -42,7 +42,6 @@ class Heads:
             present=np.empty(-(-self.slots.size // 8), np.uint8),
             sharing=self.sharing,
             fold=self.slots.fold,
-            flips=self.slots.flips,
             pieces=design.pieces,
         )
 

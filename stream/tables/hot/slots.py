@@ -30,11 +30,7 @@ def slot_of(prefix: np.uint64, fold: Fold, table: int) -> np.uint64:
 
 
 class Slots:
-    """Maps prefixes to slots by folding them to `bits` bits. Each table has its own region of the array.
-
-    Folding XORs the parts of the prefix, so flipping a bit of the fingerprint flips a fixed bit of the slot.
-    Thus the slots of all probes can be derived from the exact slot.
-    """
+    """Maps prefixes to slots by folding them to `bits` bits. Each table has its own region of the array."""
 
     def __init__(self, design: Design, bits: int) -> None:
         self.bits: Final = min(bits, int(design.prefix_bits.max()))
@@ -43,19 +39,13 @@ class Slots:
             raise ValueError(f"{design.tables} tables of 2**{self.bits} slots exceed 32-bit slot numbers")
         self.fold: Final = Fold(self.bits, -(-int(design.prefix_bits.max()) // self.bits))
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
-        self.flips: Final = self._fold(design.key_flip)
-        """Shape (width + 1, T): the bit of the slot that flips with a bit of the fingerprint; 0 if it is
-        outside the prefix."""
 
-    def _fold(self, keys: U64) -> U32:
+    def of_keys(self, keys: U64) -> U32:
+        """Slots of keys, shape (n, T)."""
         mask = np.uint64((1 << self.bits) - 1)
         if self.fold.parts == 1:
-            return (keys >> np.uint64(TABLE_BITS)).astype(np.uint32)
+            return (keys >> np.uint64(TABLE_BITS)).astype(np.uint32) | self._region
         folded = (keys >> np.uint64(TABLE_BITS)) & mask
         for part in range(1, self.fold.parts):
             folded ^= (keys >> np.uint64(TABLE_BITS + part * self.bits)) & mask
-        return folded.astype(np.uint32)
-
-    def of_keys(self, keys: U64) -> U32:
-        """Slots of exact keys, shape (n, T)."""
-        return self._fold(keys) | self._region
+        return folded.astype(np.uint32) | self._region

@@ -252,4 +252,4 @@ class HotTier:
         probing.collector.add_packed(
             follow(self._heads.chains, self._ring, probing.queries, criteria, probing.kept)
         )
-        self.probes += probing.queries.keys.size * len(probing.queries.tree.parents)
+        self.probes += probing.queries.keys.size

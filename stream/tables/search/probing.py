@@ -11,8 +11,7 @@ from stream.tables.arrays import U8, U64
 from stream.tables.design import Design
 from stream.tables.search.nearest import ALL, Kept
 from stream.tables.search.pair_collector import PairCollector
-from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
-from stream.tables.search.probes import probe_tree
+from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.queries import Criteria, Queries
 
 _ALL: Final = Kept.begin(ALL, 0, 0)
@@ -21,10 +20,6 @@ _ALL: Final = Kept.begin(ALL, 0, 0)
 class SearchOptions(NamedTuple):
     """How tables are searched."""
 
-    flip_bits: int
-    """Least certain bits of each prefix that may be flipped."""
-    flips: int
-    """Most of them that a probe flips."""
     distance: int
     """Largest distance of a candidate."""
     cap: int | None
@@ -40,16 +35,10 @@ class Probing:
         design: Design,
         words: U64,
         fingerprints: U64,
-        uncertain: U8,
         options: SearchOptions,
         collector: PairCollector | None = None,
         kept: Kept = _ALL,
     ) -> None:
-        # Copies read-only arrays, as those of queries, for which the loop would be compiled once more.
-        uncertain = np.require(uncertain, requirements=("C", "W"))
-        flipped = options.flip_bits if options.flips else 0
-        if flipped:
-            _refuse_others(uncertain, len(design.block_of_bit))
         self.design: Final = design
         words = words if words.ndim == 2 else words[:, None]
         keys = keys_of(words, design.pieces)
@@ -57,9 +46,6 @@ class Probing:
             words=words,
             fingerprints=fingerprints,
             keys=keys,
-            bits=uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped),
-            key_flip=design.key_flip,
-            tree=probe_tree(flipped, options.flips if flipped else 0),
             sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
         )
         self.collector: Final = collector or PairCollector(sys.maxsize)
@@ -74,13 +60,3 @@ class Probing:
     def criteria(self, distance: int, dead: U8) -> Criteria:
         """What the rest of this search finds, as a tier's loop takes it."""
         return Criteria(distance, dead, self.collector.room)
-
-
-def _refuse_others(uncertain: U8, width: int) -> None:
-    """Raise ValueError for too many listed bits, or for one beyond the width."""
-    listed, highest = uncertain.shape[1], int(uncertain.max(initial=0))
-    if highest >= width or listed > LISTED_BITS:
-        raise ValueError(
-            f"uncertain bits: {listed} are listed, at most {LISTED_BITS} are allowed; "
-            f"the highest is {highest}, but must be below {width}"
-        )

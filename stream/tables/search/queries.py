@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.search.probes import ProbeTree
 
 
 class Queries(NamedTuple):
-    """n queries and their probes in T tables."""
+    """n queries in T tables, each of which a query probes at one bucket."""
 
     words: U64
     """(n, W): what tables are indexed by."""
     fingerprints: U64
     """(n,): what distances are between."""
     keys: U64
-    """(n, T): keys of the exact buckets."""
-    bits: U8
-    """(F, n, T): bits within each prefix that may be flipped. Probe p flips those of probe `tree.parents[p]`
-    and `bits[tree.added[p]]`."""
-    key_flip: U64
-    """`Design.key_flip`."""
-    tree: ProbeTree
+    """(n, T): keys of the buckets."""
     sizes: I64
-    """(n * T,): live anchors found so far in each exact bucket, at row * T + table. Shape (0,) if they are
+    """(n * T,): live anchors found so far in each bucket, at row * T + table. Shape (0,) if they are
     not counted."""
 
 

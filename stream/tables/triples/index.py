@@ -46,7 +46,7 @@ class TripleIndex:
         sizes: TierSizes,
     ) -> None:
         """`pairs` is the design of the tables of pairs."""
-        self._pairs, self._options = pairs, options._replace(flip_bits=0, flips=0)
+        self._pairs, self._options = pairs, options
         self._entries, self._anchors = Entries(anchors), anchors.log
         # The pairs of anchors that came before `_opened_from`, and of the others.
         self._opened_before, self._opened = no_pairs(), no_pairs()
@@ -118,7 +118,6 @@ class TripleIndex:
             DESIGN,
             words,
             probing.queries.fingerprints[row],
-            np.zeros((len(row), 0), np.uint8),
             self._options,
             PairCollector(probing.collector.room, self._entries.dead.base),
             probing.kept.of_triples(row, numbers),

@@ -386,19 +386,14 @@ class Search(NamedTuple):
 @compiled
 def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the
-    live anchors in exact buckets.
+    live anchors in buckets.
 
     Memory is prefetched for the probes of several rows before it is read.
     """
-    rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
-    at_once = max(1, PROBES_AT_ONCE // probes_a_row)
-    room = at_once * probes_a_row
-    probes = Probes(
-        np.empty(room, np.uint64),
-        np.empty(room, np.int64),
-        np.empty(room, np.uint64),
-        np.empty(room, np.bool_),
-    )
+    rows, tables = queries.keys.shape
+    at_once = max(1, PROBES_AT_ONCE // tables)
+    room = at_once * tables
+    probes = Probes(np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.uint64))
     groups = GroupRanges(np.empty(room, np.uint64), np.empty(room, np.uint64))
     hits, pairs = Hits(np.empty(0, np.uint32), np.empty(0, np.int64)), no_pairs()
     for row in range(0, rows, at_once):
@@ -422,7 +417,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Ke
 def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: GroupRanges) -> None:
     """Find the group that each of `count` probes reads."""
     starts, entries, low = packed.starts.reshape(-1), packed.entries.reshape(-1), packed.low
-    region, (prefix, _, table_of, _), (begin, end) = packed.region, probes, groups
+    region, (prefix, _, table_of), (begin, end) = packed.region, probes, groups
     starts_a_table, entries_a_table = np.uint64(packed.starts.shape[1]), np.uint64(packed.entries.shape[1])
     for probe in range(count):
         table = table_of[probe]
@@ -474,7 +469,7 @@ def _compare(
     oldest, searched, end, lap = packed.oldest, packed.first, packed.end, packed.lap
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
-    (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
+    (entry, probe_of), (prefix, row_of, table_of) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
     (room, size), own_words = pairs, queries.words
     is_kept = kept.most <= KEPT_AT_ONCE and (words.size > 0 or words.shape[1] < MINIMA_WORDS)
@@ -491,8 +486,7 @@ def _compare(
         # Entries may have only a part of the prefix.
         if words.size and prefix_of(words, place, pieces, table) != prefix[probe]:
             continue
-        if exact[probe]:
-            count_live(sizes, row * tables + np.int64(table), number, dead)
+        count_live(sizes, row * tables + np.int64(table), number, dead)
         apart = popcount(stored[place] ^ fingerprints[row])
         if apart > distance:
             continue

@@ -19,7 +19,6 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.settings import load
 from stream.sources.source import Message
 from tests.bench.quality.figures import Named
-from tests.probed_keys import probe_keys
 
 
 @dataclass
@@ -28,19 +27,15 @@ class ScannedTexts:
 
     named: Named
     fingerprint: np.ndarray
-    uncertain: np.ndarray
     minima: np.ndarray
     ready: np.ndarray
 
     def candidates(self, options: VerdictOptions, pairs: Iterable[tuple[int, int]]) -> float:
-        """Share of (anchor, page) pairs in which the page probes a bucket of the anchor, near enough."""
+        """Share of (anchor, page) pairs that share a bucket and are near enough."""
         a, b = np.array(list(pairs), np.int64).reshape(-1, 2).T
         design = Rule(options, Scheme()).design()
-        words = self.minima if options.by_minima else self.fingerprint
-        probed = probe_keys(
-            design, design.keys(words[b]), self.uncertain[b], options.flip_bits, options.flips
-        )
-        met = (probed == design.keys(words[a])[:, :, None]).any(axis=(1, 2))
+        words = self.fingerprint if options.strict else self.minima
+        met = (design.keys(words[a]) == design.keys(words[b])).any(axis=1)
         near = np.bitwise_count(self.fingerprint[a] ^ self.fingerprint[b]) <= options.within
         return round(float((met & near & self.ready[a] & self.ready[b]).mean()), 4) if len(a) else 1.0
 
@@ -70,5 +65,5 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
                 named.append(int(other.url.rpartition("/")[2]) if other else None)
             batch = decided.batch
             ready = batch.status == Status.READY
-            columns.append((batch.fingerprint[:, 0], batch.uncertain, batch.sketch[:, -MINIMA_WORDS:], ready))
+            columns.append((batch.fingerprint[:, 0], batch.sketch[:, -MINIMA_WORDS:], ready))
     return ScannedTexts(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))
