@@ -24,6 +24,11 @@ def neardup(*arguments: str | Path, **options: Any) -> Result:
     return CliRunner(catch_exceptions=False).invoke(cli, [str(part) for part in arguments], **options)
 
 
+def interpreting() -> dict[str, str]:
+    """Our environment, in which commands may interpret loops, as those of users do."""
+    return {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+
+
 async def neardup_process(settings: Settings, *arguments: str) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error of a command that gets its settings by
     environment."""

@@ -44,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # A shell's background jobs ignore Ctrl-C, and so would every process that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Sources of tests are small, and commands would interpret the loops that most tests are about.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "0")
+
 MARK = "NEARDUP_TEST_SESSION"
 """Environment variable by which processes that outlive their parents are still known as ours."""
 

@@ -203,8 +203,12 @@ def run_python(page: Path, directory: Path) -> None:
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
 
 
+_OF_TESTS: Final = ("NEARDUP_", "NUMBA_DISABLE_JIT")
+"""Beginnings of names of variables that a reader does not have."""
+
+
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("NEARDUP_")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(_OF_TESTS)}
     kept = {name: value for name, value in os.environ.items() if name.startswith("NEARDUP_TEST_")}
     kept |= {"NEARDUP_DASHBOARD_PORT": "0", "NEARDUP_WORKER_PROCESSES": "1"}  # a free port, and a quick start
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -15,6 +15,7 @@ from stream.children.confine import hide_memory
 from stream.cli.group import CommandGroup
 from stream.cli.printable import printable
 from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
+from stream.interpreted import interpret_loops
 
 SECTIONS = {
     "Start here": {
@@ -124,7 +125,7 @@ def main() -> None:
     role = len(sys.argv) > 1 and sys.argv[1] in ROLES
     signal.signal(signal.SIGTERM, _end_in_order if role else lambda *_: sys.exit(128 + signal.SIGTERM))
     if sys.argv[1:2] and sys.argv[1] in INTERPRETED:
-        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+        interpret_loops()
     output.take_stdout()
     if "_NEARDUP_COMPLETE" in os.environ:
         import_module("stream.cli.completion").add_bash()

@@ -25,10 +25,12 @@ from stream.cli.options import (
 from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
+from stream.interpreted import interpret_loops
 from stream.ops import logging
 from stream.output import if_interrupted, writing
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
+from stream.sources.small import are_small
 
 if TYPE_CHECKING:
     from stream.dedup.election import Election
@@ -97,6 +99,8 @@ def command(
     is complete, and replaces a file then. Exits with code 1 when all pages are rejected, a source is damaged,
     or all that it has is passed over.
     """
+    if index_directory is None and are_small(opened):
+        interpret_loops()
     from stream.cli.progress import nothing_read
     from stream.dedup.outputs import Outputs, refuse_report
     from stream.dedup.run import Request, open_run

@@ -23,12 +23,14 @@ from stream.cli.options import (
     with_verdict_options,
 )
 from stream.cli.quantity import quantity
+from stream.interpreted import interpret_loops
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 from stream.sources.rejections import Rejections
 from stream.sources.row_warnings import RowWarnings
+from stream.sources.small import are_small
 
 if TYPE_CHECKING:
     from stream.local.scan import ScannedBatch
@@ -79,6 +81,8 @@ def command(
     )
 
     logging.configure(settings.log_format, "scan")
+    if index_directory is None and are_small(opened):
+        interpret_loops()
     started = time.monotonic()
     seen = ScanCounts()
     with ScratchDirectory("scan") as temporary:

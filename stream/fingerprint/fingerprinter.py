@@ -20,6 +20,7 @@ from stream.fingerprint.simhash import bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
+from stream.interpreted import are_interpreted
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import pieces, tokens_of
@@ -106,10 +107,10 @@ class Fingerprinter:
         """Return the fingerprint of each text. Each equals that of `text`, at a fraction of the cost.
 
         Texts are processed by compiled loops if there are several or `warm` was called, and the scheme has no
-        recipe. Otherwise they are processed by NumPy, one at a time, since importing the compiler and loading
-        the loops takes a command that fingerprints one page 0.6 s.
+        recipe. Otherwise, and where loops are interpreted, they are processed by NumPy, one at a time, since
+        importing the compiler and loading the loops takes a command that fingerprints one page 0.6 s.
         """
-        if self._recipe or not (self._warm or len(texts) > 1):
+        if self._recipe or are_interpreted() or not (self._warm or len(texts) > 1):
             return list(map(self._text, texts))
         fingerprints: list[Fingerprint] = []
         batch: list[str] = []

@@ -30,7 +30,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.design import Design
-from tests.commands import neardup
+from tests.commands import interpreting, neardup
 from tests.genesis import genesis_of
 from tests.judged_crawls import packed_minima
 from tests.url_digests import digest_of_url
@@ -353,8 +353,9 @@ def test_python_and_machine_code_explain_alike(tmp_path: Path) -> None:
         for options in ((), ("--mode", "strict")):
             pair = ("explain", f"{pages}#{first}", f"{pages}#{first + 1}", "--json", *options)
             done = subprocess.run(
-                [sys.executable, "-m", "stream.cli", *pair], capture_output=True, text=True, check=True
-            )
+                [sys.executable, "-m", "stream.cli", *pair],
+                env=interpreting(), capture_output=True, text=True, check=True,
+            )  # fmt: skip
             assert done.stdout == neardup(*pair).stdout
             assert not done.stderr
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -17,7 +19,8 @@ from pyarrow import parquet
 from stream.sinks import base, sql
 from stream.sinks import duckdb as duckdb_sink
 from stream.sinks import parquet as parquet_sink
-from tests.commands import neardup
+from tests.commands import interpreting, neardup
+from tests.unit.test_explain import edited
 from tests.unit.test_sources import warc_record
 
 pytestmark = pytest.mark.usefixtures("no_children")
@@ -205,3 +208,23 @@ def test_no_message_refers_to_a_file_of_the_checkout() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 assert not re.search(r"docs/[a-z-]+(/[a-z-]+)*\.md", node.value), f"{file}: {node.value}"
+
+
+@pytest.mark.parametrize("command", ["scan", "dedup"])
+def test_few_pages_are_judged_alike_without_compiling(tmp_path: Path, command: str) -> None:
+    texts = [text for seed in range(4) for text in edited(seed, 120, 2, han=seed == 1)]
+    pages = [{"url": f"http://{i % 6}.example/", "text": text} for i, text in enumerate(texts)]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(page) + "\n" for page in [*pages, {"text": 3}]))
+    given = (command, str(tmp_path / "pages.jsonl"), "-o")
+    environment = interpreting() | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run(
+        [sys.executable, "-m", "stream.cli", *given, tmp_path / "few.jsonl"], env=environment, check=True
+    )
+    assert not (tmp_path / "cache").exists()
+    assert neardup(*given, tmp_path / "compiled.jsonl").exit_code == 0
+    few, compiled = (
+        re.sub(r'"[0-9a-f]{8}(?=\.\d)|"decided_at":"[^"]*"', "", (tmp_path / name).read_text())
+        for name in ("few.jsonl", "compiled.jsonl")
+    )
+    assert few == compiled
+    assert few.count("\n") == {"scan": len(texts) + 1, "dedup": 3}[command]

@@ -29,6 +29,7 @@ from stream.sources.encode import encode_page
 from stream.sources.feed import feed
 from stream.sources.jsonl import JsonlSource
 from stream.sources.open import FORMATS, open_source, open_sources
+from stream.sources.small import SMALL_BYTES, are_small
 from stream.sources.source import Message
 from stream.sources.warc import WarcSource
 from tests.waiting import until
@@ -540,3 +541,30 @@ async def test_a_closed_feed_lets_its_thread_end() -> None:
         async for _ in chunks:
             break
     await until(lambda: all(thread.name != "feed" for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize(
+    ("names", "size", "small"),
+    [
+        (["a.jsonl"], SMALL_BYTES, True),
+        (["a.jsonl"], SMALL_BYTES + 1, False),
+        (["a.csv", "b.warc", "saved/a.html.gz"], SMALL_BYTES // 3, True),
+        (["a.csv", "b.warc", "saved/a.html.gz"], SMALL_BYTES // 2, False),
+        (["a.jsonl.gz"], 10, False),  # nobody knows how much it is
+        (["a.parquet"], 10, False),
+    ],
+)
+def test_small_sources_are_small_decompressed(
+    names: list[str], size: int, small: bool, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"a" * size)
+    opened = [
+        open_source(str((tmp_path / name).parent if "/" in name else tmp_path / name)) for name in names
+    ]
+    assert are_small(opened) == small
+
+
+def test_pipe_is_not_small() -> None:
+    assert not are_small([open_source("-")])
