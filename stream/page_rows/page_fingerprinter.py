@@ -19,7 +19,6 @@ from stream.pages.fields import fields_of_page
 from stream.pages.outside.outside import Outside
 from stream.pages.page import PAGE_BYTES, Page, PageMessageError, decode_page, page_of_fields
 from stream.text.extract import extract
-from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, page_key, url_key
 
 
@@ -150,7 +149,7 @@ class PageFingerprinter(Fingerprinter):
         one. A URL longer than MAX_URL is dropped, since rows must stay small."""
         digest = NO_DIGEST
         if url is not None:
-            url = None if len(url) > MAX_URL else replace_surrogates(url)
+            url = None if len(url) > MAX_URL else url
         if url is not None and error.reason != "bad_url":
             with suppress(PageError):
                 digest = self.url_digest(self.url_key(url))

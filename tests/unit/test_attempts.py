@@ -161,6 +161,12 @@ def test_a_worker_killed_between_pages_or_without_any_counts_for_nothing() -> No
     assert committed(begun(5)) == (5, "t"), "nor is one assignment without pages an attempt"
 
 
+def test_an_offset_does_not_go_back() -> None:
+    positions = begun(9)
+    positions.advance([*written(0, 0, 5), *written(0, 9, 12), *written(0, 5, 9)])
+    assert positions.offset(0) == 12
+
+
 def test_after_enough_pages_care_ends() -> None:
     positions = begun(0, SOME)
     for page in range(CAREFUL_PAGES):

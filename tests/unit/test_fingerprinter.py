@@ -88,6 +88,13 @@ def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: Pag
     assert row.text_hash == fingerprinter.text("page NOT found").text_hash != NO_HASH
 
 
+def test_a_page_is_short_with_fewer_than_short_tokens() -> None:
+    text = "harbour lighthouse storm pier boat tide gull rope sail net"
+    tokens = PageFingerprinter().text(text).tokens
+    found = [PageFingerprinter(Scheme(short_tokens=least)) for least in (tokens, tokens + 1)]
+    assert [each.status(each.text(text)) for each in found] == [Status.READY, Status.SHORT]
+
+
 @pytest.mark.parametrize(
     ("value", "reason", "url", "key"),
     [

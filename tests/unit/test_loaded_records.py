@@ -12,6 +12,7 @@ from stream.errors import RowsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.state.ledger import Admission, Ledger
+from stream.messages.appends import APPEND_BYTES
 from stream.messages.journal import LOAD_PARTITIONS, Corpus, Rows, decode_journal
 from stream.roles.loader.records import (
     BLOCK_ROWS,
@@ -130,6 +131,11 @@ def test_a_record_names_what_it_was_loaded_from_and_older_readers_pass_over_it()
     fields = msgspec.msgpack.decode(record.value)
     del fields["corpus"]
     assert decode_journal(msgspec.msgpack.encode(fields), 0).ranges == [source]  # type: ignore[union-attr]
+
+
+def test_records_of_large_rows_are_no_larger_than_an_append() -> None:
+    large = Row(Status.REJECTED, "u" * (APPEND_BYTES // 3), None, reason="test")
+    assert [each.end for each in made(placed(0, 5, row=large), 0)] == [2, 4, 5]
 
 
 def test_a_row_that_fits_no_record_stops_the_load() -> None:
