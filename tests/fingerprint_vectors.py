@@ -242,10 +242,11 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def minima_of(sketch: bytes) -> list[str]:
     """Return the minima at the end of a sketch in hexadecimal."""
-    words = struct.unpack("<3Q", sketch[-24:])
-    minima = [word >> 19 * place & (1 << 19) - 1 for word in words for place in range(3)]
-    minima.append(sum(word >> 57 << 7 * number for number, word in enumerate(words)))
-    return [f"{each:05x}" for each in minima]
+    words = struct.unpack("<8Q", sketch[-64:])
+    minima = [word >> 19 * place & (1 << 19) - 1 for word in words[:3] for place in range(3)]
+    minima += [word >> 16 * place & 0xFFFF for word in words[3:] for place in range(4)]
+    minima.append(sum(word >> 57 << 7 * number for number, word in enumerate(words[:3])))
+    return [f"{each:x}" for each in minima]
 
 
 def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:

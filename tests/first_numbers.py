@@ -9,14 +9,14 @@ import numpy as np
 from stream.judge.state.page_log import GROUP
 from stream.tables.cold.runs import LEVELS, MERGED, Run
 from stream.tables.compaction import RUN
+from stream.tables.reserves.keys import PAIRS
 from stream.tables.store.anchors import CHUNK, FIRST, FIRST_ENTRY
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, Store
-from stream.tables.triples.keys import PAIRS
 
 LATE: Final = (1 << 32) - CHUNK
 """A first number of anchors. It has 33 bits after a few hundred of them."""
 LATE_ENTRY: Final = (1 << 32) - 77
-"""A first number of entries in triples."""
+"""A first number of entries in reserves."""
 LATE_DUPLICATE: Final = (1 << 32) - 2 * GROUP
 """A first number of duplicates."""
 

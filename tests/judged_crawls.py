@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream.fingerprint.minima import MINIMUM_BITS, unpacked
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import MINIMUM_BITS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.decision import decide
 from stream.judge.explain.explain import ExplainedPage
@@ -57,11 +58,11 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64)
         url = base.url if base and rng.random() < 0.25 else url
         fingerprint = base.fingerprint if base else rng.getrandbits(width)
         size = rng.choice([198, 200, 390, 500, 900, 2000])
-        minima = [rng.getrandbits(19) for _ in range(10)]
+        minima = [rng.getrandbits(19) for _ in range(30)]
         sketch = rng.getrandbits(192) | size << 192 | packed_minima(minima) << 256
         if base:
             sketch = int.from_bytes(base.sketch, "little")
-            for place in rng.sample(range(10), rng.choice([0, 2, 4, 6, 6, 8, 10])):
+            for place in rng.sample(range(30), rng.choice([0, 6, 12, 18, 20, 24, 30])):
                 sketch ^= packed_minima([0] * place + [rng.getrandbits(19)]) << 256
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
             fingerprint ^= 1 << rng.randrange(width)
@@ -83,7 +84,7 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64)
         rest = [b for b in range(width) if b not in flipped]
         rng.shuffle(rest)
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
-        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(56, "little"))
+        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(96, "little"))
         pages.append(dataclasses.replace(page, shingles=frozenset(own) if whole else None))
     return pages
 
@@ -102,10 +103,12 @@ def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
 
 
 def packed_minima(minima: list[int]) -> int:
-    """The end of a sketch, as an integer, with these minima; further ones are 0."""
-    whole = sum(each << 64 * (at // 3) + 19 * (at % 3) for at, each in enumerate(minima[:9]))
-    last = sum((each >> 7 * word & 127) << 64 * word + 57 for each in minima[9:] for word in range(3))
-    return whole | last
+    """The end of a sketch, as an integer, with the lowest bits of these minima; further ones are 0."""
+    every = [*minima, *[0] * (30 - len(minima))]
+    first = sum((each & 0x7FFFF) << 64 * (at // 3) + 19 * (at % 3) for at, each in enumerate(every[:9]))
+    further = sum((each & 0xFFFF) << 192 + 16 * at for at, each in enumerate(every[9:29]))
+    last = sum((every[29] >> 7 * word & (127, 127, 3)[word]) << 64 * word + 57 for word in range(3))
+    return first | further | last
 
 
 def _url(number: int) -> str:
@@ -117,7 +120,7 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
     """Pages that share buckets and are near each other, some of them alike, at URLs whose pages change."""
     rng = random.Random(seed)
     texts = [rng.getrandbits(192) for _ in range(12)]
-    minima = [rng.getrandbits(19) for _ in range(10)]
+    minima = [rng.getrandbits(19) for _ in range(30)]
     pages = []
     for _ in range(n):
         fingerprint = 0
@@ -130,7 +133,7 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
         sketch |= 900 << 192 | packed_minima(own) << 256
         url = f"http://host/{rng.randrange(n // 3)}"
         order = bytes(rng.sample(range(width), 32))
-        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(56, "little")))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(96, "little")))
     return pages
 
 
@@ -170,7 +173,7 @@ def _edited(rng: random.Random, page: OraclePage, bins: list[int]) -> OraclePage
     count = rng.choice(bins)
     sketch = int.from_bytes(page.sketch, "little") ^ sum(1 << bit for bit in rng.sample(range(192), count))
     fingerprint = page.fingerprint ^ sum(1 << bit for bit in rng.sample(range(32), count // 8))
-    return dataclasses.replace(page, fingerprint=fingerprint, sketch=sketch.to_bytes(56, "little"))
+    return dataclasses.replace(page, fingerprint=fingerprint, sketch=sketch.to_bytes(96, "little"))
 
 
 def entries_of(
@@ -400,7 +403,7 @@ def templates(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
     """Pages of a few templates, each with most minima of its template: strangers, edited copies of earlier
     pages, and new versions of these at their URLs."""
     rng = random.Random(seed)
-    minima = [[rng.getrandbits(19) for _ in range(10)] for _ in range(3)]
+    minima = [[rng.getrandbits(19) for _ in range(30)] for _ in range(3)]
     pages: list[OraclePage] = []
     for _ in range(n):
         fingerprint, text = 0, rng.getrandbits(192)
@@ -418,12 +421,10 @@ def templates(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
         own = [each if rng.random() < 0.85 else rng.getrandbits(2) for each in own]
         sketch = text | 900 << 192 | packed_minima(own) << 256
         order = bytes(rng.sample(range(width), 32))
-        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(56, "little")))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(96, "little")))
     return pages
 
 
 def minima_of(page: OraclePage) -> list[int]:
-    """The ten minima of a page's sketch."""
-    word = int.from_bytes(page.sketch[-24:], "little")
-    nine = [word >> 64 * (at // 3) + 19 * (at % 3) & (1 << 19) - 1 for at in range(9)]
-    return [*nine, sum((word >> 57 + 64 * part & 127) << 7 * part for part in range(3))]
+    """The thirty minima of a page's sketch."""
+    return unpacked(np.frombuffer(page.sketch[-64:], "<u8"))

@@ -20,8 +20,10 @@ from math import exp, inf, sqrt
 
 WITHOUT_A_KEY = "http://host/without-a-key"
 """Stands for the URLs of pages without a URL key."""
-MINIMA = [64 * word + 19 * place for word in range(3) for place in range(3)]
-"""Lowest bit of each of the first nine minima, of 19 bits, in the last 24 bytes of a sketch."""
+PAIRS = [(3 * triangle + a, 3 * triangle + b) for triangle in range(10) for a, b in ((0, 1), (1, 2), (0, 2))]
+"""The minima of each pair: the first nine pairs, and those in reserve."""
+FIRST, EVERY = 9, 30
+"""How many pairs a page always looks into, and the number of the bucket of all minima."""
 
 
 def low_bits(size, bins):
@@ -101,18 +103,19 @@ class OracleVerdict:
 @dataclass
 class Anchor:
     page: OraclePage
-    entered: set[tuple[int, int]] = field(default_factory=set)
+    entered: set[tuple] = field(default_factory=set)
+    out: set[tuple] = field(default_factory=set)
+    """The first pairs that were full when it came."""
 
 
 class Oracle:
     def __init__(
         self, *, strict=False, distance=None, short_distance=0, similarity="0.798", margin="0.002",
-        blocks=5, choose=2, bucket_cap=128, compared=64, baselines=2,
+        blocks=5, choose=2, bucket_cap=16, compared=64, baselines=2,
         evidence="0.5", bins=1920, width=64, lifetime=None, most_expiring=1 << 15, rows_between=1 << 14,
         most_url_bytes=32 << 20,
     ):  # fmt: skip
-        """With tables of pairs of minima, an anchor that meets a full pair enters three triples below it
-        instead, and every page looks into all pairs and triples. `lifetime` is in milliseconds."""
+        """`lifetime` is in milliseconds."""
         self.strict, self.cap, self.compared = strict, bucket_cap, compared
         self.distance, self.short_distance = distance, short_distance
         self.bins, self.kept = bins, baselines
@@ -123,17 +126,7 @@ class Oracle:
         sizes = [small + (i < wide) for i in range(blocks)]
         edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
         masks = [((1 << size) - 1) << edge for size, edge in zip(sizes, edges, strict=True)]
-        if not strict:
-            masks = [(1 << 19) - 1 << place for place in MINIMA[:5]]
         self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
-        self.triples = {}
-        """The numbers of a pair's three triples, which is that of the pair's table: its two minima, and one
-        of the next three after them."""
-        if not strict:
-            every = [(1 << 19) - 1 << place for place in MINIMA]
-            for pair, (one, two) in enumerate(combinations(range(5), 2)):
-                self.triples[pair] = [len(self.tables) + i for i in range(3)]
-                self.tables += [every[one] | every[two] | every[two + i] for i in (1, 2, 3)]
         # At J = 0.8 a ninth of each set is not in the other; one pair of sets in 1,000 has two equal codes.
         sizes = range(1, self.most_listed + 1)
         self.most_counted = max(n for n in sizes if 1000 * n * n <= 81 * codes(n, bins))
@@ -146,7 +139,9 @@ class Oracle:
         self.counts = Counter()
         self.orphans: list[OracleVerdict] = []
         """The verdicts on recrawls that were judged again."""
-        self.load: dict[tuple[int, int], int] = {}
+        self.load: dict[tuple, int] = {}
+        self.stayed_out: dict[tuple, int] = {}
+        """First pair -> the youngest anchor that stayed out of it, as it was full."""
         self.crowding: dict[object, tuple[bool, bool]] = {}
         """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
         candidates than are compared."""
@@ -224,7 +219,9 @@ class Oracle:
         self.counts[kind] += 1
         self.carried[kind] += 1
         if kind == "unique":
-            self.enter(self.leave(page))  # younger than all others, in its buckets
+            anchor = self.leave(page)  # younger than all others, in its buckets
+            self.stayed_out |= dict.fromkeys(anchor.out, self.numbers[page.id])
+            self.enter(anchor)
         elif cluster in self.live:
             self.hit.add(cluster)
 
@@ -239,43 +236,43 @@ class Oracle:
             self.baselines[page.url] = [each for each in known if each[0] is not page]
         del self.numbers[page.id]
 
-    def word(self, page):
-        return int.from_bytes(page.sketch[-24:], "little") if not self.strict else page.fingerprint
-
-    def bucket(self, page, table):
-        return table, self.word(page) & self.tables[table]
+    def buckets(self, page):
+        """Return all buckets of a page: by tables of the fingerprint, or by its minima."""
+        if self.strict:
+            return [(table, page.fingerprint & mask) for table, mask in enumerate(self.tables)]
+        minima = self.minima(page)
+        pairs = [(pair, minima[one], minima[two]) for pair, (one, two) in enumerate(PAIRS)]
+        return [*pairs, (EVERY, *minima)]
 
     def buckets_to_enter(self, page):
-        """Return the buckets that a page enters when it becomes an anchor."""
-        tables, most = range(len(self.tables)), 8
-        if self.triples:
-            full = {pair for pair in self.triples if self.is_full(self.bucket(page, pair))}
-            tables = [pair for pair in self.triples if pair not in full]
-            tables += [triple for pair in full for triple in self.triples[pair]]
-            most = 2
-        buckets = {self.bucket(page, table) for table in tables}
-        chosen = {bucket for bucket in buckets if not self.is_full(bucket)}
-        full = [(self.load[bucket], bucket) for bucket in buckets - chosen]
-        if full and min(full)[0] < most * self.cap:
-            chosen.add(min(full)[1])
-        return chosen
+        """Return the buckets that a page enters when it becomes an anchor, and those of which it stays
+        out."""
+        every = self.buckets(page)
+        if self.strict:
+            return set(every), set()
+        opened = [bucket for bucket in every[:EVERY] if not self.is_full(bucket)][:FIRST]
+        opened = opened or [bucket for bucket in every[EVERY:] if not self.is_full(bucket)]
+        return set(opened), {bucket for bucket in every[:FIRST] if self.is_full(bucket)}
 
     def is_full(self, bucket):
         return not self.strict and self.load.get(bucket, 0) >= self.cap
 
-    def probed(self, page):
-        return {self.bucket(page, table) for table in range(len(self.tables))}
+    def looks_into(self, page):
+        """Return the buckets into which a page looks: into all if an anchor that has not expired stayed out
+        of one of the first pairs."""
+        every, first = self.buckets(page), self.oldest["unique"]
+        further = self.strict or any(self.stayed_out.get(bucket, -1) >= first for bucket in every[:FIRST])
+        return set(every if further else every[:FIRST])
 
     def candidates(self, page):
-        """Return the live anchors in the buckets that the page probes, oldest first."""
-        probed = self.probed(page)
-        return [a for a in self.anchors if self.strict or a.entered & probed]
+        """Return the live anchors in the buckets into which the page looks, oldest first."""
+        inside = self.looks_into(page)
+        return [a for a in self.anchors if self.strict or a.entered & inside]
 
     def nearest(self, page):
         """Return the candidates that the page is compared with, oldest first."""
         found = self.candidates(page)
-        pairs = self.triples or range(len(self.tables))
-        full = any(self.is_full(self.bucket(page, table)) for table in pairs)
+        full = any(map(self.is_full, self.buckets(page)[:FIRST]))
         self.crowding[page.id] = full, False
         if self.strict or not self.compared:
             return found
@@ -297,13 +294,15 @@ class Oracle:
         distance = (a.fingerprint ^ b.fingerprint).bit_count()
         if self.strict:
             return distance
-        return distance + 2 * sum(x != y for x, y in zip(self.minima(a), self.minima(b), strict=True))
+        nine = zip(self.minima(a)[:9], self.minima(b)[:9], strict=True)
+        return distance + 2 * sum(x != y for x, y in nine)
 
     def minima(self, page):
-        """Return the ten minima, of which the last one is in three parts."""
-        word = self.word(page)
-        nine = [word >> place & (1 << 19) - 1 for place in MINIMA]
-        return [*nine, [word >> place & 127 for place in (57, 121, 185)]]
+        """Return the thirty minima, from the last 64 bytes of the sketch."""
+        words = [int.from_bytes(page.sketch[-64 + at :][:8], "little") for at in range(0, 64, 8)]
+        first = [word >> 19 * place & 0x7FFFF for word in words[:3] for place in range(3)]
+        further = [word >> 16 * place & 0xFFFF for word in words[3:] for place in range(4)]
+        return [*first, *further, sum(word >> 57 << 7 * at for at, word in enumerate(words[:3])) & 0xFFFF]
 
     def enter(self, anchor):
         self.anchors.append(anchor)
@@ -501,7 +500,8 @@ class Oracle:
         kind = "unique" if cluster == page.id else "duplicate"
         if kind == "unique":
             self.live.add(page.id)
-            anchor = Anchor(page, self.buckets_to_enter(page))
+            anchor = Anchor(page, *self.buckets_to_enter(page))
+            self.stayed_out |= dict.fromkeys(anchor.out, self.counts[kind])
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)

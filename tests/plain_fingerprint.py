@@ -529,13 +529,16 @@ def shingles(hashes: list[int], length: int) -> list[int]:
 
 
 def minima(ordered: list[int]) -> bytes:
-    edges = (tenth * 2**32 // 10 for tenth in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9))
-    *nine, last = (
-        next((value for value in ordered if value >= edge), ordered[0]) & (1 << 19) - 1 for edge in edges
-    )
+    first = (0, 3, 6, 9, 2, 5, 8, 1, 4, 7)
+    edges = (thirtieth * 2**32 // 30 for each in first for thirtieth in (each, each + 10, each + 20))
+    least = [next((value for value in ordered if value >= edge), ordered[0]) for edge in edges]
     words = [
-        nine[3 * word] | nine[3 * word + 1] << 19 | nine[3 * word + 2] << 38 | (last >> 7 * word & 127) << 57
+        sum((least[3 * word + place] & 0x7FFFF) << 19 * place for place in range(3))
+        | ((least[29] & 0xFFFF) >> 7 * word & 127) << 57
         for word in range(3)
+    ]
+    words += [
+        sum((least[9 + 4 * word + place] & 0xFFFF) << 16 * place for place in range(4)) for word in range(5)
     ]
     return b"".join(word.to_bytes(8, "little") for word in words)
 
@@ -544,10 +547,10 @@ def sketch(ordered: list[int], options: Options) -> bytes:
     bins, b = options["sketch_bins"], options["sketch_bits"]
     if options["sketch"] == "minhash":
         if not ordered:
-            return bytes(bins * b // 8 + 24)
+            return bytes(bins * b // 8 + 64)
         return minhash(ordered, bins, b) + minima(ordered)
     if not ordered:
-        return bytes(bins // 8 + 32)
+        return bytes(bins // 8 + 72)
     n = len(ordered)
     content = encode_list(ordered, bins) if n <= 7 * bins // 40 else odd_bins(ordered, bins)
     return content.to_bytes(bins // 8, "little") + n.to_bytes(8, "little") + minima(ordered)

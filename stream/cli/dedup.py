@@ -107,7 +107,7 @@ def command(
     from stream.elector.policy import Policy
 
     logging.configure(settings.log_format, "dedup")
-    if clusters == "chains" and (options.strict or options.keys != "minima"):
+    if clusters == "chains" and options.strict:
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
     outputs = Outputs(output, opened, index_directory)
     if dropped:

@@ -42,10 +42,12 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
 
 
 def _genesis_line(settings: Settings, genesis: Genesis) -> str:
+    options = genesis.options
+    design = f", {options.blocks} choose {options.choose}" if options.strict else ""
     return (
         f"journal {genesis.journal[:8]} of namespace {settings.namespace}, format {genesis.version}: "
         f"scheme {genesis.scheme_id}, seed digest {genesis.scheme.seed_digest}, "
-        f"mode {genesis.options.mode}, {genesis.options.blocks} choose {genesis.options.choose}"
+        f"mode {options.mode}{design}"
     )
 
 

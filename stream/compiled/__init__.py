@@ -16,7 +16,6 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils, config
-from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from stream.compiled.code_cache import CodeCache
@@ -104,23 +103,6 @@ def _copy_bytes(_context: Any, out: Any, at: Any, data: Any, first: Any, size: A
     return types.void(out, types.int64, data, types.int64, types.int64), generate
 
 
-def _move_within(_context: Any, array: Any, _to: Any, _first: Any, _count: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        moved = context.make_array(signature.args[0])(context, builder, arguments[0])
-        to, first, count = arguments[1:]
-        if context.enable_boundscheck:
-            _check_bounds(context, builder, to, count, moved.nitems)
-            _check_bounds(context, builder, first, count, moved.nitems)
-        to_place, from_place = (builder.gep(moved.data, [place]) for place in (to, first))
-        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        cgutils.raw_memmove(builder, to_place, from_place, count, size)  # type: ignore[no-untyped-call]
-        return context.get_dummy_value()
-
-    if array.layout != "C":
-        raise TypingError(f"move_within: {array} is not contiguous")
-    return types.void(array, types.int64, types.int64, types.int64), generate
-
-
 def _check_bounds(context: Any, builder: Any, first: Any, count: Any, size: Any) -> None:
     """Generate code that raises IndexError unless 0 <= first <= first + count <= size."""
     end = builder.add(first, count)
@@ -149,11 +131,6 @@ def _copy_interpreted(out: Any, at: int, data: Any, first: int, size: int) -> No
     out[at : at + size] = data[first : first + size]
 
 
-def _move_interpreted(array: Any, to: int, first: int, count: int) -> None:
-    flat = array.reshape(-1)
-    flat[to : to + count] = flat[first : first + count].copy()
-
-
 def _prefetch_nothing(_array: Any, _index: Any) -> None:
     pass
 
@@ -169,11 +146,3 @@ copy_bytes = cast(
 )
 """For compiled code: `copy_bytes(out, at, data, first, size)` copies `size` bytes from `data[first:]` to
 `out[at:]`. As for arrays, bounds are checked only under NUMBA_BOUNDSCHECK."""
-
-move_within = cast(
-    Callable[[Any, int, int, int], None],
-    _move_interpreted if _INTERPRETED else intrinsic(_move_within),
-)
-"""For compiled code: `move_within(array, to, first, count)` moves elements of an array, counted as if that
-were flat, to a place that may overlap theirs. As for arrays, bounds are checked only under
-NUMBA_BOUNDSCHECK."""

@@ -14,9 +14,20 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.keyed_hashes import FIRST, SECOND
-from stream.fingerprint.minima import A_WORD, LAST_BITS, LAST_PLACE, TENTHS
+from stream.fingerprint.minima import (
+    A_WORD,
+    FIRST_MINIMA,
+    KEY_WORDS,
+    LAST_BITS,
+    LAST_PLACE,
+    MINIMA,
+    MINIMA_WORDS,
+    MINIMUM_BITS,
+    RESERVE_BITS,
+    THIRTIETHS,
+    TRIANGLE,
+)
 from stream.fingerprint.parity import limits
-from stream.fingerprint.scheme import MINIMA, MINIMA_WORDS, MINIMUM_BITS
 from stream.fingerprint.sketch import SHINGLE_BASE
 from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
 
@@ -33,6 +44,8 @@ _MINIMA: Final = np.uint64(MINIMA)
 _EDGES: Final = np.arange(MINIMA, dtype=np.uint64) * 2**32 // MINIMA
 _MINIMUM_BITS: Final = np.uint64(MINIMUM_BITS)
 _MINIMUM: Final = np.uint64((1 << MINIMUM_BITS) - 1)
+_RESERVE_BITS: Final = np.uint64(RESERVE_BITS)
+_RESERVE: Final = np.uint64((1 << RESERVE_BITS) - 1)
 _LAST_PLACE: Final = np.uint64(LAST_PLACE)
 _LAST_BITS: Final = np.uint64(LAST_BITS)
 _LAST: Final = np.uint64((1 << LAST_BITS) - 1)
@@ -103,7 +116,7 @@ def _sketches(
             distinct[size] = shingle
             size += 1
             at = np.int64(shingle * _MINIMA >> _HALF_WORD)
-            # Edges are rounded down, so the shingle may belong to the next tenth.
+            # Edges are rounded down, so the shingle may belong to the next thirtieth.
             own = at + np.int64(at + 1 < MINIMA and shingle >= _EDGES[at + 1])
             least[own] = min(least[own], shingle)
         if size < len(low_bits):
@@ -118,17 +131,22 @@ def _sketches(
 @compiled
 def _put_minima(least: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
     """Write the minima, packed as by `minima`, into words that are 0. `least` is the least shingle in each
-    tenth, more than _WORD in an empty one."""
+    thirtieth, more than _WORD in an empty one."""
+    last = MINIMA - 1
+    for at in range(2 * MINIMA - 2, -1, -1):  # an empty one takes the minimum of the next
+        if least[at % MINIMA] > _WORD:
+            least[at % MINIMA] = least[(at + 1) % MINIMA]
     for minimum in range(MINIMA):
-        tenth = TENTHS[minimum]
-        while least[tenth] > _WORD:  # an empty tenth takes the minimum of the next
-            tenth = (tenth + 1) % MINIMA
-        bits = least[tenth] & _MINIMUM
-        if minimum < MINIMA - 1:
-            words[minimum // A_WORD] |= bits << np.uint64(minimum % A_WORD) * _MINIMUM_BITS
-            continue
-        for word in range(MINIMA_WORDS):
-            words[word] |= (bits >> np.uint64(word) * _LAST_BITS & _LAST) << _LAST_PLACE
+        bits = least[THIRTIETHS[minimum]]
+        if minimum < FIRST_MINIMA:
+            place = np.uint64(minimum % TRIANGLE) * _MINIMUM_BITS
+            words[minimum // TRIANGLE] |= (bits & _MINIMUM) << place
+        elif minimum < last:
+            at = minimum - FIRST_MINIMA
+            words[KEY_WORDS + at // A_WORD] |= (bits & _RESERVE) << np.uint64(at % A_WORD) * _RESERVE_BITS
+        else:
+            for word in range(KEY_WORDS):
+                words[word] |= ((bits & _RESERVE) >> np.uint64(word) * _LAST_BITS & _LAST) << _LAST_PLACE
 
 
 @compiled

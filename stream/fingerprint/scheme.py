@@ -13,6 +13,7 @@ import xxhash
 
 from stream.errors import SettingsError
 from stream.fingerprint import files
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.seed import PUBLIC_DIGEST, PUBLIC_SEED, digest_of, read_seed
 from stream.text import stemming, stop_words
 from stream.text.characters import UNICODE
@@ -20,15 +21,6 @@ from stream.text.url import UrlRules, url_rules
 
 UNCERTAIN_BITS: Final = 32
 """Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
-
-MINIMA: Final = 10
-"""Number of minima at the end of each sketch (see `stream.fingerprint.minima`)."""
-TABLE_MINIMA: Final = 5
-"""Number of minima, the first ones, of which two have to be equal for pages to be candidates."""
-MINIMUM_BITS: Final = 19
-"""Bits of each minimum."""
-MINIMA_WORDS: Final = 3
-"""64-bit words into which the minima are packed."""
 
 BEHAVIOUR: Final[dict[str, int]] = {
     # Versions of the steps, raised by hand when a golden output changes. Package versions are not part of the
@@ -40,7 +32,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "url_key": 4,
     "hashes": 1,
     "simhash": 4,
-    "sketch": 9,
+    "sketch": 10,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -25,7 +25,7 @@ from stream.messages.decision import (
 from stream.messages.journal import Genesis
 from stream.messages.verdict import CLUSTERED, Change, Verdict
 from stream.tables.arrays import I64, is_among
-from stream.tables.triples.keys import BUCKETS, stand_below_full_pairs
+from stream.tables.reserves.keys import are_possible
 
 
 def refuse_other_records(entries: Sequence[Entry], decisions: Decisions, genesis: Genesis) -> None:
@@ -158,14 +158,11 @@ def _misfit_names(decisions: Decisions, pages: I64, state: State) -> str | None:
 
 def _misfit_anchors(decisions: Decisions, unique: NDArray[np.bool_], state: State, rule: Rule) -> str | None:
     """Check what happens to anchors. `unique` are the rows that become anchors (N,)."""
-    buckets = BUCKETS if rule.triples else state.design.tables
-    for row, mask in decisions.skipped:
-        if not (0 <= row < len(unique) and unique[row] and 0 < mask < 1 << buckets):
-            return f"row {row} skipped buckets {mask:#x}"
     masks = np.array([mask for _, mask in decisions.skipped], np.uint64)
-    if rule.triples and (wrong := np.flatnonzero(~stand_below_full_pairs(masks))).size:
-        row, mask = decisions.skipped[int(wrong[0])]
-        return f"row {row} skipped buckets {mask:#x}, and entered a triple below a pair that it is in"
+    fits = are_possible(masks) if rule.reserves else np.zeros(len(masks), np.bool_)
+    for (row, mask), possible in zip(decisions.skipped, fits.tolist(), strict=True):
+        if not (0 <= row < len(unique) and unique[row] and possible):
+            return f"row {row} skipped buckets {mask:#x}"
     first, anchors = state.first.anchors, state.next.anchors + int(np.count_nonzero(unique))
     for each in decisions.superseded:
         if not (0 <= each.row < len(unique) and first <= each.anchor < anchors):

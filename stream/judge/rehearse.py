@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
-from stream.judge.decision.bucket_collisions import numbered
-from stream.judge.decision.nearest import nearest_alive
+from stream.judge.decision.nearest import ALL, nearest_alive
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.state.state import State
@@ -18,9 +18,8 @@ from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import Heads
-from stream.tables.search.nearest import ALL, Kept, kept_pairs
+from stream.tables.reserves.keys import PAIRS, keys_of_reserves
 from stream.tables.search.pair_collector import in_order
-from stream.tables.triples.keys import PAIRS, keys_of_triples
 from stream.tables.warm.packed import Packed
 
 _BYTES: Final = 1 << 20
@@ -30,7 +29,7 @@ def rehearse(genesis: Genesis) -> None:
     """Judge four pairs of invented pages in a temporary state, and thereby compile all loops.
 
     The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Then an anchor in
-    a triple is searched. Compiling takes 10 s unless an earlier process has cached the result.
+    a reserve is searched. Compiling takes 10 s unless an earlier process has cached the result.
     """
     rule = Rule(genesis.options, genesis.scheme)
     design = rule.design()
@@ -40,8 +39,8 @@ def rehearse(genesis: Genesis) -> None:
             state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
             try:
                 _judge(state, Judge(state, genesis), numbers)
-                if rule.triples and memory:
-                    _search_triples(state)
+                if rule.reserves and memory:
+                    _search_reserves(state)
             finally:
                 state.close()
     heads = Heads(design, 3, 1)
@@ -50,9 +49,8 @@ def rehearse(genesis: Genesis) -> None:
     row = np.zeros((1, design.words + 1), np.uint64)
     heads.unlink(row[:0, :-1], Ring(row, 0, 0, -1), np.zeros(1, np.uint8))
     in_order(np.zeros(1, np.uint64), 0)
-    kept_pairs(Kept.begin(ALL, 0, 0))
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    nearest_alive(none, none, near, near, ALL)
+    nearest_alive(none, none, near, near, near != 0, ALL)
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:
@@ -86,13 +84,13 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         judge.apply([entry], decided.record())
 
 
-def _search_triples(state: State) -> None:
-    """Search for an anchor that stands in the first triple in place of the first pair."""
-    word, words = np.zeros(1, np.uint64), np.zeros((1, state.design.words), np.uint64)
+def _search_reserves(state: State) -> None:
+    """Search for an anchor that stands in the first reserve in place of the first pair."""
+    word, words = np.zeros(1, np.uint64), np.zeros((1, MINIMA_WORDS), np.uint64)
     writes = state.store.batch()
     state.tables.insert(writes, word, {0: 1 | 1 << PAIRS}, words)
     state.store.write(writes)
     for _ in range(2):  # in RAM, and in RocksDB
         state.tables.search(word, words)
         state.maintain(wait=True)
-    numbered(keys_of_triples(words).ravel())
+    keys_of_reserves(words)

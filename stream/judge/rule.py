@@ -16,22 +16,18 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import first_words
-from stream.fingerprint.minima import A_WORD
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
-from stream.fingerprint.scheme import MINIMA_WORDS, MINIMUM_BITS, TABLE_MINIMA, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similarities
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.design import Block, Design
+from stream.tables.design import Design
+from stream.tables.reserves.keys import BUCKETS, FIRST_PAIRS, PAIRS
 from stream.tables.search.probing import SearchOptions
-from stream.tables.triples.keys import BUCKETS, PAIRS
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
-MINIMA_PLACES: Final = tuple(
-    Block(minimum // A_WORD, minimum % A_WORD * MINIMUM_BITS, MINIMUM_BITS) for minimum in range(TABLE_MINIMA)
-)
-"""Where the minima that tables index stand in the key of a page."""
 _ALL: Final = sys.maxsize - 1
 """No limit on the candidates that are compared."""
 UNLIKE: Final = -2 * ONE
@@ -56,7 +52,7 @@ class Rule:
         """Return the table design. Raises SettingsError if the options allow no tables."""
         options, width = self.options, self.scheme.width
         if not options.strict:
-            return Design(options.blocks, options.choose, WORD * MINIMA_WORDS, MINIMA_PLACES)
+            return FIRST_PAIRS
         if width > WORD:
             raise SettingsError(
                 f"width: {width} bits; tables of fingerprints (mode=strict) take at most {WORD}"
@@ -64,8 +60,8 @@ class Rule:
         return Design(options.blocks, options.choose, width)
 
     @property
-    def triples(self) -> bool:
-        """Whether anchors enter triples of minima in place of full pairs (rule 16)."""
+    def reserves(self) -> bool:
+        """Whether anchors enter reserves in place of full pairs (rule 16)."""
         return not self.options.strict
 
     @property

@@ -314,7 +314,8 @@ class Index:
         covered = SourceRange(
             _SOURCE, source.name, source.digest, 0, offset, end, len(rows), opening=not offset
         )
-        columns = Rows.of(self.scheme, [covered], rows, range(offset, end), [None] * len(rows))
+        offsets = range(offset, offset + len(rows))
+        columns = Rows.of(self.scheme, [covered], rows, offsets, [None] * len(rows))
         name = secrets.token_bytes(16)  # there is no record that could have a digest
         return Entry(self._state.meta.applied, int(time.time() * 1000), name, columns)
 

@@ -189,7 +189,7 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     superseded: list[SupersededAnchor]
     skipped: list[tuple[int, int]]
     """(row, mask) for rows whose anchor stayed out of full buckets: bits of the tables that it did not enter,
-    and above these of the triples that it did (rule 16)."""
+    and above these of the reserves that it did (rule 16)."""
 
     @property
     def has_rows(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import xxhash
 
-from stream.fingerprint.scheme import TABLE_MINIMA
+from stream.fingerprint import minima
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -17,6 +17,21 @@ MOST_LIFETIME: Final = 100 * 365 * 86_400
 """Seconds."""
 ANY_DISTANCE: Final = 128
 """No two fingerprints differ in more bits."""
+
+
+RULE: Final = ("MINIMUM_RANK", "MINIMUM_BITS", "RESERVE_BITS", "FIRST_MINIMA", "THIRTIETHS", "SIDES")
+"""Names of the constants in `stream.fingerprint.minima` that decide which pages are compared."""
+DECIDING: Final = (
+    "similarity",
+    "margin",
+    "evidence",
+    "blocks",
+    "choose",
+    "bucket_cap",
+    "compared",
+    "baselines",
+)
+"""Options whose defaults decide."""
 
 
 class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,13 +56,13 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Least similarity of the page that a unique page is nearest to, of those that it was compared with
     (rule 18), for the verdict to name that; 1 never names any, and neither does strict mode."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
-    """m: in strict mode, number of blocks into which the fingerprint is divided. Otherwise tables index five
-    of the minima of the page's shingles (LSH banding), a block each."""
+    """m: in strict mode, number of blocks into which the fingerprint is divided. Otherwise tables index pairs
+    of minima of the page's shingles (LSH banding)."""
     choose: Positive = 2
-    """r: in strict mode, number of blocks that make up the prefix of each table. Of minima it is two."""
-    bucket_cap: Positive = 128
-    """Number of live anchors with which a bucket is full. In place of a full bucket of two minima, an anchor
-    enters up to three buckets of three minima (rule 16)."""
+    """r: in strict mode, number of blocks that make up the prefix of each table."""
+    bucket_cap: Positive = 16
+    """Number of live anchors with which a bucket of two minima is full. In place of it, an anchor enters one
+    of those in reserve (rule 16)."""
     compared: Count = 64
     """Maximum number of candidates whose sketches are compared with that of a page: those of the least
     rank, by distance and minima that differ, ties going to the oldest. 0 compares all, as strict mode does
@@ -67,7 +82,7 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Check the options against each other. Raises ValueError that names the option at fault."""
         if self.choose > self.blocks:
             raise ValueError(f"choose={self.choose}: more than blocks={self.blocks}")
-        for option, default in (("blocks", TABLE_MINIMA), ("choose", 2)):
+        for option, default in (("blocks", 5), ("choose", 2)):
             if not self.strict and (value := getattr(self, option)) != default:
                 raise ValueError(
                     f"{option}={value}: divides fingerprints in mode=strict alone; otherwise it is {default}"
@@ -108,11 +123,13 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def id(self) -> str:
-        """16 hex digits that identify these options: of those that are not at their default, so that another
-        option changes no id."""
+        """16 hex digits that identify these options and the rule behind them: of options that are not at
+        their default, so that another option changes no id, and of the constants and defaults that decide."""
         default = msgspec.structs.asdict(type(self)())
         chosen = {name: each for name, each in msgspec.structs.asdict(self).items() if each != default[name]}
-        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(chosen, order="sorted"))
+        rule = {name: getattr(minima, name) for name in RULE}
+        rule |= {name: default[name] for name in DECIDING}
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode([chosen, rule], order="sorted"))
 
     @classmethod
     def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:

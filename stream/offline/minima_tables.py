@@ -54,7 +54,7 @@ class MinimaTables:
     """Pages indexed by the prefixes of their minima in the tables of a `design`. Raises SettingsError."""
 
     def __init__(self, indexed: PageColumns, width: int, design: Design) -> None:
-        self.layout: Final = f"{design.blocks} choose {design.choose}"
+        self.layout: Final = f"{design.tables} pairs"
         """Name of the tables' layout."""
         entries = Entries(
             np.ascontiguousarray(indexed.minima), np.ascontiguousarray(as_words(indexed.fingerprints, width))

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.fingerprint.lanes import from_integers, to_hex, words_of
+from stream.fingerprint.minima import KEY_WORDS, MINIMA_WORDS
 from stream.fingerprint.parity import ONE
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.rule import Rule
 from stream.judge.state.live import live_pages
@@ -52,7 +53,9 @@ class Sketched(PageColumns):
     @classmethod
     def of(cls, fingerprints: U64, sketches: U64, names: list[str]) -> Sketched:
         """Pages with the minima taken from the end of each sketch."""
-        return cls(np.ascontiguousarray(sketches[:, -MINIMA_WORDS:]), fingerprints, sketches, names)
+        return cls(
+            np.ascontiguousarray(sketches[:, -MINIMA_WORDS:][:, :KEY_WORDS]), fingerprints, sketches, names
+        )
 
 
 @dataclass(slots=True)

@@ -47,8 +47,8 @@ class Design:
 
     The key has `width` bits: one word, or several with blocks at given `places`, which may leave bits out. In
     one word, block 0 is the most significant, and block widths differ by at most one bit, wider blocks first.
-    The prefix of table t consists of the t-th r-subset of the blocks, in lexicographic order. Bit index i
-    means `1 << i`.
+    The prefix of table t consists of the t-th r-subset of the blocks, in lexicographic order, unless other
+    `subsets` are given. Bit index i means `1 << i`.
 
     Raises SettingsError, which names `blocks` or `choose`, if the design has more than 64 tables or a prefix
     of more than 58 bits.
@@ -61,6 +61,7 @@ class Design:
         width: int = 64,
         places: Sequence[Block] = (),
         *,
+        subsets: Sequence[Sequence[int]] = (),
         first_family: int = 0,
     ) -> None:
         if not (1 <= width <= 64 or places):
@@ -69,7 +70,7 @@ class Design:
             raise SettingsError(f"blocks: {blocks} blocks of {width} bits is not within 1 to {width}")
         if not 1 <= choose <= blocks:
             raise SettingsError(f"choose: {choose} of {blocks} blocks is not within 1 to {blocks}")
-        tables = comb(blocks, choose)
+        tables = len(subsets) or comb(blocks, choose)
         if tables > MOST_TABLES:
             raise SettingsError(
                 f"blocks, choose: {blocks} choose {choose} makes {tables} tables; at most {MOST_TABLES}"
@@ -77,8 +78,8 @@ class Design:
             )
         placed = list(places) or _blocks_of_word(blocks, width)
         widths = np.array([block.bits for block in placed], np.int64)
-        subsets = np.array(list(combinations(range(blocks), choose)), np.int64)
-        prefix_bits = widths[subsets].sum(axis=1)
+        chosen = np.array(list(subsets or combinations(range(blocks), choose)), np.int64)
+        prefix_bits = widths[chosen].sum(axis=1)
         if prefix_bits.max() > LONGEST_PREFIX:
             raise SettingsError(
                 f"choose: {choose} of {blocks} blocks is a prefix of {prefix_bits.max()} bits;"
@@ -103,20 +104,18 @@ class Design:
             np.arange(blocks, dtype=np.uint8)[::-1], widths[::-1]
         )[:bits]
         """Shape (b,): the block of each bit index. b is `width`, or 0 for several words."""
-        self.subsets: Final[NDArray[np.int64]] = subsets
+        self.subsets: Final[NDArray[np.int64]] = chosen
         """Shape (T, r): the blocks of each table's prefix."""
 
         word, shift = (np.array([block[i] for block in placed], np.uint64) for i in range(2))
         mask = ((1 << widths.astype(object)) - 1).astype(np.uint64)
-        after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
-        self.pieces: Final = PrefixPieces(
-            word[subsets], shift[subsets], mask[subsets], after.astype(np.uint64)
-        )
+        after = np.cumsum(widths[chosen][:, ::-1], axis=1)[:, ::-1] - widths[chosen]
+        self.pieces: Final = PrefixPieces(word[chosen], shift[chosen], mask[chosen], after.astype(np.uint64))
         """The prefixes for compiled loops."""
         self.prefix_masks: Final[U64] = np.zeros((tables, self.words), np.uint64)
         """Shape (T, W): the bits of a key that are in each table's prefix."""
-        for chosen in subsets.T:
-            self.prefix_masks[range(tables), word[chosen]] |= (mask << shift)[chosen]
+        for blocks_of in chosen.T:
+            self.prefix_masks[range(tables), word[blocks_of]] |= (mask << shift)[blocks_of]
 
     def keys(self, words: U64) -> U64:
         """Bucket keys, shape (n, T), of n keys, shape (n,) or (n, W): permuted prefix << 6 | table."""

@@ -1,6 +1,6 @@
 """How the memory of an index is divided among its tiers.
 
-That of all tables is `tables_memory`, of which triples of minima have a share (`TRIPLES_SHARE`).
+That of all tables is `tables_memory`, of which reserves have a share (`RESERVES_SHARE`).
 
 Each tier keeps to its share. Beside it the hot tier holds its anchors, at most a generation and one step of
 repacking, and RocksDB has a cache of its own (`tables_cache`).

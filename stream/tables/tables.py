@@ -5,13 +5,14 @@ Distances are between fingerprints. Candidates beyond the distance are dropped h
 is read from RocksDB.
 
 All anchors are searched by the tables of a design, in three tiers (`stream.tables.tiers`). Those that met
-full pairs of minima are searched by the triples that they entered instead as well (`stream.tables.triples`).
+full pairs of minima are searched by the reserves that they entered instead as well
+(`stream.tables.reserves`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,22 +24,21 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.cold import freeze
 from stream.tables.design import Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
-from stream.tables.search.nearest import ALL, KEPT_AT_ONCE, Kept, Nearest, kept_pairs
+from stream.tables.reserves.index import GROWTH, ReserveIndex
+from stream.tables.reserves.keys import crowded_rows
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
-from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
-from stream.tables.search.result import ProbedTriples, SearchResult
+from stream.tables.search.result import ProbedReserves, SearchResult, merged
 from stream.tables.store.anchors import StoredAnchors, refuse_dropped
 from stream.tables.store.contents import union
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 from stream.tables.tiers import Tiers, TierSizes
-from stream.tables.triples.index import GROWTH, TripleIndex
 
 LAYOUT: Final = b"tables/layout"
-TRIPLES_SHARE: Final = 1 / 8
-"""Share of `memory` that triples have, where there may be any."""
+RESERVES_SHARE: Final = 1 / 8
+"""Share of `memory` that reserves have, where there may be any."""
 MOST_SEARCHED_ROWS: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
@@ -49,8 +49,8 @@ limit is reached, the search is repeated with fewer rows."""
 class IndexKind(NamedTuple):
     """What is indexed."""
 
-    triples: bool = False
-    """Whether the tables are of pairs of minima, and anchors may be in triples of them."""
+    reserves: bool = False
+    """Whether the tables are of first pairs of minima, and anchors may be in reserves."""
     windowed: bool = False
     """Whether the first anchors go one day (`Tables.raise_first`), so that runs must stay small."""
 
@@ -85,8 +85,8 @@ class TablesStats:
     """Digest of the dead and skipping anchors."""
     hot_heads: int = 0
     """Heads of the hot tier, of 5 bytes each."""
-    triple_entries: int = 0
-    """Entries of anchors in triples."""
+    reserve_entries: int = 0
+    """Entries of anchors in reserves."""
 
     @property
     def ram_anchors(self) -> int:
@@ -125,21 +125,18 @@ class Tables:
         freeze.clean(store.path)
         self._check_layout()
         self._rows_at_once = MOST_SEARCHED_ROWS
-        self._crowded = False  # a hint, which threads may overwrite
-        """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
-        at once."""
         refuse_dropped(store.path, lambda key: store.get(DEFAULT, [key])[0])
         anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
-        of_triples = int(memory * TRIPLES_SHARE) if kind.triples else 0
-        sizes = TierSizes(memory - of_triples, generation, growth, kind.windowed)
+        of_reserves = int(memory * RESERVES_SHARE) if kind.reserves else 0
+        sizes = TierSizes(memory - of_reserves, generation, growth, kind.windowed)
         self._reclaiming = Reclaiming(store)
         self._tiers = Tiers(store, design, anchors, options.distance, sizes)
-        self._triples = None
-        if kind.triples:
+        self._reserves = None
+        if kind.reserves:
             try:
-                sizes = TierSizes(of_triples, generation, GROWTH, kind.windowed)
-                self._triples = TripleIndex(store, design, anchors, options, sizes)
+                sizes = TierSizes(of_reserves, generation, GROWTH, kind.windowed)
+                self._reserves = ReserveIndex(store, design, anchors, options, sizes)
             except BaseException:
                 self.close()
                 raise
@@ -183,7 +180,7 @@ class Tables:
     def stats(self) -> TablesStats:
         """Current counters and sizes."""
         hot, warm, cold = self._tiers.hot, self._tiers.warm, self._tiers.cold
-        every = [self._tiers] if self._triples is None else [self._tiers, self._triples.tiers]
+        every = [self._tiers] if self._reserves is None else [self._tiers, self._reserves.tiers]
         return TablesStats(
             hot_probes=sum(tiers.hot.probes for tiers in every),
             rocks_probes=sum(tiers.cold.probes for tiers in every),
@@ -197,54 +194,38 @@ class Tables:
             skipping_anchors=self._skipped.count,
             digest=union(self._dead.digest, self._skipped.digest),
             hot_heads=hot.heads,
-            triple_entries=self._triples.entries if self._triples else 0,
+            reserve_entries=self._reserves.entries if self._reserves else 0,
         )
 
     def search(self, fingerprints: U64, words: U64 | None = None) -> SearchResult:
-        """The candidates of rows: live anchors within `distance` bits that share a probed bucket.
+        """The candidates of rows: live anchors within `distance` bits that share a bucket into which the row
+        looks (rule 16).
 
-        `fingerprints` has the shape (n,). `words` (n, W) are by default the fingerprints.
+        `fingerprints` has the shape (n,). `words` (n, W) are by default the fingerprints; of minima all
+        words.
         """
-        parts = list(self.searches(fingerprints, words))
-        if len(parts) == 1:
-            return parts[0][1]
-        sizes = [part.bucket_sizes for _, part in parts if part.bucket_sizes is not None]
-        return SearchResult(
-            np.concatenate([part.row + first for first, part in parts]),
-            np.concatenate([part.anchor for _, part in parts]),
-            np.concatenate([part.distance for _, part in parts]),
-            np.concatenate(sizes) if sizes else None,
-            ProbedTriples.joined([(first, part.triples) for first, part in parts]),
-            [probing for _, part in parts for probing in part.probed],
-        )
+        return SearchResult.joined(list(self.searches(fingerprints, words)))
 
     def searches(
         self,
         fingerprints: U64,
         words: U64 | None = None,
-        nearest: Callable[[], Nearest] | None = None,
+        entering: I64 | None = None,
     ) -> Iterator[tuple[int, SearchResult]]:
         """The result of `search` in parts that take little memory.
 
-        Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
-        are very many candidates, or the last rows had very many, `nearest` is called for a limit on them.
-        More than the limit may be returned.
+        Yields (first row, candidates), where the rows of candidates are relative to the first row. `entering`
+        (n, tables) says how many rows of a batch may enter each row's bucket, that row included: if it may be
+        full then, the row's reserves are searched as well.
         """
-        words, start, wanted = fingerprints if words is None else words, 0, ALL
-        if self._crowded and nearest is not None:
-            wanted, nearest = nearest(), None
+        words, start = fingerprints if words is None else words, 0
+        words = words if words.ndim == 2 else words[:, None]
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
-            if wanted.limits:
-                rows = min(rows, max(1, KEPT_AT_ONCE // wanted.most))
             some = slice(start, start + rows)
-            result = self._search(words[some], fingerprints[some], wanted.from_row(start))
-            many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
-            self._crowded = many or (result is not None and _members(result) > PAIRS_AT_ONCE // 4)
-            if many and nearest is not None:
-                wanted, nearest = nearest(), None
-                if result is None:
-                    continue
+            result = self._search(
+                words[some], fingerprints[some], None if entering is None else entering[some]
+            )
             if result is None:
                 self._rows_at_once = max(1, rows // 8)
                 continue
@@ -253,31 +234,35 @@ class Tables:
             if rows == self._rows_at_once and len(result.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
-    def _search(self, words: U64, fingerprints: U64, wanted: Nearest) -> SearchResult | None:
+    def _search(self, words: U64, fingerprints: U64, entering: I64 | None) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        words = words if words.ndim == 2 else words[:, None]
         collector = PairCollector(most, self._dead.base)
-        kept = Kept.begin(wanted, len(words), self._dead.base)
-        if kept.limits:
-            kept = kept.by_bucket(keys_of(words, self._design.pieces)[:, 0])
-        probing = Probing(self._design, words, fingerprints, self._options, collector, kept)
+        probing = Probing(self._design, words, fingerprints, self._options, collector)
         self._tiers.search(probing)
-        triples = ProbedTriples.none()
-        if self._triples is not None and not collector.is_full:
-            triples = self._triples.search(probing)
         if collector.is_full:
             return None
-        if kept.limits:
-            collector.add_ordered(kept_pairs(kept))
         row, anchor, distance = collector.pairs()
+        reserve = np.zeros(len(row), np.bool_)
+        sizes, reserves, cap = None, ProbedReserves.none(len(words)), self._options.cap
+        if cap is not None:
+            sizes = probing.queries.sizes.reshape(-1, self._design.tables)
+        if self._reserves is not None and sizes is not None and cap is not None:
+            further = self._reserves.looking_further(probing.queries.keys)
+            looked = further if entering is None else further | crowded_rows(sizes, entering, cap)
+            rows = np.flatnonzero(looked)
+            reserves = ProbedReserves(further, rows, reserves.sizes)
+            if len(rows):
+                result = self._reserves.search(probing, rows, collector.room)
+                if result is None:
+                    return None
+                pairs, of_reserves = result
+                reserves = ProbedReserves(further, rows, of_reserves)
+                row, anchor, distance, reserve = merged((row, anchor, distance), pairs, self._dead.base)
         if self._dead.count or self.first > self._dead.base:
             live = ~self._dead.test(anchor)
-            row, anchor, distance = row[live], anchor[live], distance[live]
-        sizes = None
-        if self._options.cap is not None:
-            sizes = probing.queries.sizes.astype(np.uint32).reshape(-1, self._design.tables)
-        return SearchResult(row, anchor, distance, sizes, triples, [probing])
+            row, anchor, distance, reserve = row[live], anchor[live], distance[live], reserve[live]
+        return SearchResult(row, anchor, distance, reserve, sizes, reserves, [probing])
 
     def nearest(self, word: np.uint64, most: int, newest: int) -> I64:
         """Return the live anchors with the smallest distance to the first word of a fingerprint, nearest
@@ -314,25 +299,27 @@ class Tables:
     ) -> None:
         """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
-        `words` (n, W) are by default the fingerprints. `skipped` maps a row to a bit mask of the tables whose
-        full buckets the anchor is kept out of, and above these of the triples that it enters (rule 16). The
-        caller writes `batch`; searches find the anchors at once.
+        `words` (n, W) are by default the fingerprints; of minima all words. `skipped` maps a row to a bit
+        mask of the tables whose full buckets the anchor is kept out of, and above these of the reserves that
+        it enters (rule 16). The caller writes `batch`; searches find the anchors at once.
         """
         if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
             raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
         if self.count - self._dead.base + len(fingerprints) > MOST_ANCHORS:
             self._dead.rebase()
-        if self._triples is not None:
-            entries = self._triples.entries
-            if entries + self._triples.entries_of(skipped) > MOST_ANCHORS:
+        if self._reserves is not None:
+            entries = self._reserves.entries
+            if entries + self._reserves.entries_of(skipped) > MOST_ANCHORS:
                 raise StateError(
-                    f"state directory {self._store.path}: the index is full: {entries} entries in triples"
+                    f"state directory {self._store.path}: the index is full: {entries} entries in reserves"
                 )
-        self._skipped.add(batch, self.count, skipped)
-        rows = np.column_stack([fingerprints if words is None else words, fingerprints])
+        words = fingerprints[:, None] if words is None else words
+        further = words[:, self._design.words :]
+        self._skipped.add(batch, self.count, skipped, further)
+        rows = np.column_stack([words[:, : self._design.words], fingerprints])
         self._tiers.insert(rows)
-        if self._triples is not None:
-            self._triples.insert(self.count, rows, skipped)
+        if self._reserves is not None:
+            self._reserves.insert(self.count, rows, further, skipped)
         self._log.append(batch, rows)
 
     def kill(self, batch: Writes, anchors: I64) -> None:
@@ -341,8 +328,8 @@ class Tables:
             raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
         self._tiers.forget(anchors)
-        if self._triples is not None:
-            self._triples.kill(anchors)
+        if self._reserves is not None:
+            self._reserves.kill(anchors)
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes
@@ -351,8 +338,8 @@ class Tables:
             raise ValueError(f"the first anchor must be from {self.first} on, and not after {self.count}")
         if first == self.first:
             return
-        if self._triples is not None:
-            self._triples.raise_first(batch, first)
+        if self._reserves is not None:
+            self._reserves.raise_first(batch, first)
         self._log.raise_first(batch, first)
         self._dead.drop(batch, first)
         self._skipped.drop(batch, first)
@@ -369,9 +356,9 @@ class Tables:
         """
         self._tiers.maintain(wait=wait)
         unread = self._tiers.reads_from
-        if self._triples is not None:
-            self._triples.maintain(wait=wait)
-            unread = min(unread, self._triples.reads_from)
+        if self._reserves is not None:
+            self._reserves.maintain(wait=wait)
+            unread = min(unread, self._reserves.reads_from)
         self._remove_rows(min(unread, self.first))
         self._reclaiming.check(wait=wait)
 
@@ -386,12 +373,7 @@ class Tables:
     def close(self) -> None:
         """Cancel freezing and merging. The store stays open."""
         self._tiers.close()
-        if self._triples is not None:
-            self._triples.close()
+        if self._reserves is not None:
+            self._reserves.close()
         self._reclaiming.close()
         freeze.clean(self._store.path)
-
-
-def _members(result: SearchResult) -> int:
-    """Live anchors in the rows' buckets, as far as they are counted."""
-    return 0 if result.bucket_sizes is None else int(result.bucket_sizes.sum() + result.triples.sizes.sum())

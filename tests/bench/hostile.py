@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.fingerprint.minima import MINIMA_WORDS
+from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.messages.journal import Rows, SourceRange, Strings, decode_journal
 from tests.bench.journal import ROWS, journal

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
-from stream.judge.rule import MINIMA_PLACES
+from stream.fingerprint.minima import MINIMA_WORDS
+from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Rows, SourceRange, Strings
+from stream.tables.reserves.keys import FIRST_PAIRS
 from tests.url_digests import digests_of_urls
 
 ROWS = 512
@@ -20,7 +21,7 @@ PARTITIONS = 8
 REMEMBERED = 1 << 20
 """Near-duplicates are of rows at most about this far back."""
 
-MINIMA = np.array([(block.word - MINIMA_WORDS, 1 << block.shift) for block in MINIMA_PLACES])
+MINIMA = np.array([(block.word - MINIMA_WORDS, 1 << block.shift) for block in FIRST_PAIRS.places])
 """The lane of a sketch that has each minimum of the tables, from its end, and a bit of it there."""
 
 

@@ -11,8 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.minima import A_WORD
-from stream.fingerprint.scheme import MINIMA, MINIMA_WORDS, MINIMUM_BITS, Scheme
+from stream.fingerprint.minima import (
+    FIRST_MINIMA,
+    KEY_WORDS,
+    MINIMA,
+    MINIMA_WORDS,
+    MINIMUM_BITS,
+    RESERVE_BITS,
+    TRIANGLE,
+)
+from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Rows, SourceRange, Strings
 from tests.bench.journal import PARTITIONS, REMEMBERED, ROWS
 from tests.url_digests import digests_of_urls
@@ -26,8 +34,17 @@ LEAST_ALIKE, MOST_ALIKE = 0.82, 0.95
 CLOSE: Final = 3
 """Most bits in which the fingerprints of near-duplicates differ; the distance of the paper."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_SPARE: Final = A_WORD * MINIMUM_BITS
-"""Where the last minimum's bits are, in pieces, in the words of the others."""
+_PLACES: Final = np.array(
+    [
+        *((at // TRIANGLE, at % TRIANGLE * MINIMUM_BITS, MINIMUM_BITS) for at in range(FIRST_MINIMA)),
+        *(
+            (KEY_WORDS + at // 4, at % 4 * RESERVE_BITS, RESERVE_BITS)
+            for at in range(MINIMA - FIRST_MINIMA - 1)
+        ),
+        (0, TRIANGLE * MINIMUM_BITS, 7),
+    ]
+)
+"""Word, shift and bits of each minimum; of the last one its first piece."""
 
 
 def hashes(numbers: I64, columns: int, seed: int) -> U64:
@@ -91,11 +108,10 @@ class MadeRows:
 
     def _change_minima(self, sketches: U64, rows: I64, minima: U64, random: U64) -> None:
         """Change one minimum of each of these rows."""
-        last = minima >= np.uint64(MINIMA - 1)
-        word = np.where(last, 0, minima // np.uint64(A_WORD)).astype(np.int64)
-        shift = np.where(last, _SPARE, minima % np.uint64(A_WORD) * np.uint64(MINIMUM_BITS)).astype(np.uint64)
-        bits = (random >> np.uint64(40)) & np.where(last, np.uint64(3), np.uint64((1 << MINIMUM_BITS) - 1))
-        sketches[rows, self._words - MINIMA_WORDS + word] ^= np.maximum(bits, np.uint64(1)) << shift
+        word, shift, size = _PLACES[minima.astype(np.int64)].T
+        bits = (random >> np.uint64(40)) & ((np.uint64(1) << size.astype(np.uint64)) - np.uint64(1))
+        changed = np.maximum(bits, np.uint64(1)) << shift.astype(np.uint64)
+        sketches[rows, self._words - MINIMA_WORDS + word] ^= changed
 
     def _rows(self, number: int, rows: I64, prints: U64, sketches: U64, host: str) -> Rows:
         n, partition = len(rows), number % PARTITIONS

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from stream.tables.compaction import RUN
+from stream.tables.reserves.keys import BUCKETS
 from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import Tables
 from tests import kills
@@ -37,8 +38,8 @@ class Setting:
 
     memory: int
     generation: int = GENERATION
-    triples: bool = False
-    """Whether keys are of minima, and most anchors are in triples."""
+    reserves: bool = False
+    """Whether keys are of minima, and most anchors are in reserves."""
     first: int = 0
     """Number of the first anchor."""
     window: int = 0
@@ -47,31 +48,32 @@ class Setting:
     @property
     def case(self) -> Case:
         return Case(
-            distance=30 if self.triples else 12,
+            distance=30 if self.reserves else 12,
             memory=self.memory,
             generation=self.generation,
             first=self.first,
-            triples=self.triples,
+            reserves=self.reserves,
         )
 
     def open(self, store: Store) -> Tables:
         return self.case.open(store, windowed=self.window > 0)
 
     def rows(self, number: int) -> np.ndarray:
-        return turn(number)[: ROWS // 5] if self.triples else turn(number)
+        return turn(number)[: ROWS // 5] if self.reserves else turn(number)
 
     def words(self, number: int) -> np.ndarray | None:
         """Keys with minima of two values each."""
-        if not self.triples:
+        if not self.reserves:
             return None
-        bits = self.rows(number)[:, None] >> np.arange(3, dtype=np.uint64)
-        return bits & np.uint64(1 | 1 << 19 | 1 << 38 | 1 << 57)
+        bits = self.rows(number)[:, None] >> np.arange(8, dtype=np.uint64)
+        places = [1 | 1 << 19 | 1 << 38 | 1 << 57] * 3 + [1 | 1 << 16 | 1 << 32 | 1 << 48] * 5
+        return bits & np.array(places, np.uint64)
 
     def skipped(self, number: int) -> dict[int, int]:
-        if not self.triples:
+        if not self.reserves:
             return {number % ROWS: 0b1001, 7: number % 1024}
         rng = random.Random(number)
-        return {row: rng.getrandbits(10 + 30) for row in range(9)}
+        return {row: rng.getrandbits(BUCKETS) for row in range(9)}
 
     @property
     def frozen(self) -> int:
@@ -111,24 +113,21 @@ def replay(store: Store, tables: Tables, setting: Setting, report: Connection | 
 
 def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
     """The digest and the candidates of all turns. With a window, the digest does not cover what is removed
-    some time, nor runs, and neither do triples count below which there was an anchor once."""
+    some time, nor runs."""
     answers: list[object] = []
     for number in range(TURNS):
         rows = setting.rows(number)
         found = tables.search(rows, setting.words(number))
         assert found.bucket_sizes is not None
-        triples = np.array(found.triples)
-        if setting.window:
-            triples = triples[:, triples[2] > 0]
-        columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *triples)
+        columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *found.reserves)
         answers.append([part.tolist() for part in columns])
     if setting.window:
         return store.digest({DEFAULT: b"", LOG: tables.start}, leave_out=RUN), answers
     return store.digest(), answers
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["pairs", "triples"])
-def triples(request: pytest.FixtureRequest) -> bool:
+@pytest.fixture(scope="module", params=[False, True], ids=["pairs", "reserves"])
+def reserves(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
@@ -138,14 +137,14 @@ def first(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(triples: bool, first: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    setting = Setting(1 << 30, triples=triples, first=first)
+def undisturbed(reserves: bool, first: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    setting = Setting(1 << 30, reserves=reserves, first=first)
     with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert tables.stats.generations == setting.frozen
-        if triples:
-            assert tables.stats.triple_entries > 17 * GENERATION  # of which eight are merged, twice
+        if reserves:
+            assert tables.stats.reserve_entries > 17 * GENERATION  # of which eight are merged, twice
         found = outcome(store, tables, setting)
         tables.close()
     return found
@@ -171,7 +170,7 @@ FAILPOINTS = [
 ]  # fmt: skip
 
 
-OF_TRIPLES = [
+OF_RESERVES = [
     "flush:3", "freeze.build", "freeze.build:9", "freeze.ingest:2", "freeze.ingest:15", "freeze.meta:2",
     "freeze.meta:9", "freeze.meta:10", "freeze.meta:18", "freeze.reclaim", "freeze.reclaim:2",
 ]  # fmt: skip
@@ -184,21 +183,21 @@ BY_DAY += [(True, "freeze.build:9", 0)]
 
 
 @pytest.mark.parametrize(
-    ("triples", "failpoint", "memory"),
+    ("reserves", "failpoint", "memory"),
     cases(
         [
             *product([False], FAILPOINTS, MEMORIES),
-            *product([True], OF_TRIPLES, MEMORIES),
+            *product([True], OF_RESERVES, MEMORIES),
         ],
         by_day=BY_DAY,
     ),
-    indirect=["triples"],
+    indirect=["reserves"],
 )
 @pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_a_failpoint_and_replayed_is_the_same(
-    failpoint: str, memory: int, triples: bool, tmp_path: Path, undisturbed: Outcome
+    failpoint: str, memory: int, reserves: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(memory, triples=triples)
+    setting = Setting(memory, reserves=reserves)
     kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
 
@@ -206,9 +205,9 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
 @pytest.mark.parametrize("seed", cases(range(6), by_day=[0]))
 @pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_any_moment_and_replayed_is_the_same(
-    seed: int, triples: bool, tmp_path: Path, undisturbed: Outcome
+    seed: int, reserves: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(0 if seed % 2 else 12 * 56 * 400, triples=triples)
+    setting = Setting(0 if seed % 2 else 12 * 56 * 400, reserves=reserves)
     last = random.Random(seed).randrange(TURNS - 4)
     reports, report = Pipe(duplex=False)
     process = kills.started(replay_in, tmp_path, setting, report)
@@ -222,9 +221,9 @@ def test_killed_at_any_moment_and_replayed_is_the_same(
 
 @pytest.mark.night
 def test_killed_again_and_again_is_the_same(
-    triples: bool, first: int, tmp_path: Path, undisturbed: Outcome
+    reserves: bool, first: int, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(0, triples=triples, first=first)
+    setting = Setting(0, reserves=reserves, first=first)
     for failpoint in ("flush:2", "freeze.ingest:13", "freeze.meta:2", "freeze.ingest:5", "flush:4"):
         kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
@@ -257,20 +256,20 @@ WINDOW_FAILPOINTS = [
     (True, ["drop.run", "flush:2", "drop.run:3", "freeze.meta:3", "freeze.ingest:9"]),
     (True, ["drop.run:3", "freeze.build:9", "freeze.meta", "drop.pages"]),
 ]
-"""Of pairs or triples."""
+"""Of pairs or reserves."""
 WINDOWED = {False: (20, 400), True: (24, 100)}
-"""Generation and window, of pairs and of triples."""
+"""Generation and window, of pairs and of reserves."""
 
 
 @pytest.fixture(scope="module")
 def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Outcome]:
     found = dict[bool, Outcome]()
-    for triples, (generation, window) in WINDOWED.items():
-        setting = Setting(1 << 30, generation, triples, window=window)
+    for reserves, (generation, window) in WINDOWED.items():
+        setting = Setting(1 << 30, generation, reserves, window=window)
         with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
             tables = setting.open(store)
             replay(store, tables, setting)
-            found[triples] = outcome(store, tables, setting)
+            found[reserves] = outcome(store, tables, setting)
             assert tables.first == TURNS * len(setting.rows(0)) - window
             tables.close()
     return found
@@ -281,15 +280,15 @@ def test_killed_while_the_first_anchors_go_is_the_same(
     number: int, tmp_path: Path, undisturbed_window: dict[bool, Outcome]
 ) -> None:
     """Runs of what is gone are built, merged and dropped at other times after a crash."""
-    (triples, failpoints), memory = WINDOW_FAILPOINTS[number], 0 if number % 2 else 1 << 30
-    setting = Setting(memory, WINDOWED[triples][0], triples, window=WINDOWED[triples][1])
+    (reserves, failpoints), memory = WINDOW_FAILPOINTS[number], 0 if number % 2 else 1 << 30
+    setting = Setting(memory, WINDOWED[reserves][0], reserves, window=WINDOWED[reserves][1])
     killed = 0
     for failpoint in failpoints:
         code, _, error = kills.end_of(failpoint, replay_in, tmp_path / "killed", setting)
         assert code in (-signal.SIGKILL, 0), error.decode()
         killed += code != 0  # what was flushed before may leave too little to do
     assert killed > 1
-    check_after_crash(tmp_path / "killed", setting, undisturbed_window[triples])
+    check_after_crash(tmp_path / "killed", setting, undisturbed_window[reserves])
     with Store(tmp_path / "killed", setting.case.families, 8 << 20) as store:
         tables = setting.open(store)
         tables.maintain(wait=True)

@@ -7,13 +7,12 @@ import shutil
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
@@ -22,13 +21,13 @@ from stream.tables.arrays import U64
 from stream.tables.design import Block, Design
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
+from stream.tables.reserves import keys as reserves
+from stream.tables.reserves.keys import BUCKETS, LAST_RESORT, PAIRS, RESERVES
 from stream.tables.search.probing import SearchOptions
 from stream.tables.search.result import SearchResult
 from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, Store
-from stream.tables.tables import TRIPLES_SHARE, IndexKind, Tables
-from stream.tables.triples import keys as triples
-from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS
+from stream.tables.tables import RESERVES_SHARE, IndexKind, Tables
 from stream.tables.warm.packed import Packed
 from tests.first_numbers import LATE_ENTRY, begin_at
 from tests.judged_crawls import packed_minima
@@ -40,14 +39,14 @@ SLOW = HeadGrowth(first_heads=20, linked=30, linked_an_anchor=1)
 SPREAD = Design(5, 2, 192, [Block(block % 3, 7 + 21 * (block // 3), 19) for block in range(5)])
 """Blocks of 19 bits in three words."""
 TWO_OF_FIVE = Design(5, 2)
-ALL_TRIPLES = (1 << BUCKETS) - 1
-"""The mask of an anchor that is in no pair, but in all triples."""
+ALL_RESERVES = (1 << BUCKETS) - 1
+"""The mask of an anchor that is in no first pair, but in all reserves."""
 OF_MINIMA = Rule(VerdictOptions(), Scheme()).design()
 MINIMA = [
-    *combinations(range(5), 2),
-    *((one, two, two + step) for one, two in combinations(range(5), 2) for step in (1, 2, 3)),
+    *((3 * triangle + a, 3 * triangle + b) for triangle in range(10) for a, b in ((0, 1), (1, 2), (0, 2))),
+    tuple(range(30)),
 ]
-"""The minima of each bucket of a page: ten pairs, and three triples below each."""
+"""The minima of each bucket of a page: thirty pairs, of which nine come first, and all of them."""
 
 
 def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
@@ -55,10 +54,10 @@ def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
     return math.ceil(Packed.bytes(design, anchors, anchors + generation) / PACKED_SHARE)
 
 
-def room_of_triples(entries: int, generation: int) -> int:
+def room_of_reserves(entries: int, generation: int) -> int:
     """Memory in which as many entries are packed."""
-    size = Packed.bytes(triples.DESIGN, entries, entries + generation)
-    return int(size / PACKED_SHARE / TRIPLES_SHARE) + 8
+    size = Packed.bytes(reserves.DESIGN, entries, entries + generation)
+    return int(size / PACKED_SHARE / RESERVES_SHARE) + 8
 
 
 def spread(rows: U64) -> U64:
@@ -79,9 +78,9 @@ class Rows:
     prints: U64
     """Fingerprints (n,)."""
     words: U64 | None
-    """What the tables index (n, 3), if not the fingerprints."""
+    """What the tables index, if not the fingerprints: (n, 3), or of minima (n, 8)."""
     buckets: list[list[Any]]
-    """Each row's buckets: one a table, and those in triples."""
+    """Each row's buckets: one a table, and reserves."""
 
     def __len__(self) -> int:
         return len(self.prints)
@@ -114,20 +113,20 @@ class Case:
     """Whether the blocks are spread over a key of several words."""
     first: int = 0
     """Number of the first anchor."""
-    triples: bool = False
-    """Whether the tables are of pairs of minima, and anchors may be in triples."""
+    reserves: bool = False
+    """Whether the tables are of first pairs of minima, and anchors may be in reserves."""
 
     @property
     def design(self) -> Design:
-        return OF_MINIMA if self.triples else Design(self.blocks, self.choose)
+        return OF_MINIMA if self.reserves else Design(self.blocks, self.choose)
 
     @property
     def families(self) -> int:
-        return self.design.tables + self.triples
+        return self.design.tables + self.reserves
 
     def open(self, store: Store, *, windowed: bool = False) -> Tables:
         if self.first and store.get(DEFAULT, [FIRST]) == [None]:
-            begin_at(store, self.first, LATE_ENTRY if self.triples else 0)
+            begin_at(store, self.first, LATE_ENTRY if self.reserves else 0)
         return Tables(
             store,
             SPREAD if self.spread else self.design,
@@ -135,7 +134,7 @@ class Case:
             memory=self.memory,
             generation=self.generation,
             growth=self.growth,
-            kind=IndexKind(self.triples, windowed),
+            kind=IndexKind(self.reserves, windowed),
         )
 
     def rows(self, prints: U64) -> Rows:
@@ -143,23 +142,23 @@ class Case:
         return Rows(prints, spread(prints) if self.spread else None, self.design.keys(prints).tolist())
 
     def rows_of_minima(self, minima: list[list[int]], prints: U64) -> Rows:
-        """Rows with ten minima each."""
+        """Rows with thirty minima each."""
         packed = [packed_minima(each) for each in minima]
-        words = np.array([[each >> 64 * word & 2**64 - 1 for word in range(3)] for each in packed], np.uint64)
+        words = np.array([[each >> 64 * word & 2**64 - 1 for word in range(8)] for each in packed], np.uint64)
         buckets = [
             [(which, *(own[each] for each in places)) for which, places in enumerate(MINIMA)]
             for own in minima
         ]
-        return Rows(prints, words.reshape(-1, 3), buckets)
+        return Rows(prints, words.reshape(-1, 8), buckets)
 
     def make(
         self, rng: np.random.Generator, n: int, earlier: U64, skew: float = 0.1, values: int = 2
     ) -> Rows:
         """A third new, a third near earlier rows, a third near rows of the same call; some share 26 bits.
-        Minima have few values, so that rows share many pairs and triples."""
-        if self.triples:
-            others = rng.integers(0, 2**18, (n, 10)) * (rng.random((n, 10)) < 0.2)
-            minima = 1000 * rng.integers(0, values, (n, 10)) + others
+        Minima have few values, so that rows share many pairs."""
+        if self.reserves:
+            others = rng.integers(0, 2**15, (n, 30)) * (rng.random((n, 30)) < 0.2)
+            minima = 1000 * rng.integers(0, values, (n, 30)) + others
             return self.rows_of_minima(minima.tolist(), rng.integers(0, 1 << 16, n, dtype=np.uint64))
         prints = rng.integers(0, 1 << 64, n, dtype=np.uint64)
         kind = rng.integers(0, 3, n)
@@ -173,15 +172,15 @@ class Case:
         return self.rows(prints)
 
     def masks(self, rng: np.random.Generator, n: int, share: float) -> list[int]:
-        """Of a share of the rows, the tables that they skip and the triples that they enter instead."""
+        """Of a share of the rows, the tables that they skip and the reserves that they enter instead."""
         return [self._mask(rng) if rng.random() < share else 0 for _ in range(n)]
 
     def _mask(self, rng: np.random.Generator) -> int:
-        if not self.triples:
+        if not self.reserves:
             return int(rng.integers(1, 1 << self.design.tables))
-        pairs = np.flatnonzero(rng.random(PAIRS) < 0.5).tolist()
-        below = (PAIRS + A_PAIR * pair + step for pair in pairs for step in range(A_PAIR))
-        return sum(1 << each for each in [*pairs, *(each for each in below if rng.random() < 0.6)])
+        out = np.flatnonzero(rng.random(PAIRS) < 0.5)
+        instead = rng.permutation(LAST_RESORT)[: len(out)] if rng.random() < 0.9 else [LAST_RESORT]
+        return sum(1 << int(each) for each in [*out, *(PAIRS + each for each in instead)]) if len(out) else 0
 
 
 def flip(rng: np.random.Generator, rows: U64, most: int) -> U64:
@@ -202,48 +201,43 @@ class TablesOracle:
     masks: list[int] = field(default_factory=list)
     entered: list[set[Any]] = field(default_factory=list)
     dead: set[int] = field(default_factory=set)
+    stayed_out: dict[Any, int] = field(default_factory=dict)
+    """First pair -> the youngest anchor that stayed out of it."""
 
     def copy(self) -> TablesOracle:
-        return TablesOracle(self.case, self.rows, [*self.masks], [*self.entered], {*self.dead})
+        lists, sets = ([*self.masks], [*self.entered]), ({*self.dead}, {**self.stayed_out})
+        return TablesOracle(self.case, self.rows, *lists, *sets)
 
     def add(self, rows: Rows, masks: list[int]) -> None:
         tables = self.case.design.tables
         self.rows, self.masks = self.rows + rows, self.masks + masks
         for own, mask in zip(rows.buckets, masks, strict=True):
             usual = ((mask >> place & 1) == (place >= tables) for place in range(len(own)))
+            number = self.case.first + len(self.entered)
             self.entered.append({each for each, enters in zip(own, usual, strict=True) if enters})
+            out = (each for place, each in enumerate(own[:tables]) if mask >> place & 1)
+            self.stayed_out |= dict.fromkeys(out, number)
 
     def search(
-        self, rows: Rows
-    ) -> tuple[list[tuple[int, int, int]], list[list[int]], dict[tuple[int, int], int]]:
-        """Candidates as (row, anchor, distance), sizes of the buckets in tables, and (row, triple) -> size of
-        those triples below pairs below which any anchor ever stood."""
+        self, rows: Rows, oldest: int
+    ) -> tuple[list[tuple[int, int, int]], list[list[int]], dict[int, list[int]]]:
+        """Candidates as (row, anchor, distance), sizes of the buckets in tables, and those of the reserves of
+        each row that looks into them, as an anchor from `oldest` on stayed out of one of its pairs."""
         first, tables, holders = self.case.first, self.case.design.tables, defaultdict[Any, list[int]](list)
         for number, entered in enumerate(self.entered, first):
             for bucket in entered if number not in self.dead else ():
                 holders[bucket].append(number)
-        pairs, of_triples, prints = [], dict[tuple[int, int], int](), self.rows.prints.tolist()
+        pairs, of_reserves, prints = [], dict[int, list[int]](), self.rows.prints.tolist()
         for row, (fingerprint, own) in enumerate(zip(rows.prints.tolist(), rows.buckets, strict=True)):
-            for number in sorted(set(chain.from_iterable(holders.get(each, ()) for each in own))):
+            if self.case.reserves and any(self.stayed_out.get(each, -1) >= oldest for each in own[:tables]):
+                of_reserves[row] = [len(holders.get(each, ())) for each in own[tables:]]
+            looks = own if row in of_reserves else own[:tables]
+            for number in sorted(set(chain.from_iterable(holders.get(each, ()) for each in looks))):
                 distance = (fingerprint ^ prints[number - first]).bit_count()
                 if distance <= self.case.distance:
                     pairs.append((row, number, distance))
         sizes = [[len(holders.get(each, ())) for each in own[:tables]] for own in rows.buckets]
-        if self.case.triples:
-            every = set(chain.from_iterable(self.entered))
-            opened = {((which - PAIRS) // A_PAIR, *minima[:2]) for which, *minima in every if which >= PAIRS}
-            for row, own in enumerate(rows.buckets):
-                for triple, bucket in enumerate(own[PAIRS:]):
-                    if own[triple // A_PAIR] in opened:
-                        of_triples[row, triple] = len(holders.get(bucket, ()))
-        return pairs, sizes, of_triples
-
-
-def minima_of(words: U64) -> NDArray[Any]:
-    """The ten minima of each key of three words, (n, 10)."""
-    nine = [words[:, at // 3] >> np.uint64(19 * (at % 3)) & np.uint64(0x7FFFF) for at in range(9)]
-    tenth = np.bitwise_or.reduce(words >> np.uint64(57) << np.array([0, 7, 14], np.uint64), axis=1)
-    return np.column_stack([*nine, tenth])
+        return pairs, sizes, of_reserves
 
 
 def pairs_of(found: SearchResult) -> list[tuple[int, int, int]]:
@@ -251,10 +245,11 @@ def pairs_of(found: SearchResult) -> list[tuple[int, int, int]]:
     return list(zip(found.row.tolist(), found.anchor.tolist(), found.distance.tolist(), strict=True))
 
 
-def triples_of(found: SearchResult) -> dict[tuple[int, int], int]:
-    """(row, triple) -> size."""
-    row, triple, sizes = (column.tolist() for column in found.triples)
-    return dict(zip(zip(row, triple, strict=True), sizes, strict=True))
+def reserves_of(found: SearchResult) -> dict[int, list[int]]:
+    """Row that looks into its reserves -> sizes of these."""
+    further, rows, sizes = found.reserves
+    assert np.flatnonzero(further).tolist() == rows.tolist()
+    return dict(zip(rows.tolist(), sizes.reshape(-1, RESERVES).tolist(), strict=True))
 
 
 class Indexed:
@@ -301,7 +296,7 @@ class Indexed:
         """Insert rows, of which a share does not enter all tables, and kill a few anchors."""
         held = len(self.oracle.masks) + len(rows)
         kills = self.rng.integers(0, max(held, 1), 3 if share and held else 0).tolist()
-        if self.case.triples:
+        if self.case.reserves:
             kills += range(held - min(2, len(rows)), held)
         masks = self.case.masks(self.rng, len(rows), share)
         self.insert(rows, masks, [self.case.first + each for each in kills])
@@ -309,24 +304,19 @@ class Indexed:
     def check(self, rows: Rows | None = None) -> None:
         """Search for rows, by default for some new ones."""
         rows = self.make(30) if rows is None else rows
-        pairs, sizes, of_triples = self.oracle.search(rows)
+        pairs, sizes, of_reserves = self.oracle.search(rows, self.tables.first)
         found = self.tables.search(rows.prints, rows.words)
         assert pairs_of(found) == pairs
         if self.case.cap is None:
             assert found.bucket_sizes is None
         else:
             assert found.bucket_sizes is not None
-            assert found.bucket_sizes.dtype == np.uint32
             assert found.bucket_sizes.tolist() == sizes
-        looked, gone = triples_of(found), self.tables.first - self.case.first
-        assert list(looked) == sorted(looked)
-        if gone:  # pairs below which anchors stood that are gone may be looked into
-            looked = {cell: size for cell, size in looked.items() if size}
-            of_triples = {cell: size for cell, size in of_triples.items() if size}
-        assert looked == of_triples
-        if self.case.triples:
+        assert reserves_of(found) == of_reserves
+        if self.case.reserves:
+            gone = self.tables.first - self.case.first
             entries = sum((mask >> PAIRS).bit_count() for mask in self.oracle.masks[gone:])
-            assert self.tables.stats.triple_entries == entries
+            assert self.tables.stats.reserve_entries == entries
 
 
 def copy_live(source: Path, target: Path) -> None:

@@ -276,13 +276,11 @@ def judge_at_once(judge: Judge, entries: list[Entry], decided: int) -> list[byte
 
 
 def skipped_by(oracle: Oracle, page: OraclePage) -> int:
-    """The mask of unusual tables of a page that just became an anchor: those of all pages that it did not
-    enter, and the triples that it entered. 0 if it became none."""
-    if not oracle.anchors or oracle.anchors[-1].page is not page:
+    """The mask of unusual buckets of a page that just became an anchor: the first ones that it did not enter,
+    and the reserves that it entered. 0 if it became none."""
+    if oracle.strict or not oracle.anchors or oracle.anchors[-1].page is not page:
         return 0
-    of_triples = {table for some in oracle.triples.values() for table in some}
-    usual = set(range(len(oracle.tables))) - of_triples
-    return sum(1 << table for table in usual ^ {table for table, _ in oracle.anchors[-1].entered})
+    return sum(1 << table for table in {*range(9)} ^ {table for table, *_ in oracle.anchors[-1].entered})
 
 
 def check_state(state: State, oracle: Oracle, gone: set[object]) -> None:

@@ -21,7 +21,7 @@ from stream.tables.tables import Tables
 from tests.first_numbers import LATE
 from tests.night import by_night
 from tests.property.indexed import CACHE, SLOW, Case, Indexed, Rows, copy_live, room
-from tests.property.test_tables_oracle import TRIPLES
+from tests.property.test_tables_oracle import OF_RESERVES
 
 APPLIED = b"test/applied"
 WINDOW = 160
@@ -35,9 +35,9 @@ SIZES = {
     "several words": Case(5, 2, spread=True, memory=0, generation=6),
     "generations larger than the window": Case(5, 2, memory=0, generation=300),
 }
-SIZES |= {f"triples, {name}": case for name, case in TRIPLES.items()}
+SIZES |= {f"reserves, {name}": case for name, case in OF_RESERVES.items()}
 LONG = ("merged again and again",)
-"""Take a minute each; those of triples and of several words merge, too."""
+"""Take a minute each; those of reserves and of several words merge, too."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Replayed(Indexed):
         first = tables.count if end else min(first, tables.count)
         leaving = sorted(set(range(tables.first, first)) - oracle.dead)
         carried = [each - start for each in leaving if rng.random() < 0.3]
-        share = 0.0 if self.case.growth is SLOW else 0.7 if self.case.triples else 0.3
+        share = 0.0 if self.case.growth is SLOW else 0.7 if self.case.reserves else 0.3
         masks = [oracle.masks[each] for each in carried] + self.case.masks(rng, len(rows), share)
         kills = rng.integers(first, max(first + 1, tables.count), 3 if share and first < tables.count else 0)
         return Step(oracle.rows[carried] + rows, masks, kills.tolist(), first)
@@ -170,9 +170,9 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
         if name == "merged again and again":
             assert 1 in {run.level for run in runs_of(index.store)}
         assert index.tables.first > start + 400
-        if index.tables._triples is not None:
-            holders = index.tables._triples._entries.holders
-            assert len(holders.of_entries) < 8 * max(400, index.tables.stats.triple_entries)
+        if index.tables._reserves is not None:
+            holders = index.tables._reserves._entries.holders
+            assert len(holders.of_entries) < 8 * max(400, index.tables.stats.reserve_entries)
 
 
 def test_only_a_number_between_the_first_and_the_next_can_be_the_first(tmp_path: Path) -> None:

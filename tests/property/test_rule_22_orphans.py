@@ -146,11 +146,11 @@ def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
     tmp_path: Path, options: VerdictOptions
 ) -> None:
-    pages = [page for page in mirrors(4, 700) if page.status == 0]
+    pages = [page for page in mirrors(7, 700) if page.status == 0]
     stored, coming = pages[:400], pages[400:]
     with judging(tmp_path / "state", options) as judge:
-        entries = entries_of(stored, 4)
-        judge_all(judge, entries, 4)
+        entries = entries_of(stored, 7)
+        judge_all(judge, entries, 7)
     oracle = oracle_of(options)
     expected(oracle, stored)
     urls, joined = {page.id: page.url for page in stored}, []
@@ -190,11 +190,11 @@ def test_rule_22_a_look_up_says_which_cluster_an_orphan_would_join(tmp_path: Pat
 def body(seed: int, *, edit: Iterable[int] = ()) -> OraclePage:
     """A body of its own, with these bins of its sketch edited."""
     rng = np.random.default_rng(seed)
-    text, minima = (int.from_bytes(rng.bytes(24), "little") for _ in range(2))
+    text, minima = (int.from_bytes(rng.bytes(size), "little") for size in (24, 64))
     text ^= sum(1 << each for each in edit)
     sketch = text | 900 << 192 | minima << 256
     fingerprint = int.from_bytes(rng.bytes(8), "little")
-    return OraclePage(None, None, fingerprint, bytes(range(32)), sketch.to_bytes(56, "little"))
+    return OraclePage(None, None, fingerprint, bytes(range(32)), sketch.to_bytes(96, "little"))
 
 
 def at(url: str, page: OraclePage) -> OraclePage:

@@ -1,4 +1,4 @@
-"""The tables find the same anchors as a short brute force, whatever tier an anchor or its triple is in."""
+"""The tables find the same anchors as a short brute force, whatever tier an anchor or its entry is in a."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from stream.tables.compaction import RUN
 from stream.tables.design import Design
 from stream.tables.hot.heads import Heads
 from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
-from stream.tables.search.nearest import Nearest
+from stream.tables.reserves.keys import PAIRS, RESERVES
 from stream.tables.search.pair_collector import MANY, PairCollector
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.store.anchors import CHUNK
 from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import Tables
-from stream.tables.triples.keys import PAIRS
 from stream.tables.warm import tier as warm
 from stream.tables.warm.packed import HITS_AT_ONCE, Packed, Packing
 from tests.first_numbers import LATE, begin_at
 from tests.night import by_night
 from tests.property.indexed import (
-    ALL_TRIPLES,
+    ALL_RESERVES,
     CACHE,
     PLENTY,
     SLOW,
@@ -44,11 +43,9 @@ from tests.property.indexed import (
     Rows,
     copy_live,
     flip,
-    minima_of,
     pairs_of,
     room,
-    room_of_triples,
-    triples_of,
+    room_of_reserves,
 )
 
 CASES = {
@@ -115,13 +112,13 @@ CASES["merged, packed while small, from 768 on"] = replace(
 )
 
 
-TRIPLES = {
-    "hot": Case(triples=True),
-    "all packed": Case(triples=True, generation=300),
-    "some packed": Case(triples=True, memory=room_of_triples(1000, 250), generation=250),
-    "all in RocksDB": Case(triples=True, memory=0, generation=400),
-    "merged again and again": Case(triples=True, memory=0, generation=24),
-    "merged, some packed": Case(triples=True, memory=room_of_triples(200, 40), generation=40),
+OF_RESERVES = {
+    "hot": Case(reserves=True),
+    "all packed": Case(reserves=True, generation=300),
+    "some packed": Case(reserves=True, memory=room_of_reserves(500, 125), generation=125),
+    "all in RocksDB": Case(reserves=True, memory=0, generation=400),
+    "merged again and again": Case(reserves=True, memory=0, generation=24),
+    "merged, some packed": Case(reserves=True, memory=room_of_reserves(200, 40), generation=40),
 }
 SHARES = [(0.3, 0.2), (0.0, 0.2), (0.3, 0.0), (0.0, 0.0)]
 """Shares of anchors that skip tables, and of those that share buckets."""
@@ -154,14 +151,14 @@ def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: floa
 @pytest.mark.parametrize(
     ("name", "seed", "first"),
     [
-        *((name, place, place % 2 * LATE) for place, name in enumerate(TRIPLES)),
-        *by_night((name, seed, seed % 2 * LATE) for name in TRIPLES for seed in (6, 7, 8)),
+        *((name, place, place % 2 * LATE) for place, name in enumerate(OF_RESERVES)),
+        *by_night((name, seed, seed % 2 * LATE) for name in OF_RESERVES for seed in (6, 7, 8)),
     ],
 )
-def test_candidates_in_triples_and_sizes_are_those_of_brute_force(
+def test_candidates_in_reserves_and_sizes_are_those_of_brute_force(
     name: str, seed: int, first: int, tmp_path: Path
 ) -> None:
-    with Indexed(replace(TRIPLES[name], first=first), tmp_path, seed) as index:
+    with Indexed(replace(OF_RESERVES[name], first=first), tmp_path, seed) as index:
         index.check()
         for turn in range(8):
             index.add(index.make(0 if turn == 3 else int(index.rng.integers(30, 90))), 0.7)
@@ -170,8 +167,8 @@ def test_candidates_in_triples_and_sizes_are_those_of_brute_force(
             if turn % 3 == 2:
                 index.reopen()
                 index.check()
-        assert index.tables.stats.triple_entries > 1500
-        inner = index.tables._triples.tiers  # type: ignore[union-attr]
+        assert index.tables.stats.reserve_entries > 900
+        inner = index.tables._reserves.tiers  # type: ignore[union-attr]
         assert (inner.warm.end > inner.warm.floor) == ("packed" in name)
         is_cold = inner.cold.end > inner.cold._log.first
         assert is_cold == ("RocksDB" in name or "merged" in name or "some" in name)
@@ -186,8 +183,8 @@ def test_candidates_in_triples_and_sizes_are_those_of_brute_force(
         CASES["all in RocksDB"],
         CASES["all in RocksDB, late"],
         CASES["window of 80 anchors packed"],
-        Case(triples=True, memory=0, generation=50),
-        Case(triples=True, memory=0, generation=50, first=LATE),
+        Case(reserves=True, memory=0, generation=50),
+        Case(reserves=True, memory=0, generation=50, first=LATE),
     ],
 )
 def test_crash_loses_what_was_not_flushed_and_nothing_else(case: Case, tmp_path: Path) -> None:
@@ -211,7 +208,7 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(case: Case, tmp_path:
 @pytest.mark.parametrize("at", ["written", "frozen"])
 def test_a_crash_between_writing_and_freezing_loses_nothing(at: str, first: int, tmp_path: Path) -> None:
     """The process ends without closing its tables."""
-    with Indexed(Case(triples=True, memory=0, generation=50, first=first), tmp_path, 9) as index:
+    with Indexed(Case(reserves=True, memory=0, generation=50, first=first), tmp_path, 9) as index:
         for wait in (True, at == "frozen"):
             index.add(index.make(60), 0.7)
             if wait:
@@ -264,15 +261,15 @@ def test_runs_must_follow_each_other_from_the_first_anchor_on(tmp_path: Path) ->
             case.open(store)
 
 
-@pytest.mark.parametrize("case", [Case(5, 2, generation=150), Case(triples=True, generation=150)])
+@pytest.mark.parametrize("case", [Case(5, 2, generation=150), Case(reserves=True, generation=150)])
 @pytest.mark.parametrize("memory", [0, PLENTY])
 def test_digest_does_not_depend_on_how_batches_cut_the_anchors(
     case: Case, memory: int, tmp_path: Path
 ) -> None:
     case, rng = replace(case, memory=memory), np.random.default_rng(7)
-    count = 300 if case.triples else 700
+    count = 300 if case.reserves else 700
     rows = case.make(rng, count, np.zeros(0, np.uint64))
-    masks = case.masks(rng, count, 1.0 if case.triples else 0.01)
+    masks = case.masks(rng, count, 1.0 if case.reserves else 0.01)
     dying = [(int(rng.integers(0, anchor + 1)), anchor) for anchor in range(0, count, 7)]
     digests = set()
     for cut in (count, 1, 37, 256):
@@ -549,28 +546,6 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
             index.tables.kill(index.store.batch(), np.array([0]))
 
 
-@pytest.mark.parametrize("spread", [False, True])
-def test_empty_search_after_a_crowded_one_finds_nothing(
-    spread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked for the nearest at once."""
-    monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 4)
-    asked, limit = list[int](), Nearest(1, *np.zeros((3, 0), np.int64))
-
-    def nearest() -> Nearest:
-        asked.append(1)
-        return limit
-
-    with Indexed(Case(5, 2, spread=spread), tmp_path) as index:
-        rows = index.case.rows(np.full(3, 7, np.uint64))
-        index.insert(rows, [0] * 3)
-        index.check(rows[:1])
-        none = rows[:0]
-        parts = list(index.tables.searches(none.prints, none.words, nearest))
-    assert asked == [1]
-    assert [(start, len(part.row)) for start, part in parts] == [(0, 0)]
-
-
 @pytest.mark.parametrize(("spread", "first"), [(False, 0), (True, 0), (False, LATE)])
 def test_long_chains_are_followed_to_their_end(tmp_path: Path, spread: bool, first: int) -> None:
     """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
@@ -583,127 +558,16 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, spread: bool, fir
         assert len(index.tables.search(rows.prints, rows.words).row) > MANY
 
 
-def limited(index: Indexed, rows: Rows, limit: Nearest) -> tuple[list[tuple[int, int, int]], dict[Any, int]]:
-    """Candidates of a search for the nearest, and sizes of triples."""
-    pairs, sizes = list[tuple[int, int, int]](), dict[Any, int]()
-    for first, part in index.tables.searches(rows.prints, rows.words, lambda: limit):
-        pairs += [(first + row, anchor, distance) for row, anchor, distance in pairs_of(part)]
-        sizes |= {(first + row, triple): size for (row, triple), size in triples_of(part).items()}
-    return pairs, sizes
-
-
-@pytest.mark.parametrize("first", [0, LATE])
-def test_long_chains_of_entries_are_followed_to_their_end(
-    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their ends are copied: with a limit and without one, the anchors are those of brute force."""
-    with Indexed(Case(triples=True, first=first), tmp_path, 10) as index:
-
-        def alike(count: int) -> Rows:
-            prints = index.rng.integers(0, 1 << 16, count, dtype=np.uint64)
-            return index.case.rows_of_minima([[7] * 10] * count, prints)
-
-        for _ in range(2):
-            index.add(alike(300), 1.0)
-        rows = alike(5)
-        index.check(rows)
-        found, _, of_triples = index.oracle.search(rows)
-        assert min(of_triples.values()) > 2 * 64
-        monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
-        none = np.zeros(0, np.int64)
-        pairs, _ = limited(index, rows, Nearest(70, np.full(5, index.case.distance), none, none))
-    nearest = []
-    for row in range(5):  # all minima are equal, so the rank is the distance
-        of_row = sorted((apart, anchor) for of, anchor, apart in found if of == row)
-        assert len(of_row) > 70
-        nearest += sorted((row, anchor, apart) for apart, anchor in of_row[:70])
-    assert pairs == nearest
-
-
-CROWDED, OF_TRIPLES = Case(5, 2, distance=40, cap=None), Case(triples=True)
-
-
-@pytest.mark.parametrize(
-    ("case", "most", "share"),
-    [
-        (replace(CROWDED, memory=0, generation=200, first=LATE), 5, 0.2),
-        (replace(CROWDED, memory=0, generation=200, spread=True), 1, 0.2),
-        (replace(CROWDED, generation=200, spread=True), 30, 0.2),
-        (replace(CROWDED, generation=200, first=LATE), 1, 0.2),
-        (replace(CROWDED, spread=True, first=LATE), 5, 0.2),
-        (CROWDED, 5, 0.2),
-        (OF_TRIPLES, 1, 0.7),
-        (replace(OF_TRIPLES, first=LATE), 4, 1.0),
-        (replace(OF_TRIPLES, generation=200, first=LATE), 20, 0.7),
-        (replace(OF_TRIPLES, memory=0, generation=200, first=LATE), 1, 1.0),
-        (replace(OF_TRIPLES, memory=0, generation=30), 4, 0.7),
-        *by_night(
-            (replace(CROWDED, memory=memory, generation=generation, spread=spread, first=first), most, 0.2)
-            for memory, generation in ((0, 200), (PLENTY, 200), (PLENTY, 1 << 20))
-            for spread in (False, True)
-            for most, first in ((1, 0), (5, 0), (30, 0), (5, LATE))
-        ),
-        *by_night(
-            (replace(OF_TRIPLES, memory=memory, generation=generation, first=first), most, share)
-            for memory, generation in ((PLENTY, 1 << 20), (PLENTY, 200), (0, 200), (0, 30))
-            for most in (1, 4, 20)
-            for first in (0, LATE)
-            for share in (0.7, 1.0)
-        ),
-    ],
-)
-def test_a_limited_search_finds_the_candidates_of_the_least_rank(
-    case: Case, most: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of those that are alive at the row's turn and within its own distance; of equal rank the oldest. Where
-    all anchors are in triples, none is found by a pair before."""
-    monkeypatch.setattr(all_tables, "PAIRS_AT_ONCE", 40)
-    if share == 1:
-        monkeypatch.setattr(Case, "_mask", lambda *_: ALL_TRIPLES)
-    a_batch, deaths, nearest = (120, 240, 4) if case.triples else (150, 60, 10)
-    with Indexed(case, tmp_path, most) as index:
-        rng = index.rng
-        for _ in range(3):
-            index.add(index.make(a_batch, 0.9, earlier=0), share)
-            index.tables.maintain(wait=True)
-        rows = index.make(40, 0.9)
-        pairs, _, of_triples = index.oracle.search(rows)
-        within = rng.integers(nearest, 12 if case.triples else 22, 40)
-        mortal = np.sort(rng.choice(3 * a_batch, deaths, replace=False)) + case.first
-        dies = rng.integers(0, 40, deaths)
-        found, sizes = limited(index, rows, Nearest(most, within, mortal, dies))
-    assert sizes == of_triples
-    got, left_out = {(row, anchor) for row, anchor, _ in found}, 0
-    dead_from = dict(zip(mortal.tolist(), dies.tolist(), strict=True))
-    minima, stored = (
-        None if each.words is None else minima_of(each.words) for each in (rows, index.oracle.rows)
-    )
-    for row in range(40):
-        ranks = []
-        for of, anchor, distance in pairs:
-            if of == row and distance <= within[row] and dead_from.get(anchor, row + 1) > row:
-                unequal = 0
-                if minima is not None and stored is not None:
-                    unequal = int((minima[row] != stored[anchor - case.first]).sum())
-                ranks.append((distance + 2 * unequal, anchor))
-        assert {(row, anchor) for _, anchor in sorted(ranks)[:most]} <= got
-        left_out += sum((row, anchor) not in got for _, anchor in ranks)
-    if case.generation == 1 << 20 and not case.triples:  # the hot tier alone leaves some out
-        assert len(got) < len(pairs) / 2
-    elif case.generation == 1 << 20 and most <= 4:
-        assert left_out
-
-
 def test_a_search_that_is_full_of_entries_that_are_gone_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB still has them. The search ends there, before it has found the others."""
-    with Indexed(Case(triples=True, memory=0, generation=400), tmp_path, 12) as index:
+    with Indexed(Case(reserves=True, memory=0, generation=400), tmp_path, 12) as index:
         prints = index.rng.integers(0, 1 << 8, 40, dtype=np.uint64)
-        rows = index.case.rows_of_minima([[7] * 10] * 40, prints)
-        index.insert(rows, [ALL_TRIPLES] * 40)
+        rows = index.case.rows_of_minima([[7] * 30] * 40, prints)
+        index.insert(rows, [ALL_RESERVES] * 40)
         index.tables.maintain(wait=True)
-        assert index.tables._triples.tiers.cold.end == 1200  # type: ignore[union-attr]
+        assert index.tables._reserves.tiers.cold.end == 40 * RESERVES // 400 * 400  # type: ignore[union-attr]
         batch = index.store.batch()
         index.tables.raise_first(batch, 8)
         index.store.write(batch)
@@ -712,51 +576,41 @@ def test_a_search_that_is_full_of_entries_that_are_gone_is_repeated(
         index.check(rows[:2])
 
 
-def test_without_entries_no_triple_is_looked_into(tmp_path: Path) -> None:
-    with Indexed(Case(triples=True, memory=0, generation=20), tmp_path, 3) as index:
-        rows = index.make(50)
-        index.insert(rows, [11] * 50)
-        index.tables.maintain(wait=True)
-        found = index.tables.search(rows.prints, rows.words)
-        assert not len(found.triples.row)
-        assert next(iter(index.store.scan(f"table-{PAIRS}")), None) is None
-
-
 def test_large_generations_of_entries_are_frozen_by_a_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = []
     for least in (600, 1 << 30):
         monkeypatch.setattr(freeze, "CHILD_ANCHORS", least)
-        with Indexed(Case(triples=True, memory=0, generation=600), tmp_path / f"{least}", 4) as index:
+        with Indexed(Case(reserves=True, memory=0, generation=600), tmp_path / f"{least}", 4) as index:
             for _ in range(2):
                 index.add(index.make(100), 0.7)
             index.tables.maintain(wait=True)
-            assert index.tables._triples.tiers.compaction.frozen == 600  # type: ignore[union-attr]
+            assert index.tables._reserves.tiers.compaction.frozen == 600  # type: ignore[union-attr]
             index.check()
             digests.append(index.store.digest())
     assert digests[0] == digests[1]
 
 
-def test_reads_of_triples_are_counted_and_no_more_entries_inserted_than_can_be_numbered(
+def test_reads_of_reserves_are_counted_and_no_more_entries_inserted_than_can_be_numbered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Indexed(Case(triples=True, memory=0, generation=60), tmp_path, 8) as index:
+    with Indexed(Case(reserves=True, memory=0, generation=60), tmp_path, 8) as index:
         index.add(index.make(50), 0.7)
         index.tables.maintain(wait=True)
         stats = index.tables.stats
         assert (stats.cold_anchors, stats.generations) == (0, 0)
         index.check()
         assert index.tables.stats.rocks_probes >= index.tables.stats.rocks_hits > 0
-        entries = index.tables.stats.triple_entries
+        entries = index.tables.stats.reserve_entries
         monkeypatch.setattr(all_tables, "MOST_ANCHORS", entries + 2)
         row = index.make(1)
         insert = partial(index.tables.insert, index.store.batch(), row.prints)
-        with pytest.raises(StateError, match=f"the index is full: {entries} entries in triples"):
+        with pytest.raises(StateError, match=f"the index is full: {entries} entries in reserves"):
             insert({0: 1 | 7 << PAIRS}, row.words)
         index.check()
         insert({0: 1 | 3 << PAIRS}, row.words)
-        assert index.tables.stats.triple_entries == entries + 2
+        assert index.tables.stats.reserve_entries == entries + 2
 
 
 @pytest.mark.parametrize(("rows", "span"), [(1, 3), (40, 500), (40, 2000), (3, 1 << 31)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream.fingerprint.scheme import MINIMA_WORDS
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.judge.decision.batch_anchors import (
     Buckets,
     StoredBuckets,
@@ -14,13 +14,14 @@ from stream.judge.decision.batch_anchors import (
     members_near,
     shared_buckets,
 )
-from stream.judge.decision.bucket_collisions import numbered
+from stream.judge.decision.bucket_collisions import collisions, numbered
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.arrays import U64
-from stream.tables.search.probing import Probing
+from stream.tables.reserves.keys import RESERVES
+from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.rank import RANKS, ranks_of
-from stream.tables.search.result import ProbedTriples
+from stream.tables.search.result import ProbedReserves
 from tests.judged_crawls import SCHEME
 
 ROWS = 700
@@ -29,9 +30,12 @@ ROWS = 700
 def buckets_of(prints: U64, words: U64, cap: int) -> Buckets:
     """The buckets of pages of one batch, none of which has entered."""
     rule = Rule(VerdictOptions(bucket_cap=cap), SCHEME)
-    probing = Probing(rule.design(), words, prints[:, 0].copy(), rule.search_options())
-    sizes = np.zeros((len(prints), probing.design.tables), np.uint32)
-    buckets, _ = shared_buckets([probing], prints, StoredBuckets(sizes, ProbedTriples.none()), cap)
+    keys = keys_of(words, rule.design().pieces)
+    every = ProbedReserves(
+        np.ones(len(keys), np.bool_), np.arange(len(keys)), np.zeros((len(keys), RESERVES), np.int64)
+    )
+    stored = StoredBuckets(np.zeros(keys.shape, np.int64), every)
+    buckets, _ = shared_buckets(collisions(keys), words, prints, stored, cap)
     return buckets
 
 
@@ -63,7 +67,7 @@ def test_members_are_found_whatever_rank_is_expected(lanes: int, cap: int) -> No
         reach = int(rng.choice([RANKS - 1, 9, 0, -1]))
         near = (apart <= within) & (ranks <= reach)
         buckets.expected[0] = rng.integers(0, 30)
-        count, looked = members_near(row, within, reach, most, buckets)
+        count, looked = members_near(row, True, within, reach, most, buckets)
         got = dict(zip(buckets.nearby[:count].tolist(), buckets.ranks[:count].tolist(), strict=True))
         want = dict(zip(members[near].tolist(), ranks[near].tolist(), strict=True))
         assert len(got) == count

@@ -11,7 +11,8 @@ import pytest
 from stream.errors import FingerprintFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.lanes import as_words, to_hex
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.fingerprint.minima import MINIMA_WORDS
+from stream.fingerprint.scheme import Scheme
 from stream.judge.state.page_log import HEAD, PageLog, record_words
 from stream.judge.state.state import State
 from stream.local.index import Index

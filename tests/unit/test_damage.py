@@ -26,8 +26,8 @@ from stream.tables.store.rocks import Store, Writes, tables_of
 from stream.tables.store.scrub_child import ScrubResult, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
-OF_TRIPLES = b"run/\x0a"
-"""Prefix of the keys of the triples' runs."""
+OF_RESERVES = b"run/\x09"
+"""Prefix of the keys of the reserves' runs."""
 Contents = list[tuple[bytes, bytes]]
 FLIPS = {"sst": 50, "MANIFEST": 20, "OPTIONS": 4, "CURRENT": 4, "config": 4, "IDENTITY": 2, "flushed": 4}
 """How many of each kind of file."""
@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             index._state.tables.maintain(wait=True)
     with Store(path / "state", tables_of(path / "state"), 1 << 20, read_only=True) as store:
         keys = [key for key, _ in store.scan("default")]
-    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/\0", OF_TRIPLES, b"source/"):
+    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/\0", OF_RESERVES, b"source/"):
         assert any(key.startswith(prefix) for key in keys), prefix
     return path
 
@@ -383,7 +383,7 @@ def test_what_comes_during_a_flush_is_not_noted_as_flushed(
     ("key", "said"),
     [
         (b"run/\0", "runs hold anchors up to"),
-        (OF_TRIPLES, "runs hold anchors up to"),
+        (OF_RESERVES, "runs hold anchors up to"),
         (b"meta", "records, but no meta record"),
         (b"tables/dead/", "has LoadedRecords.dead="),
         (b"tables/skipped/", "has LoadedRecords.dead="),
@@ -396,15 +396,15 @@ def test_records_that_miss_others_are_refused(copy: Path, key: bytes, said: str)
         opened(copy)
 
 
-def test_the_last_run_of_triples_is_built_anew_if_its_record_is_missing(
+def test_the_last_run_of_reserves_is_built_anew_if_its_record_is_missing(
     copy: Path, expected: tuple[list[Answer], Contents]
 ) -> None:
     """As after a crash between building and recording it."""
 
     def remove_last(batch: Writes, runs: dict[bytes, bytes]) -> None:
-        batch.delete("default", max(each for each in runs if not each[len(OF_TRIPLES)]))
+        batch.delete("default", max(each for each in runs if not each[len(OF_RESERVES)]))
 
-    changed(copy, remove_last, OF_TRIPLES)
+    changed(copy, remove_last, OF_RESERVES)
     assert (added(copy) == expected) is True
 
 

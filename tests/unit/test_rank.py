@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream.fingerprint.minima import equal_minima
 from stream.tables.arrays import U64
 from stream.tables.search.rank import abridged_minima, least_rank, ranks_of
 
 
 def lowest_bits(words: U64) -> NDArray[np.int64]:
-    """Six of each minimum (10,), the last one's in the first word."""
-    whole = [int(word) >> 19 * place & 63 for word in words for place in range(3)]
-    return np.array([*whole, int(words[0]) >> 57 & 63])
+    """Seven of each minimum (9,)."""
+    return np.array([int(word) >> 19 * place & 127 for word in words for place in range(3)])
 
 
 @pytest.mark.parametrize("flips", [0, 1, 2, 5, 60])  # 1: each bit
@@ -30,8 +28,12 @@ def test_each_minimum_that_differs_counts_as_two_bits_of_distance(flips: int) ->
             words[page, bit // 64] ^= np.uint64(1 << bit % 64)
     distance = rng.integers(0, 129, len(words))
     expected = [
-        apart + 2 * equal_minima(own, other).count(False)
-        for apart, other in zip(distance.tolist(), words, strict=True)
+        apart + 2 * sum((a ^ b) >> 19 * place & 0x7FFFF != 0 for a, b in pairs for place in range(3))
+        for apart, pairs in zip(
+            distance.tolist(),
+            (list(zip(own.tolist(), other, strict=True)) for other in words.tolist()),
+            strict=True,
+        )
     ]
     first, all_pages = np.zeros(len(words), np.int64), np.arange(len(words))
     ranks = ranks_of(distance.astype(np.uint8), own[None], first, words, all_pages)

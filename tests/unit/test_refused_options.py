@@ -31,7 +31,7 @@ DAYS = "--lifetime 90d --pages-a-day 1e6"
         ("fingerprint --scheme sketch_bins=1 -", "--scheme sketch_bins=1: Expected `int` >= 64"),
         ("explain a b --option similarty=0.9", r"similarty=0\.9: no such option; did you mean similarity\?"),
         ("explain a b --option similarity=90%", "90%: write a number from 0 to 1 with at most four decimals"),
-        ("explain a b --option keys=minimum", r"not one of minima, fingerprint; did you mean minima\?"),
+        ("explain a b --option mode=strickt", r"not one of verified, strict; did you mean strict\?"),
         ("explain a b --option distance=far", "--option distance=far: Expected `int | null`"),
         ("scan pages --mode strict --similarity .9", "--mode strict judges by distance alone"),
         ("scan pages --similarity 90", "write a number from 0 to 1"),

@@ -21,7 +21,6 @@ from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables.search import nearest as limited
 from stream.tables.search import pair_collector
 from stream.tables.hot import chain_search
 from stream.tables.hot import chains
@@ -32,7 +31,7 @@ from stream.tables.cold import presence
 from stream.tables.design import Design
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
-    limited.kept_pairs, bucket_collisions.numbered, decide_rows_compiled.settle, nearest.nearest_alive,
+    bucket_collisions.numbered, decide_rows_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, cold._match, presence._groups_to_read, presence._mark,
     prefixes_compiled.keys_of,
@@ -75,7 +74,7 @@ for memory, generation in ((64 << 20, 1 << 20), (0, 16), (4 << 20, 16)):
     path = Path(sys.argv[1]) / str(memory)
     state, genesis = open_state(path, options, memory=memory, generation=generation)
     judge_all(Judge(state, genesis), entries_of(templates(1, 600), 1), 1)
-    assert state.tables.stats.triple_entries > 300
+    assert state.tables.stats.reserve_entries > 300
     state.close()
     open_state(path, options, memory=memory, generation=generation)[0].close()
 assert compiled() == rehearsed, [name for name, each in compiled().items() if each != rehearsed.get(name)]

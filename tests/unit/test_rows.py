@@ -312,7 +312,7 @@ def test_files_before_the_first_wanted_row_are_not_read(tmp_path: Path) -> None:
 
 def test_a_sketch_of_more_shingles_than_there_are_is_refused(tmp_path: Path) -> None:
     rows = fingerprint_batch(table(4)).to_pylist()
-    rows[1]["sketch"] = rows[1]["sketch"][:240] + bytes([255] * 32)
+    rows[1]["sketch"] = rows[1]["sketch"][:240] + bytes([255] * 72)
     parquet.write_table(pa.Table.from_pylist(rows, pa.schema(TYPES)), tmp_path / "a.parquet")
     seal(tmp_path, SCHEME)
     with pytest.raises(RowsError, match="a sketch of 18446744073709551615 shingles"):

@@ -335,7 +335,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         rare = {"corpus", *(each.name for each in COLUMNS if each.omitted == "column")}
         assert list(plain) == [each for each in kinds if each not in rare], "no row has a value of these"
         assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 5, SCHEME.id)
-        sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 3}
+        sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 8}
         strings = strings_of(plain, sizes["n"])
         buffers = {name: kinds[name] for name in plain if kinds[name].startswith("bin, ")}
         assert len(buffers) == 10
@@ -421,7 +421,7 @@ def test_a_record_with_a_sketch_of_more_shingles_than_there_are_is_refused() -> 
     )
     row = PageFingerprinter(scheme).page(Page(url=NEWS, text=HARBOUR))
     for size, refused in ((2**32, False), (2**32 + 1, True), (2**64 - 1, True)):
-        forged = row.sketch[:240] + size.to_bytes(8, "little") + bytes(24)
+        forged = row.sketch[:240] + size.to_bytes(8, "little") + bytes(64)
         rows = Rows.of(scheme, ranges, [msgspec.structs.replace(row, sketch=forged)], [0], [None])
         with pytest.raises(RecordError, match=f"here: a sketch of {size}") if refused else nullcontext():
             rows.refuse_foreign(start, "here")

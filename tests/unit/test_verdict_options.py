@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import ValidationError, convert, structs
 
-from stream.messages.verdict_options import VerdictOptions
+from stream.fingerprint import minima
+from stream.messages.verdict_options import DECIDING, RULE, VerdictOptions
 
 
 class LaterOptions(VerdictOptions, frozen=True):
@@ -34,6 +35,20 @@ def test_every_option_that_is_not_at_its_default_changes_the_id() -> None:
     for name in others.keys() - {"mode"}:
         ids.add(structs.replace(plain, **{name: others[name]}).id)
     assert len(ids) == 2 + len(others) - 1
+
+
+@pytest.mark.parametrize("name", RULE)
+def test_every_constant_that_decides_changes_the_id(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, value = VerdictOptions().id, getattr(minima, name)
+    monkeypatch.setattr(minima, name, value[:-1] if isinstance(value, tuple) else value + 1)
+    assert VerdictOptions().id != before
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_every_default_that_decides_changes_the_id(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, defaults = VerdictOptions().id, structs.asdict(VerdictOptions())
+    monkeypatch.setattr(structs, "asdict", lambda _: defaults | {name: "another"})
+    assert VerdictOptions().id != before
 
 
 @pytest.mark.parametrize(

@@ -8,27 +8,19 @@ all rows into one bucket.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import borrowing, compiled, inlined, popcount
-from stream.judge.decision.bucket_collisions import Collisions, collisions, numbered
-from stream.tables.arrays import I32, I64, U64, distinct
+from stream.judge.decision.bucket_collisions import Collisions, numbered
+from stream.tables.arrays import I32, I64, U64
+from stream.tables.reserves.keys import BUCKETS, LAST_RESORT, PAIRS, RESERVES, keys_of_reserves
 from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
 from stream.tables.search.packed_pairs import Integer
-from stream.tables.search.probing import Probing
 from stream.tables.search.rank import RANKS, abridged_minima, rank_of
-from stream.tables.search.result import ProbedTriples
-from stream.tables.triples.keys import A_PAIR, BUCKETS, PAIRS, TRIPLES, keys_of_some
-
-OVERFULL: Final = 8
-"""Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one."""
-OVERFULL_TRIPLE: Final = 2
-"""That multiple where full pairs open triples: a larger one finds no more copies, and costs hostile journals
-up to a third of their speed."""
+from stream.tables.search.result import ProbedReserves
 
 FURTHER: Final = 2
 """How much further up in rank members are looked for if there are too few as near as expected; four times as
@@ -38,13 +30,13 @@ much each time that there still are too few."""
 class Buckets(NamedTuple):
     """The shared buckets of one batch of n rows and b buckets; what the compiled loop changes.
 
-    A page has T buckets: in as many tables, or in `pairs` tables and in triples below these.
+    A page has T buckets: in as many tables, or in `pairs` tables and in reserves.
     """
 
     tables: int
     """T"""
     pairs: int
-    """Tables of whose full buckets three triples take the place: T, if there are no triples."""
+    """Tables in place of whose full buckets anchors enter reserves: T, if there are no reserves."""
     cap: int
     """0 for none."""
     fingerprints: U64
@@ -56,14 +48,18 @@ class Buckets(NamedTuple):
     probed_end: I64
     cells: I64
     """row * T + table where a row may enter a bucket that is kept, row by row, up to `entered_end` (n + 1,).
-    Triples come after tables."""
+    Reserves come after tables."""
     entered: I32
     """Bucket of each cell."""
     entered_end: I64
     crowd: I64
     """Current number of live anchors of each bucket that may become full; -1 for others (b,)."""
     tabled: int
-    """Number of buckets in tables; those of triples have higher numbers."""
+    """Number of buckets in tables; reserves have higher numbers."""
+    further: NDArray[np.bool_]
+    """Whether each row looks into its reserves because of a stored anchor (n,)."""
+    stayed_out: NDArray[np.bool_]
+    """Whether an anchor of this batch stayed out of each bucket in a table (tabled,)."""
     crowded: bool
     """Whether there are any that may."""
     first: I64
@@ -80,7 +76,7 @@ class Buckets(NamedTuple):
     abridged: U64
     """The abridged minima of the rows (n,)."""
     skipped: U64
-    """Bit mask of the tables whose bucket each row did not enter, and of the triples that it did (n,)."""
+    """Bit mask of the tables whose bucket each row did not enter, and of the reserves that it did (n,)."""
     seen_by: I64
     """The last row that came across each row as a member (n,), to count a member of several buckets once."""
     expected: I64
@@ -105,7 +101,7 @@ class CrowdedBuckets(NamedTuple):
     def of(self, keys: U64, skipped: U64, pairs: int) -> tuple[I64, I64]:
         """Return the buckets that m anchors are in, anchor by anchor, and the end of each anchor's (m + 1,).
 
-        `keys` are (m, T), of which the first `pairs` are not of triples; `skipped` are the masks of the
+        `keys` are (m, T), of which the first `pairs` are not of reserves; `skipped` are the masks of the
         anchors, as in `Buckets` (m,).
         """
         order, table = np.argsort(self.keys), np.arange(keys.shape[1], dtype=np.uint64)
@@ -119,10 +115,10 @@ class CrowdedBuckets(NamedTuple):
 class StoredBuckets(NamedTuple):
     """What tables have in the buckets of n rows before the batch."""
 
-    sizes: NDArray[np.uint32]
+    sizes: I64
     """(n, tables): live anchors in the exact buckets."""
-    triples: ProbedTriples | None
-    """The triples below pairs that were full once, by row; None if full buckets open no triples."""
+    reserves: ProbedReserves | None
+    """None if there are no reserves."""
 
 
 class _Kept(NamedTuple):
@@ -141,33 +137,29 @@ class _Kept(NamedTuple):
 
 
 def shared_buckets(
-    probed: Sequence[Probing], fingerprints: U64, stored: StoredBuckets | None, cap: int | None
+    colliding: Collisions, words: U64, fingerprints: U64, stored: StoredBuckets | None, cap: int | None
 ) -> tuple[Buckets, CrowdedBuckets]:
     """The buckets that one row of a batch of n enters and another probes, empty as yet.
 
-    `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n, lanes).
-    `stored` is None without a cap.
+    `words` are (n, W), `fingerprints` (n, lanes). `stored` is None without a cap.
     """
-    design, queries = probed[0].design, [probing.queries for probing in probed]
-    keys = np.concatenate([each.keys for each in queries])
-    words = np.concatenate([each.words for each in queries])
-    rows, lanes = len(keys), fingerprints.size // len(fingerprints)
-    colliding = collisions(keys)
-    tables, tabled = design.tables, len(colliding.entering)
+    rows, lanes = len(words), fingerprints.size // len(fingerprints)
+    pairs, tabled = len(colliding.bucket_of) // rows, len(colliding.entering)
+    tables, further = pairs, np.zeros(rows, np.bool_)
     before = np.zeros(tabled, np.int64)
     if stored is not None:
         before[colliding.bucket_of] = stored.sizes.ravel()
     brink = before + colliding.entering > (sys.maxsize if cap is None or stored is None else cap)
-    kept = _kept_in_tables(keys, colliding, before, brink)
-    if stored is not None and stored.triples is not None:
-        tables = BUCKETS
+    kept = _kept_in_tables(rows, colliding, before, brink)
+    if stored is not None and stored.reserves is not None:
+        tables, further = BUCKETS, stored.reserves.further
         kept = kept._replace(cells=kept.cells + kept.cells // PAIRS * (BUCKETS - PAIRS))
-        if brink.any() or len(stored.triples.row):
-            kept = _with_triples(kept, words, np.flatnonzero(brink[colliding.bucket_of]), stored.triples)
+        if len(stored.reserves.rows):
+            kept = _with_reserves(kept, words, stored.reserves)
     room = int(kept.room.sum())
     buckets = Buckets(
         tables=tables,
-        pairs=design.tables,
+        pairs=pairs,
         cap=cap or 0,
         fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, lanes)),
         words=words,
@@ -178,6 +170,8 @@ def shared_buckets(
         entered_end=np.searchsorted(kept.cells, np.arange(rows + 1) * tables),
         crowd=kept.crowd,
         tabled=tabled,
+        further=further,
+        stayed_out=np.zeros(tabled, np.bool_),
         crowded=len(kept.crowded.keys) > 0,
         first=np.cumsum(kept.room) - kept.room,
         size=np.zeros(len(kept.room), np.int64),
@@ -196,42 +190,35 @@ def shared_buckets(
     return buckets, kept.crowded
 
 
-def _kept_in_tables(keys: U64, colliding: Collisions, before: I64, brink: NDArray[np.bool_]) -> _Kept:
-    """The buckets in tables that somebody probes, or that may be full when somebody comes. `keys` are (n, T);
+def _kept_in_tables(rows: int, colliding: Collisions, before: I64, brink: NDArray[np.bool_]) -> _Kept:
+    """The buckets of so many rows in tables that somebody probes, or that may be full when somebody comes.
     `before` are live anchors, and `brink` whether a bucket may become full, of each bucket (b,)."""
-    bucket_of, entering, row, bucket = colliding
-    kept = brink.copy()
-    kept[bucket] = True
-    cells = np.flatnonzero(kept[bucket_of])
-    crowded = np.flatnonzero(brink)
-    key = np.empty(len(entering) if len(crowded) else 0, np.uint64)
-    if len(crowded):
-        key[bucket_of] = keys.ravel()
+    keys, bucket_of, entering = colliding
+    tables, kept = len(bucket_of) // rows, brink | (entering > 1)
+    cells, crowded = np.flatnonzero(kept[bucket_of]), np.flatnonzero(brink)
+    probing = cells[entering[bucket_of[cells]] > 1]
     return _Kept(
         cells=cells,
         entered=bucket_of[cells],
-        probed=bucket,
+        probed=bucket_of[probing],
         crowd=np.where(brink, before, -1),
-        probing=row,
+        probing=(probing // tables).astype(np.int32),
         room=np.where(kept, entering, 0),
-        crowded=CrowdedBuckets(key[crowded], crowded),
+        crowded=CrowdedBuckets(keys[crowded], crowded),
     )
 
 
-def _with_triples(kept: _Kept, words: U64, brink: I64, stored: ProbedTriples) -> _Kept:
-    """The buckets, and those of triples: below the pairs that may become full in this batch, given as `brink`
-    by row * PAIRS + pair, and below those that were full once. All of them are kept."""
-    new = (A_PAIR * brink[:, None] + np.arange(A_PAIR)).ravel()
-    old = stored.row * TRIPLES + stored.triple
-    places = distinct(np.concatenate([new, old])) if len(old) else new
-    row, triple = np.divmod(places, TRIPLES)
-    keys, of_keys = numbered(keys_of_some(words, row, triple))
+def _with_reserves(kept: _Kept, words: U64, stored: ProbedReserves) -> _Kept:
+    """The buckets, and the reserves of all rows that may look there. All of them are kept."""
+    row = np.repeat(stored.rows, RESERVES)
+    keys, of_keys = numbered(keys_of_reserves(words[stored.rows]).ravel())
     sizes, first = np.zeros(len(keys), np.int64), len(kept.room)
-    sizes[of_keys[np.searchsorted(places, old)]] = stored.sizes
+    sizes[of_keys] = stored.sizes.ravel()
     counts = np.bincount(of_keys, minlength=len(keys))
     bucket = of_keys + np.int32(first)
     shared = np.flatnonzero(counts[of_keys] > 1)
-    cells, entered = _merged(kept.cells, kept.entered, row * BUCKETS + PAIRS + triple, bucket)
+    reserve = np.tile(np.arange(RESERVES), len(stored.rows))
+    cells, entered = _merged(kept.cells, kept.entered, row * BUCKETS + PAIRS + reserve, bucket)
     probing, probed = _merged(kept.probing, kept.probed, row[shared].astype(np.int32), bucket[shared])
     return _Kept(
         cells=cells,
@@ -257,40 +244,40 @@ def _merged(
 
 
 @inlined
-def any_full(some: I32, crowd: I64, cap: Integer) -> bool:
-    """Whether one of some buckets is full (rule 16), given `Buckets.crowd` without that of triples."""
-    full = False
-    for bucket in some:
-        full |= bucket < len(crowd) and crowd[bucket] >= cap
-    return full
+def looks_around(row: int, buckets: Buckets) -> tuple[bool, bool]:
+    """Whether `row` looks into its reserves, as an anchor stayed out of one of its buckets in tables (rule
+    16), and whether one of these buckets is full."""
+    further, full, crowd, cap = buckets.further[row], False, buckets.crowd, buckets.cap
+    if buckets.crowded:
+        for bucket in buckets.entered[buckets.entered_end[row] : buckets.entered_end[row + 1]]:
+            if bucket < buckets.tabled:
+                further |= buckets.stayed_out[bucket]
+                full |= crowd[bucket] >= cap
+    return further, full
 
 
 @inlined
 def enter(row: int, buckets: Buckets) -> None:
-    """Enter `row` as an anchor into its buckets (rule 16): into those that are not full and, in place of each
-    full one, into its triples that are not full, if there are triples. Of what is full then, it also enters
-    the emptiest, unless that is overfull."""
+    """Enter `row` as an anchor into its buckets (rule 16): into those in tables that are not full, in place
+    of each full one into the next of its reserves that is not full, and if none is open, into the last
+    resort."""
     first, end = buckets.entered_end[row], buckets.entered_end[row + 1]
     if first == end:
         return
-    tables, pairs = buckets.tables, buckets.pairs
+    tables, pairs, cap = buckets.tables, buckets.pairs, buckets.cap
     cells, entered, crowd = buckets.cells[first:end], buckets.entered[first:end], buckets.crowd
-    triples, one = tables > pairs, np.uint64(1)
-    skipped, emptiest = np.uint64(0), -1
-    least = (OVERFULL_TRIPLE if triples else OVERFULL) * buckets.cap
+    skipped, one = np.uint64(0), np.uint64(1)
+    left = 0
     for i in range(len(cells)):
         table, size = cells[i] % tables, crowd[entered[i]]
-        full = size >= buckets.cap and size >= 0
         if table < pairs:
-            skipped |= np.uint64(full) << np.uint64(table)
-        elif not skipped >> np.uint64((table - pairs) // A_PAIR) & one:
-            continue
-        else:
-            skipped |= np.uint64(not full) << np.uint64(table)
-        if full and (table >= pairs) == triples and size < least:
-            emptiest, least = i, size
-    if emptiest >= 0:
-        skipped ^= one << np.uint64(cells[emptiest] % tables)
+            if size >= cap and size >= 0:
+                skipped |= one << np.uint64(table)
+                buckets.stayed_out[entered[i]] = True
+                left += 1
+        elif left and size < cap and (table < pairs + LAST_RESORT or left == pairs):
+            skipped |= one << np.uint64(table)
+            left -= 1
     buckets.skipped[row] = skipped
     firsts, sizes, members = buckets.first, buckets.size, buckets.members
     prints, minima, own, own_minima = buckets.prints, buckets.minima, buckets.fingerprints, buckets.abridged
@@ -305,7 +292,7 @@ def enter(row: int, buckets: Buckets) -> None:
 
 @compiled
 def is_inside(skipped: np.uint64, table: np.int64, pairs: int) -> bool:
-    """Whether an anchor with this mask is in its bucket in a table, or in a triple."""
+    """Whether an anchor with this mask is in its bucket in a table, or in a reserve."""
     return bool((skipped >> np.uint64(table) & np.uint64(1) != np.uint64(0)) == (table >= pairs))
 
 
@@ -327,10 +314,13 @@ def leave(row: int, buckets: Buckets) -> None:
 
 
 @inlined
-def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
-    """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes that are at most
-    `within` bits from it and have at most the rank `reach`, and to `buckets.apart` and `buckets.ranks` their
-    distances and ranks. Returns their number, and the number of members in those buckets.
+def members_near(
+    row: int, further: bool, within: Integer, reach: Integer, most: int, buckets: Buckets
+) -> tuple[int, int]:
+    """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes, in reserves if
+    it looks `further`, that are at most `within` bits from it and have at most the rank `reach`, and to
+    `buckets.apart` and `buckets.ranks` their distances and ranks. Returns their number, and the number of
+    members in those buckets.
 
     If there are more than `most`, some may be left out that are not among the `most` of the least rank; of
     those of equal rank, the oldest come first.
@@ -351,6 +341,8 @@ def members_near(row: int, within: Integer, reach: Integer, most: int, buckets: 
     while True:
         looked = 0
         for bucket in buckets.probed[first_probed:end_probed]:
+            if bucket >= buckets.tabled and not further:
+                continue
             size, first = sizes[bucket], firsts[bucket]
             looked += size
             for start in range(first, first + size, LOOKED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Finds the bucket collisions within a batch: rows that have a bucket in common."""
+"""Finds the bucket collisions within a batch: the buckets in tables that several rows may enter."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import compiled
-from stream.tables.arrays import I32, U64
+from stream.tables.arrays import I32, I64, U64
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Collisions(NamedTuple):
-    """The b buckets of n rows in T tables, and m pairs of a row and a bucket that other rows have, too."""
+    """The b distinct buckets of n rows in T tables."""
 
+    keys: U64
+    """(b,)"""
     bucket_of: I32
     """(n * T,): bucket of each row and table."""
-    entering: I32
-    """(b,): number of rows that enter each bucket."""
-    row: I32
-    """(m,), ascending."""
-    bucket: I32
-    """(m,)"""
+    entering: I64
+    """(b,): number of rows that may enter each bucket."""
+
+    @property
+    def entering_with(self) -> I64:
+        """(n * T,): number of rows that may enter the bucket of each row and table."""
+        return self.entering[self.bucket_of]
+
+
+def collisions(keys: U64) -> Collisions:
+    """Number the buckets of rows by their keys (n, T)."""
+    some, bucket_of = numbered(keys.ravel())
+    return Collisions(some, bucket_of, np.bincount(bucket_of, minlength=len(some)))
 
 
 @compiled
@@ -47,11 +56,3 @@ def numbered(keys: U64) -> tuple[U64, I32]:
             at[place] = count
         of_keys[i] = at[place] - 1
     return some[:count].copy(), of_keys
-
-
-def collisions(keys: U64) -> Collisions:
-    """Number the buckets of n rows in T tables by their keys (n, T), and find the rows that share one."""
-    _, bucket_of = numbered(keys.ravel())
-    entering = np.bincount(bucket_of).astype(np.int32)
-    shared = np.flatnonzero(entering[bucket_of] > 1)
-    return Collisions(bucket_of, entering, (shared // keys.shape[1]).astype(np.int32), bucket_of[shared])

@@ -13,11 +13,10 @@ from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs
-from stream.judge.decision.nearest import nearest_alive
+from stream.judge.decision.nearest import ALL, Nearest, nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state.baselines import Anchors
 from stream.judge.state.state import State
-from stream.tables.search.nearest import ALL, Nearest
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import SearchResult
 
@@ -98,18 +97,21 @@ def compare(state: State, rule: Rule, pages: FingerprintedPages) -> Compared:
 
 
 def compare_in_parts(
-    state: State, rule: Rule, pages: FingerprintedPages, wanted: Callable[[], Nearest]
+    state: State,
+    rule: Rule,
+    pages: FingerprintedPages,
+    wanted: Callable[[], Nearest],
+    entering: NDArray[np.int64] | None,
 ) -> Iterator[tuple[int, Compared]]:
     """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
-    `wanted`, of which `most` is `rule.selected`, may wait for the comparison with baselines. It is called if
-    a row has more pairs than the rule selects; otherwise the pairs include anchors that die among the rows.
-    Several threads may search at once.
+    `entering` is as of `Tables.searches`. `wanted`, of which `most` is `rule.selected`, may wait for the
+    comparison with baselines. It is called if a row has more pairs than the rule selects; otherwise the pairs
+    include anchors that die among the rows. Several threads may search at once.
     """
     words = rule.table_words(pages.fingerprint, pages.sketch)
     search = _Search(state, rule, wanted, rule.selected)
-    selected = wanted if pages.fingerprint.shape[1] == 1 else None
-    for first, candidates in state.tables.searches(first_words(pages.fingerprint), words, selected):
+    for first, candidates in state.tables.searches(first_words(pages.fingerprint), words, entering):
         queries = candidates.probed[0].queries
         part = pages.take(slice(first, first + len(queries.words)))
         yield first, search.compare(candidates, part, queries.words, first)
@@ -150,12 +152,15 @@ class _Search:
         if self._most < returned and sizes.max() > self._most:
             wanted = self._wanted().from_row(first)
             rank = self._ranks(candidates, words, np.repeat(sizes > self._most, sizes))
-            kept = nearest_alive(ends, candidates.anchor, candidates.distance, rank, wanted)
+            kept = nearest_alive(
+                ends, candidates.anchor, candidates.distance, rank, candidates.reserve, wanted
+            )
             candidates = replace(
                 candidates,
                 row=candidates.row[kept],
                 anchor=candidates.anchor[kept],
                 distance=candidates.distance[kept],
+                reserve=candidates.reserve[kept],
             )
             ends = _ends(candidates.row, len(fingerprints))
         anchors = self._read(candidates.anchor)

@@ -19,6 +19,7 @@ from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.decision.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
+from stream.judge.decision.bucket_collisions import Collisions, collisions
 from stream.judge.decision.candidates_compared import Compared, FingerprintedPages, compare_in_parts
 from stream.judge.decision.decide_rows_compiled import (
     ALIVE,
@@ -35,6 +36,7 @@ from stream.judge.decision.decide_rows_compiled import (
     VerdictColumns,
     settle,
 )  # fmt: skip
+from stream.judge.decision.nearest import Nearest
 from stream.judge.decision.recrawls import UrlBaselines, compare_baselines
 from stream.judge.rule import UNLIKE, Rule
 from stream.judge.state.page_numbers import NO_NUMBER, own_numbers
@@ -43,9 +45,9 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE
 from stream.messages.verdict import CLUSTERED, Verdict
 from stream.tables.arrays import is_among
-from stream.tables.search.nearest import Nearest
-from stream.tables.search.result import ProbedTriples
-from stream.tables.triples.keys import keys_of_triples
+from stream.tables.reserves.keys import keys_of_reserves
+from stream.tables.search.prefixes_compiled import keys_of
+from stream.tables.search.result import ProbedReserves
 
 THREADS = 2
 """Number of search threads. More would compete with workers and the broker on a small machine."""
@@ -87,7 +89,7 @@ class BatchVerdicts:
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of the tables whose full bucket its anchor did not enter, and above these of the
-    triples that it entered."""
+    reserves that it entered."""
     candidates: int = 0
     """Number of candidates that the tables returned, of crowded rows about the nearest alone; for metrics."""
     verified: int = 0
@@ -179,13 +181,19 @@ class _Pass:
 
     def run(self) -> int:
         """Judge row by row. Return the row of the batch before which all rows are judged."""
-        urls, searched = self._search_all()
+        words = self.rule.table_words(self.batch.fingerprint[self.ready], self.batch.sketch[self.ready])
+        keys = keys_of(words, self.state.design.pieces)
+        colliding = collisions(keys)
+        urls, searched = self._search_all(colliding)
         rows = sum(each.rows for each in searched)
+        if rows < len(self.ready):
+            colliding = collisions(keys[:rows])
         parts = [part for each in searched for part in each.parts]
         self.judged.candidates = sum(each.candidates for each in searched)
         self.judged.verified = sum(each.verified for each in searched)
         buckets, crowded = shared_buckets(
-            [probing for part in parts for probing in part.pairs.candidates.probed],
+            colliding,
+            words[:rows],
             self.batch.fingerprint[self.ready[:rows]],
             self._stored_buckets(parts),
             None if self.rule.options.strict else self.rule.options.bucket_cap,
@@ -214,21 +222,25 @@ class _Pass:
         self._write_down(row, course, urls, parts, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _search_all(self) -> tuple[UrlBaselines, list[_Searched]]:
-        starts = range(0, len(self.ready), SEARCH_ROWS)
+    def _search_all(self, colliding: Collisions) -> tuple[UrlBaselines, list[_Searched]]:
+        starts, entering = range(0, len(self.ready), SEARCH_ROWS), None
+        if self.rule.reserves:
+            entering = colliding.entering_with.reshape(len(self.ready), -1)
         if len(self.ready) <= FEW:
             urls = compare_baselines(self.batch, self.ready, self.state, self.rule)
-            return urls, [self._search(start, lambda: urls.dying) for start in starts]
+            return urls, [self._search(start, entering, lambda: urls.dying) for start in starts]
         # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
         with ThreadPoolExecutor(THREADS, "decide") as pool:
             reading = pool.submit(compare_baselines, self.batch, self.ready, self.state, self.rule)
             searched = list(
-                pool.map(lambda start: self._search(start, lambda: reading.result().dying), starts)
+                pool.map(lambda start: self._search(start, entering, lambda: reading.result().dying), starts)
             )
         short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
         return reading.result(), searched[: short + 1]
 
-    def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
+    def _search(
+        self, start: int, entering: NDArray[np.int64] | None, dying: Callable[[], Nearest]
+    ) -> _Searched:
         """Find and compare stored candidates of the rows from `start` on. `dying` may wait for baselines."""
         batch, rows = self.batch, self.ready[start : start + SEARCH_ROWS]
         searched = _Searched(len(rows), [], 0, 0)
@@ -237,11 +249,13 @@ class _Pass:
             return searched._replace(rows=0)
         candidates = verified = 0
         pages = FingerprintedPages(batch.fingerprint[rows], batch.sketch[rows], batch.status[rows])
-        for first, pairs in compare_in_parts(self.state, self.rule, pages, lambda: dying().from_row(start)):
+        some = None if entering is None else entering[start : start + SEARCH_ROWS]
+        wanted = lambda: dying().from_row(start)  # noqa: E731
+        for first, pairs in compare_in_parts(self.state, self.rule, pages, wanted, some):
             searched.parts.append(_Part(start + first, pairs))
             sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:
-                members = int(sizes.sum() + pairs.candidates.triples.sizes.sum())
+                members = int(sizes.sum() + pairs.candidates.reserves.sizes.sum())
                 comparisons = max(comparisons, members // FINGERPRINTS_A_COMPARISON)
             candidates += pairs.returned
             verified += int(np.count_nonzero(pairs.similar))
@@ -258,8 +272,8 @@ class _Pass:
         sizes = [each.bucket_sizes for _, each in searched if each.bucket_sizes is not None]
         if not sizes:
             return None
-        triples = ProbedTriples.joined((first, each.triples) for first, each in searched)
-        return StoredBuckets(np.concatenate(sizes), triples if self.rule.triples else None)
+        reserves = ProbedReserves.joined((first, each.reserves) for first, each in searched)
+        return StoredBuckets(np.concatenate(sizes), reserves if self.rule.reserves else None)
 
     def _baselines(self, urls: UrlBaselines, crowded: CrowdedBuckets, pairs: int) -> Baselines:
         baselines = urls.baselines
@@ -269,8 +283,8 @@ class _Pass:
             words = self.rule.table_words(prints, np.stack([each.sketch for each in baselines]))
             skipped = np.array([each.skipped for each in baselines], np.uint64)
             keys = self.state.design.keys(words)
-            if self.rule.triples:
-                keys = np.column_stack([keys, keys_of_triples(words)])
+            if self.rule.reserves:
+                keys = np.column_stack([keys, keys_of_reserves(words)])
             inside, ends = crowded.of(keys, skipped, pairs)
         return Baselines(
             page=np.array([each.page for each in baselines], np.int64),
@@ -291,6 +305,7 @@ class _Pass:
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
             distance=np.concatenate([each.candidates.distance for each in pairs]),
             rank=np.concatenate([each.rank for each in pairs]),
+            reserve=np.concatenate([each.candidates.reserve for each in pairs]),
             similarity=np.concatenate([each.similarity + UNLIKE * ~each.similar for each in pairs]),
             dies=dying.rows_of(number, ALIVE),
         )

@@ -19,7 +19,7 @@ from stream.fingerprint.parity_similarity_compiled import (
     estimator,
     similarity_of,
 )
-from stream.judge.decision.batch_anchors import Buckets, any_full, enter, leave, members_near
+from stream.judge.decision.batch_anchors import Buckets, enter, leave, looks_around, members_near
 from stream.judge.decision.nearest import cutoff, youngest_of
 from stream.judge.ids import NO_PAGE
 from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
@@ -93,6 +93,8 @@ class StoredCandidates(NamedTuple):
     page: I64
     distance: U8
     rank: U8
+    reserve: NDArray[np.bool_]
+    """Whether the two share reserves alone: a candidate only if the row looks there."""
     similarity: I64
     """Plus UNLIKE if it does not suffice."""
     dies: I64
@@ -246,18 +248,15 @@ def settle(
     Returns the row after the last decided one, and the number of comparisons.
     """
     (rows, _, stored, limits), comparisons = given, 0
-    entered, entered_end, cap = buckets.entered, buckets.entered_end, buckets.cap
-    crowd = buckets.crowd[: buckets.tabled]
-    full, cut, crowded = course.full, course.cut, buckets.crowded
+    full, cut = course.full, course.cut
     for row in range(first, end):
         if comparisons > most:
             return row, comparisons
         compares = _compare_url(row, given, buckets, verdicts, course)
         if compares == _SAME:
             continue
-        best, cut[row], compared = _best_anchor(row, rows, stored, buckets, limits)
-        if crowded:
-            full[row] = any_full(entered[entered_end[row] : entered_end[row + 1]], crowd, cap)
+        further, full[row] = looks_around(row, buckets)
+        best, cut[row], compared = _best_anchor(row, further, rows, stored, buckets, limits)
         comparisons += compared
         place, joins = rows.place[row], best.similarity >= NO_SIMILARITY
         if compares == _ORPHAN:
@@ -348,31 +347,44 @@ def _is_orphan(row: int, member: np.int64, stored: StoredCandidates, course: Cou
 
 
 @inlined
+def _is_candidate(row: int, pair: int, further: bool, within: np.int64, stored: StoredCandidates) -> bool:
+    """Whether a stored anchor is one at the turn of `row`, which may look `further`."""
+    if stored.reserve[pair] and not further:
+        return False
+    return bool(stored.dies[pair] > row and stored.distance[pair] <= within)
+
+
+@inlined
 def _best_anchor(
-    row: int, rows: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
+    row: int,
+    further: bool,
+    rows: FingerprintedRows,
+    stored: StoredCandidates,
+    buckets: Buckets,
+    limits: Limits,
 ) -> tuple[BestMatch, np.bool_, int]:
-    """Return the best anchor that the page is compared with, whether there are more candidates than are
-    compared, and the number of comparisons. The best one's similarity is less than NO_SIMILARITY if no anchor
-    is similar enough."""
+    """Return the best anchor that the page is compared with, in reserves if it looks `further`, whether there
+    are more candidates than are compared, and the number of comparisons. The best one's similarity is less
+    than NO_SIMILARITY if no anchor is similar enough."""
     within = rows.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
     alive, greatest, below = np.int64(0), np.int64(-1), np.int64(-1)
     for pair in range(first, end):
-        if stored.dies[pair] > row and stored.distance[pair] <= within:
+        if _is_candidate(row, pair, further, within, stored):
             alive += 1
             rank = np.int64(stored.rank[pair])
             below = max(below, min(rank, greatest))
             greatest = max(greatest, rank)
     # All anchors of this batch are younger than those, of which there is one more than are compared at most.
     reach = RANKS - 1 if alive <= limits.compared else below - 1
-    count, looked = members_near(row, within, reach, limits.compared + 1, buckets)
+    count, looked = members_near(row, further, within, reach, limits.compared + 1, buckets)
     near, apart, ranks = buckets.nearby[:count], buckets.apart[:count], buckets.ranks[:count]
     last, left, cut = RANKS, 0, alive + count > limits.compared
     if cut:
         at_rank = buckets.at_rank
         at_rank[:] = 0
         for pair in range(first, end):
-            if stored.dies[pair] > row and stored.distance[pair] <= within:
+            if _is_candidate(row, pair, further, within, stored):
                 at_rank[stored.rank[pair]] += 1
         for rank in ranks:
             at_rank[rank] += 1
@@ -380,7 +392,11 @@ def _best_anchor(
     best = _best_match(NOBODY, 0, NO_PAGE, NO_DISTANCE, 2 * UNLIKE)
     for pair in range(first, end):
         bits, rank = np.int64(stored.distance[pair]), stored.rank[pair]
-        if stored.dies[pair] <= row or bits > within or rank > last or (rank == last and not left):
+        if (
+            rank > last
+            or (rank == last and not left)
+            or not _is_candidate(row, pair, further, within, stored)
+        ):
             continue
         left -= rank == last
         similarity = stored.similarity[pair]

@@ -17,11 +17,11 @@ from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
 from stream.judge.decision.decide_rows_compiled import ALIVE, FingerprintedRows
+from stream.judge.decision.nearest import Nearest
 from stream.judge.rule import Rule
 from stream.judge.state.baselines import Baseline
 from stream.judge.state.state import State
 from stream.tables.arrays import distinct
-from stream.tables.search.nearest import Nearest
 
 
 class UrlBaselines(NamedTuple):

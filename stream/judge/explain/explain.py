@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.minima import equal_minima
+from stream.fingerprint.minima import MINIMA_WORDS, equal_minima
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import NO_DIGEST, Status
-from stream.fingerprint.scheme import MINIMA_WORDS, TABLE_MINIMA, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.explain.pair import PairPage, judge_pair
@@ -28,7 +28,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.design import LONGEST_PREFIX
-from stream.tables.triples.keys import PAIRS, TRIPLES_OF_MINIMA
+from stream.tables.reserves.keys import PAIRS, minima_of_reserve
 from stream.text.segment import segment, units
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
@@ -62,7 +62,7 @@ class ExplainedPage:
     shingled: Shingled | None = None
     status: Status = Status.READY
     skipped: int = 0
-    """Bit mask of the tables whose full bucket it did not enter as an anchor, and above these of the triples
+    """Bit mask of the tables whose full bucket it did not enter as an anchor, and above these of the reserves
     that it did (rule 16)."""
     stored_id: int | None = None
     """Packed id of the page, if it is a page of the state directory in question."""
@@ -98,8 +98,8 @@ class Bit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a table brings the pages together, or a triple that the anchor entered in place of a full pair,
-    which is numbered after the tables."""
+    """Whether a table brings the pages together, or a reserve that the anchor entered in place of a full
+    pair, which is numbered after the tables."""
 
     table: int
     blocks: list[int]
@@ -387,21 +387,24 @@ def _tables(anchor: ExplainedPage, page: ExplainedPage, rule: Rule, minima: list
                 met="missed" if kept_out or differing else "exact",
             )
         )
-    if minima is not None and rule.triples:
-        probes += [_triple(triple, minima) for triple in _ones(anchor.skipped >> PAIRS)]
+    if minima is not None:
+        further = any(probe.kept_out and not probe.differing for probe in probes)
+        probes += [_reserve(reserve, minima, further=further) for reserve in _ones(anchor.skipped >> PAIRS)]
     return probes
 
 
-def _triple(triple: int, minima: list[bool]) -> Probe:
-    """A triple that the anchor entered in place of a full pair."""
-    differing = [minimum for minimum in TRIPLES_OF_MINIMA[triple] if not minima[minimum]]
+def _reserve(reserve: int, minima: list[bool], *, further: bool) -> Probe:
+    """A reserve that the anchor entered in place of a full pair. The page looks `further` if the anchor
+    stayed out of a pair that they share."""
+    blocks = minima_of_reserve(reserve)
+    differing = [minimum for minimum in blocks if not minima[minimum]]
     return Probe(
-        table=PAIRS + triple,
-        blocks=list(TRIPLES_OF_MINIMA[triple]),
+        table=PAIRS + reserve,
+        blocks=blocks,
         prefix_bits=LONGEST_PREFIX,
         differing=differing,
         kept_out=False,
-        met="missed" if differing else "exact",
+        met="missed" if differing or not further else "exact",
     )
 
 
@@ -520,10 +523,9 @@ def _tables_check(
         return None
     met = [table for table in tables if table.met == "exact"]
     if minima is not None:
-        indexed = sum(minima[:TABLE_MINIMA])
-        equal = "is equal" if indexed == 1 else "are equal"
-        reason = f"{indexed} of the first {TABLE_MINIMA} of their {len(minima)} minima {equal}"
-        reason += f"; they are compared if {options.choose} of these are"
+        equal = sum(not table.differing for table in tables if table.table < PAIRS)
+        are = "is" if equal == 1 else "are"
+        reason = f"{equal} of the {PAIRS} pairs of minima that bring pages together {are} equal"
     elif met:
         reason = f"{len(met)} of {len(tables)} tables bring them together: they have the same prefix there"
     else:
@@ -534,9 +536,9 @@ def _tables_check(
     if full:
         buckets = "1 full bucket" if len(full) == 1 else f"{len(full)} full buckets"
         reason += f"; {anchor.name} was kept out of {buckets} {'' if met else '(all) '}that they share"
-        if triples := sum(table.table >= PAIRS and table.met == "exact" for table in tables):
+        if reserves := sum(table.table >= PAIRS and table.met == "exact" for table in tables):
             reason += (
-                f", and is in {'a triple' if triples == 1 else f'{triples} triples'} below that they share"
+                f", and is in {'a reserve' if reserves == 1 else f'{reserves} reserves'} that they share"
             )
     return Check(name="tables", passed=bool(met), reason=reason)
 

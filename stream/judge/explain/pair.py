@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.lanes import first_words, from_integers
+from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.decision.batch_anchors import Buckets, StoredBuckets, shared_buckets
+from stream.judge.decision.bucket_collisions import collisions
 from stream.judge.decision.decide_rows_compiled import (
     Baselines,
     Course,
@@ -25,9 +26,9 @@ from stream.judge.decision.decide_rows_compiled import (
 )
 from stream.judge.rule import Rule
 from stream.messages.verdict import Verdict
-from stream.tables.search.probing import Probing
-from stream.tables.search.result import ProbedTriples
-from stream.tables.triples.keys import TRIPLES
+from stream.tables.reserves.keys import RESERVES
+from stream.tables.search.prefixes_compiled import keys_of
+from stream.tables.search.result import ProbedReserves
 
 
 class PairPage(NamedTuple):
@@ -37,7 +38,7 @@ class PairPage(NamedTuple):
     fingerprint: int
     sketch: bytes
     skipped: int = 0
-    """Bit mask of the tables that it did not enter as an anchor, and above these of the triples that it did
+    """Bit mask of the tables that it did not enter as an anchor, and above these of the reserves that it did
     (rule 16)."""
 
 
@@ -68,6 +69,7 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
             page=none,
             distance=np.zeros(0, np.uint8),
             rank=np.zeros(0, np.uint8),
+            reserve=np.zeros(0, np.bool_),
             similarity=none,
             dies=none,
         ),
@@ -84,14 +86,18 @@ def _buckets(
 ) -> Buckets:
     """Return the buckets that one of the pages enters and another probes, without those that the first one
     stayed out of."""
-    rows, options = len(pages), rule.search_options()
+    rows, cap = len(pages), rule.search_options().cap
     words = rule.table_words(fingerprints, sketches)
-    probing = Probing(rule.design(), words, first_words(fingerprints), options)
-    sizes = np.zeros((rows, probing.design.tables), np.uint32)
-    every, triple = np.divmod(np.arange(rows * TRIPLES), TRIPLES)
-    triples = ProbedTriples(every, triple, np.zeros(len(every), np.int64)) if rule.triples else None
-    stored = None if options.cap is None else StoredBuckets(sizes, triples)
-    buckets, _ = shared_buckets([probing], fingerprints, stored, options.cap)
+    keys = keys_of(words, rule.design().pieces)
+    stored = None
+    if cap is not None:
+        kept_out = pages[0].skipped >> np.arange(keys.shape[1]) & 1 != 0
+        further = (keys == keys[0]) & kept_out
+        of_reserves = np.zeros((rows, RESERVES), np.int64)
+        stored = StoredBuckets(
+            np.zeros(keys.shape, np.int64), ProbedReserves(further.any(axis=1), np.arange(rows), of_reserves)
+        )
+    buckets, _ = shared_buckets(collisions(keys), words, fingerprints, stored, cap)
     first, table = np.divmod(buckets.cells, buckets.tables)
     unusual = pages[0].skipped >> table.astype(np.uint64) & np.uint64(1) != 0
     entered = (first > 0) | (unusual == (table >= buckets.pairs))

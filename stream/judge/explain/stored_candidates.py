@@ -18,9 +18,9 @@ from stream.judge.rule import Rule
 from stream.judge.state.baselines import Baseline
 from stream.judge.state.reader import StateReader
 from stream.tables.arrays import I64, U64
+from stream.tables.reserves.keys import BUCKETS, PAIRS, keys_of_reserves
 from stream.tables.search.rank import ranks_of
 from stream.tables.store.anchors import StoredAnchors
-from stream.tables.triples.keys import BUCKETS, PAIRS, keys_of_triples
 
 
 class Candidates(NamedTuple):
@@ -61,23 +61,34 @@ def candidates_of(
     if page.uncertain is None and options.short_distance:
         return None
     prints, within = from_integers([page.fingerprint], rule.scheme.width), rule.largest_distance(page.status)
-    words = rule.table_words(prints, _sketches(page))
-    anchors = StoredAnchors(records.store, words.shape[1])
-    numbers, rows = [np.zeros(0, np.int64)], [np.zeros((0, words.shape[1] + 1), np.uint64)]
+    words, design = rule.table_words(prints, _sketches(page)), rule.design()
+    anchors = StoredAnchors(records.store, design.words)
+    numbers, rows, in_reserves, further = (
+        [np.zeros(0, np.int64)],
+        [np.zeros((0, design.words + 1), np.uint64)],
+        [np.zeros(0, np.bool_)],
+        False,
+    )
     for first, some in anchors.log.slices(records.first.anchors, anchors.log.count):
-        near = np.flatnonzero(np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within)
-        shared = _shared_tables(some[near, :-1], words[0], rule)
-        if (skipped := anchors.skipped.masks(first, first + len(some))) is not None:
-            shared &= ~skipped[near]
-            if rule.triples:
-                shared |= skipped[near] & _shared_triples(some[near, :-1], words)
-        kept = near[(shared != 0) & ~anchors.dead.test(first + near) & (first + near != superseded)]
+        shared = _shared_tables(some[:, :-1], words[0, : design.words], rule)
+        reserved = np.zeros(len(some), np.bool_)
+        skips = anchors.skipped.entries(first, first + len(some))
+        place = skips.numbers - first
+        if len(place):
+            stayed_out = place[shared[place] & skips.masks != 0]
+            further |= bool(_older(first + stayed_out, before, records).any())
+            shared[place] &= ~skips.masks
+            both = np.column_stack([some[place, :-1], anchors.skipped.further(skips.numbers)])
+            reserved[place] = (_shared_reserves(both, words) & skips.masks != 0) & (shared[place] == 0)
+        near = np.bitwise_count(some[:, -1] ^ first_words(prints)) <= within
+        kept = np.flatnonzero(near & ((shared != 0) | reserved))
+        kept = kept[~anchors.dead.test(first + kept) & (first + kept != superseded)]
         numbers.append(first + kept)
         rows.append(some[kept])
+        in_reserves.append(reserved[kept])
     anchor, others = np.concatenate(numbers), np.concatenate(rows)
-    if before is not None:
-        older = records.anchors(anchor).page < before
-        anchor, others = anchor[older], others[older]
+    chosen = np.flatnonzero(_older(anchor, before, records) & (~np.concatenate(in_reserves) | further))
+    anchor, others = anchor[chosen], others[chosen]
     distance = np.bitwise_count(others[:, -1] ^ first_words(prints))
     if prints.shape[1] > 1:  # of which the log has the first word only
         distance = distances(records.anchors(anchor).fingerprint, prints)
@@ -117,9 +128,18 @@ def _shared_tables(words: U64, own: U64, rule: Rule) -> U64:
     return shared
 
 
-def _shared_triples(words: U64, own: U64) -> U64:
-    """Bit masks (m,) of the triples that are those of a page with the key `own` (1, W), above the tables."""
-    shared = keys_of_triples(np.ascontiguousarray(words)) == keys_of_triples(own)
+def _shared_reserves(words: U64, own: U64) -> U64:
+    """Bit masks (m,) of the reserves of pages by their minima that are those of `own` (1, W), above the
+    tables."""
+    shared = keys_of_reserves(np.ascontiguousarray(words)) == keys_of_reserves(own)
     bits = np.uint64(1) << np.arange(PAIRS, BUCKETS, dtype=np.uint64)
     made: U64 = np.where(shared, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
     return made
+
+
+def _older(anchors: I64, before: int | None, records: StateReader) -> NDArray[np.bool_]:
+    """Whether the page of each anchor (n,) is older than the one with this id, if any."""
+    if before is None:
+        return np.ones(len(anchors), np.bool_)
+    older: NDArray[np.bool_] = records.anchors(anchors).page < before
+    return older

@@ -30,7 +30,7 @@ class Baseline:
     _pages: LoggedPages
     _place: int
     skipped: int = 0
-    """Mask of tables whose full bucket the anchor did not enter, and of triples that it did, as in
+    """Mask of tables whose full bucket the anchor did not enter, and of reserves that it did, as in
     `Decisions`."""
 
     @property

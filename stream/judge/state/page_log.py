@@ -87,7 +87,7 @@ class LoggedPages:
         return cast(list[bytes], words.view(_DIGEST).ravel().tolist())
 
     def masks(self) -> U64:
-        """Return the mask of each anchor's skipped tables and triples (m,)."""
+        """Return the mask of each anchor's skipped tables and reserves (m,)."""
         return self.words[:, 1] & ~HAS_OLDER
 
     def take(self, places: I64) -> LoggedPages:

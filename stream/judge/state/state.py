@@ -66,7 +66,7 @@ class StateChange:
     superseded: NDArray[np.int64]
     """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
-    """Row -> mask of tables whose full bucket its anchor did not enter, and of triples that it did."""
+    """Row -> mask of tables whose full bucket its anchor did not enter, and of reserves that it did."""
     hit_anchors: NDArray[np.int64]
     hit_duplicates: NDArray[np.int64]
     """Numbers of the pages that verdicts name, which may repeat (rule 23)."""
@@ -112,7 +112,7 @@ class State(StateReader):
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
         expiring = options.lifetime is not None
-        store = Store(path, self.design.tables + self._rule.triples, cache, expiring=expiring)
+        store = Store(path, self.design.tables + self._rule.reserves, cache, expiring=expiring)
         try:
             super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation)
@@ -127,7 +127,7 @@ class State(StateReader):
                 self._rule.search_options(),
                 memory=memory,
                 generation=generation,
-                kind=IndexKind(self._rule.triples, windowed=expiring),
+                kind=IndexKind(self._rule.reserves, windowed=expiring),
             )
             self._turns = None if self.window is None else TurnReader(self, self.window, self.tables)
             self._removal = Removal(store, self._anchors, self._duplicates)

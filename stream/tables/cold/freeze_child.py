@@ -35,7 +35,14 @@ def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips
         for some in rows:
             some.tofile(file)
     with (folder / INPUT).open("wb") as file:
-        np.savez(file, layout=layout, places=design.places, numbers=skips.numbers, masks=skips.masks)
+        np.savez(
+            file,
+            layout=layout,
+            places=design.places,
+            subsets=design.subsets,
+            numbers=skips.numbers,
+            masks=skips.masks,
+        )
 
 
 def main(folder: Path) -> None:
@@ -45,8 +52,9 @@ def main(folder: Path) -> None:
     with np.load(folder / INPUT) as given:
         blocks, choose, width, family, *of_run = given["layout"].tolist()
         places = [Block(*each) for each in given["places"].tolist()]
+        subsets = given["subsets"].tolist()
         skips = Skips(given["numbers"], given["masks"])
-    design = Design(blocks, choose, width, places, first_family=family)
+    design = Design(blocks, choose, width, places, subsets=subsets, first_family=family)
     run = Run(*of_run)
     rows = np.memmap(folder / ROWS, np.uint64, "r").reshape(-1, design.words + 1)
     build_tables(sst_writer, design, RunAnchors(run, rows, skips), folder)

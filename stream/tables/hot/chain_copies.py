@@ -10,12 +10,8 @@ import numpy as np
 from stream.compiled import compiled, inlined, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.hot.chains import Chains, Ring, ring_row
-from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
-from stream.tables.search.nearest import SEEN, Kept, anchor_of, keep
-from stream.tables.search.packed_pairs import is_dead, pack_pair, place_among
+from stream.tables.search.packed_pairs import is_dead
 from stream.tables.search.prefixes_compiled import prefix_of
-from stream.tables.search.queries import Queries
-from stream.tables.search.rank import abridged_minima_of, rank_of
 
 COPIES: Final = 4096
 """Buckets of which the place of the copy is known."""
@@ -25,18 +21,11 @@ page."""
 COPIED: Final = 1 << 18
 """Anchors copied, 14 MiB, before all copies are discarded."""
 FIRST_COPIED: Final = 1 << 12
-MORTAL: Final = np.uint64(40)
-"""Lowest bit of the field in a copied anchor's number that holds its index in `Kept.mortal` plus 1; 0 if
-it is not mortal."""
-NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 _MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class Copies(NamedTuple):
-    """Live anchors of buckets that were copied from chains, each bucket's oldest first.
-
-    Arrays by anchor have room for LOOKED_AT_ONCE more, as that many are read at any place.
-    """
+    """Live anchors of buckets that were copied from chains, each bucket's oldest first."""
 
     places: I64
     """(COPIES, 4), a set-associative cache: number + 1 of a chain's first anchor (as in `Chains`), 0 for
@@ -44,13 +33,9 @@ class Copies(NamedTuple):
     prefixes: U64
     """(COPIES,): the prefix of the bucket."""
     numbers: U64
-    """(m,): numbers, as in pairs, with the `MORTAL` field."""
+    """(m,): numbers, as in pairs."""
     prints: U64
     """(m,): fingerprints."""
-    minima: U64
-    """(m,): abridged minima."""
-    words: U64
-    """(m, W): keys."""
     filled: int
     """Number of anchors copied."""
     near: I64
@@ -67,18 +52,11 @@ class Bucket(NamedTuple):
 
 
 @compiled
-def no_copies(words: int) -> Copies:
-    """An empty cache, for keys of so many words."""
+def no_copies() -> Copies:
+    """An empty cache."""
     none = np.empty(0, np.uint64)
     return Copies(
-        np.zeros((COPIES, 4), np.int64),
-        np.zeros(COPIES, np.uint64),
-        none,
-        none,
-        none,
-        np.empty((0, words), np.uint64),
-        0,
-        np.empty(0, np.int64),
+        np.zeros((COPIES, 4), np.int64), np.zeros(COPIES, np.uint64), none, none, 0, np.empty(0, np.int64)
     )
 
 
@@ -105,11 +83,11 @@ def _first_place(bucket: Bucket, chains: Chains) -> np.int64:
 
 
 @compiled
-def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept, copies: Copies) -> Copies:
+def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, copies: Copies) -> Copies:
     """The copies, and one of this bucket."""
     start, table, prefix = bucket
-    places, prefixes, numbers, prints, minima, words, first, near = copies
-    rows, links, mortal, place = ring.rows, chains.links, kept.mortal, _first_place(bucket, chains)
+    places, prefixes, numbers, prints, first, near = copies
+    rows, links, place = ring.rows, chains.links, _first_place(bucket, chains)
     after, count = start, 0
     while after > ring.floor:
         at = ring_row(ring, after)
@@ -122,26 +100,19 @@ def copy_bucket(bucket: Bucket, chains: Chains, ring: Ring, dead: U8, kept: Kept
     if first > COPIED:
         places[:, 0], first = 0, 0
     end = first + count
-    if end + LOOKED_AT_ONCE > len(numbers):
+    if end > len(numbers):
         room = 2 * end + FIRST_COPIED
         numbers, prints = _grown(numbers, first, room), _grown(prints, first, room)
-        minima, more = _grown(minima, first, room), np.empty((room, words.shape[1]), np.uint64)
-        more[:first] = words[:first]
-        words = more
     for to in range(first, end):
         after = near[end - 1 - to]
-        number, at = anchor_of(after + ring.shift, kept.numbers), ring_row(ring, after)
-        numbers[to] = np.uint64(number) | np.uint64(place_among(number, mortal) + 1) << MORTAL
-        prints[to], minima[to] = rows[at, -1], abridged_minima_of(rows, at)
-        for word in range(words.shape[1]):
-            words[to, word] = rows[at, word]
+        numbers[to], prints[to] = np.uint64(after + ring.shift), rows[ring_row(ring, after), -1]
     taken = 0
     while taken < _WAYS and places[place + taken, 0]:
         taken += 1
     place += taken if taken < _WAYS else np.int64(prefix % np.uint64(_WAYS))
     places[place, 0], places[place, 1], places[place, 2], places[place, 3] = start, table, first, end
     prefixes[place] = prefix
-    return Copies(places, prefixes, numbers, prints, minima, words, end, near)
+    return Copies(places, prefixes, numbers, prints, end, near)
 
 
 @compiled
@@ -169,34 +140,3 @@ def all_near(copies: Copies, first: int, end: int, own: np.uint64, reach: int) -
         near[close] = at
         close += popcount(prints[at] ^ own) <= reach
     return int(close)
-
-
-@inlined
-def keep_near(copies: Copies, first: int, end: int, queries: Queries, row: np.int64, kept: Kept) -> None:
-    """Keep those of the anchors [first, end) that may be among the nearest ones of the page of the query
-    `row`."""
-    numbers, prints, minima, words = copies.numbers, copies.prints, copies.minima, copies.words
-    pairs, sizes, last_of, seen, dies = kept.pairs, kept.size, kept.last, kept.seen, kept.dies
-    own, own_words = queries.fingerprints[row], queries.words
-    own_minima = abridged_minima_of(own_words, row)
-    page = kept.page[row]
-    within, one = kept.within[page], np.uint64(1)
-    for start in range(first, end, LOOKED_AT_ONCE):
-        last = last_of[page]
-        # Of equal rank, none counts that is younger than the last one that is kept. The oldest come first.
-        younger = numbers[start] & NUMBER > last >> np.uint64(8) & np.uint64(0xFFFF_FFFF)
-        bound = np.int64(last >> np.uint64(40)) - younger
-        near = perhaps_near(prints, minima, start, own, own_minima, within, bound)
-        if end - start < LOOKED_AT_ONCE:
-            near &= (one << np.uint64(end - start)) - one
-        while near:
-            at = start + lowest_place(near)
-            near &= near - one
-            number, which = numbers[at] & NUMBER, numbers[at] >> MORTAL
-            looked_at = np.uint64(page + 1) << MORTAL | number
-            if seen[number % np.uint64(SEEN)] == looked_at or (which and dies[which - one] <= page):
-                continue
-            seen[number % np.uint64(SEEN)] = looked_at
-            apart = popcount(prints[at] ^ own)
-            rank = rank_of(apart, own_words, row, words, at)
-            keep(pairs, sizes, last_of, page, pack_pair(rank, number, apart))

@@ -15,35 +15,28 @@ from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U32, U64
 from stream.tables.design import TABLE_BITS
 from stream.tables.hot.chain_copies import (
-    NUMBER,
     Bucket,
     Copies,
     all_near,
     copy_bucket,
-    keep_near,
     no_copies,
     place_of,
 )
 from stream.tables.hot.chains import Chains, Ring, ring_row
 from stream.tables.hot.slots import slot_of
-from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
 from stream.tables.search.packed_pairs import (
     PackedPairs,
     count_live,
-    is_dead,
     no_pairs,
     pack_pair,
     with_room,
 )
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.search.rank import rank_of
 
 LONG: Final = 64
 """Steps along a chain after which the rest of the bucket is copied to contiguous memory. Many rows of spam
 follow the same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
-FEW: Final = 1
-"""Steps after which it is copied if only the nearest anchors are wanted."""
 
 
 class Walk(NamedTuple):
@@ -76,38 +69,31 @@ class Search(NamedTuple):
     ring: Ring
     queries: Queries
     criteria: Criteria
-    kept: Kept
 
 
 @compiled
-def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
+def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
-    repetitions. If there is a limit, these are in `kept` instead. Counts the live anchors in buckets.
-    """
+    repetitions. Counts the live anchors in buckets."""
     rows, tables = queries.keys.shape
     at_once = max(1, PROBES_AT_ONCE // tables)
-    walk, copies, pairs = _room(at_once * tables), no_copies(queries.words.shape[1]), no_pairs()
-    long = FEW if kept.most <= KEPT_AT_ONCE else LONG
+    walk, copies, pairs = _room(at_once * tables), no_copies(), no_pairs()
     for first in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
             break
-        probes = _probe(chains, queries, kept.order, (first, min(rows, first + at_once)), walk)
-        left = _begin(Search(chains, ring, queries, criteria, kept), first, probes, walk)
+        probes = _probe(chains, queries, (first, min(rows, first + at_once)), walk)
+        left = _begin(Search(chains, ring, queries, criteria), first, probes, walk)
         steps = 0
-        while left and steps < long:
+        while left and steps < LONG:
             pairs = with_room(pairs, left)
-            left, size = _step(Search(chains, ring, queries, criteria, kept), walk, left, pairs)
+            left, size = _step(Search(chains, ring, queries, criteria), walk, left, pairs)
             pairs, steps = PackedPairs(pairs.packed, size), steps + 1
-        done, search = 0, Search(chains, ring, queries, criteria, kept)
+        done, search = 0, Search(chains, ring, queries, criteria)
         while done < left:
-            more = 0
-            if kept.most <= KEPT_AT_ONCE:
-                done = _keep_copied(search, walk, (done, left), copies)
-            else:
-                done, size, more = _add_copied(search, walk, (done, left), copies, pairs)
-                pairs = with_room(PackedPairs(pairs.packed, size), more)
+            done, size, more = _add_copied(search, walk, (done, left), copies, pairs)
+            pairs = with_room(PackedPairs(pairs.packed, size), more)
             if done < left and not more:
-                copies = copy_bucket(_bucket(walk, done), chains, ring, criteria.dead, kept, copies)
+                copies = copy_bucket(_bucket(walk, done), chains, ring, criteria.dead, copies)
     return pairs.packed[: pairs.size]
 
 
@@ -122,13 +108,11 @@ def _room(probes: int) -> Walk:
 
 
 @borrowing
-def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], walk: Walk) -> int:
-    """Write the slots that some queries [first, end) probe to `walk.slot`, counted in `Kept.order`. Returns
-    their number."""
+def _probe(chains: Chains, queries: Queries, some: tuple[int, int], walk: Walk) -> int:
+    """Write the slots that some queries [first, end) probe to `walk.slot`. Returns their number."""
     keys, slot, present, fold = queries.keys, walk.slot, chains.present, chains.fold
     count = 0
-    for turn in range(some[0], some[1]):
-        row = order[turn] if len(order) else turn
+    for row in range(some[0], some[1]):
         for table in range(keys.shape[1]):
             slot[count] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), fold, table)
             prefetch(present, np.uint64(slot[count] >> np.uint32(3)))
@@ -140,10 +124,10 @@ def _probe(chains: Chains, queries: Queries, order: I64, some: tuple[int, int], 
 def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     """Begin the chains of the probed slots that have anchors. Returns the number of chains.
 
-    `count` slots are probed, by the queries from `first` on, counted in `Kept.order`.
+    `count` slots are probed, by the queries from `first` on.
     """
-    chains, ring, queries, _, kept = search
-    floor, order = ring.floor, kept.order
+    chains, ring, queries, _ = search
+    floor = ring.floor
     newest, present, shared = chains.newest, chains.present, np.uint32(chains.sharing)
     keys, tables = queries.keys, queries.keys.shape[1]
     slots, which = walk.slot, walk.occupied
@@ -157,8 +141,7 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
     _, _, current, row_of, table_of, wanted, _, _, _ = walk
     left = np.int64(0)
     for i in range(occupied):
-        turn, table = first + which[i] // tables, which[i] % tables
-        row = order[turn] if len(order) else turn
+        row, table = first + which[i] // tables, which[i] % tables
         current[left] = newest[slots[which[i]] >> shared]
         row_of[left], table_of[left] = row, table
         wanted[left] = keys[row, table] >> np.uint64(TABLE_BITS)
@@ -170,14 +153,12 @@ def _begin(search: Search, first: int, count: int, walk: Walk) -> int:
 def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[int, int]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and that of pairs, for which there is room."""
-    chains, ring, queries, criteria, kept = search
+    chains, ring, queries, criteria = search
     _load(ring, chains, walk, left)
     rows, floor, shift, tables = ring.rows, ring.floor, ring.shift, chains.links.shape[1]
-    fingerprints, words, sizes, (distance, dead, _) = (
-        queries.fingerprints, queries.words, queries.sizes, criteria,
-    )  # fmt: skip
+    fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
     _, _, currents, row_of, table_of, wanteds, at, prefixes, followings = walk
-    packed, size, still, limits = pairs.packed, pairs.size, np.int64(0), kept.most <= KEPT_AT_ONCE
+    packed, size, still = pairs.packed, pairs.size, np.int64(0)
     for i in range(left):
         row, table, wanted = row_of[i], table_of[i], wanteds[i]
         if prefixes[i] == wanted:
@@ -185,12 +166,8 @@ def _step(search: Search, walk: Walk, left: int, pairs: PackedPairs) -> tuple[in
             count_live(sizes, row * tables + table, number, dead)
             apart = popcount(rows[at[i], -1] ^ fingerprints[row])
             if apart <= distance:
-                if not limits:
-                    packed[size] = pack_pair(row, number, apart)
-                    size += 1
-                elif not is_dead(number, dead):
-                    rank = rank_of(apart, words, row, rows, at[i])
-                    keep_alive(kept, row, rank, number, apart)
+                packed[size] = pack_pair(row, number, apart)
+                size += 1
         currents[still], row_of[still], table_of[still] = followings[i], row, table
         wanteds[still] = wanted
         still += followings[i] > floor
@@ -226,26 +203,12 @@ def _count_copied(queries: Queries, walk: Walk, chain: int, anchors: np.int64) -
 
 
 @borrowing
-def _keep_copied(search: Search, walk: Walk, chains: tuple[int, int], copies: Copies) -> int:
-    """Keep the nearest in the copies of the buckets for which the chains [first, end) are followed. Returns
-    the first one whose bucket is not copied, or the end."""
-    queries, kept, places, row_of = search.queries, search.kept, copies.places, walk.row
-    for chain in range(chains[0], chains[1]):
-        place = place_of(_bucket(walk, chain), search.chains, copies)
-        if place < 0:
-            return chain
-        first, end = places[place, 2], places[place, 3]
-        _count_copied(queries, walk, chain, end - first)
-        keep_near(copies, first, end, queries, row_of[chain], kept)
-    return chains[1]
-
-
-@borrowing
 def _add_copied(
     search: Search, walk: Walk, chains: tuple[int, int], copies: Copies, pairs: PackedPairs
 ) -> tuple[int, int, int]:
-    """The same where there is no limit: adds pairs, as far as there is room. Returns the chain to go on with,
-    the number of pairs, and how many that chain may add; 0 if its bucket is not copied."""
+    """Add the pairs in the copies of the buckets for which the chains [first, end) are followed, as far as
+    there is room. Returns the chain to go on with, the number of pairs, and how many that chain may add; 0 if
+    its bucket is not copied."""
     queries, places, numbers, prints = search.queries, copies.places, copies.numbers, copies.prints
     (packed, size), fingerprints, row_of = pairs, queries.fingerprints, walk.row
     for chain in range(chains[0], chains[1]):
@@ -259,6 +222,6 @@ def _add_copied(
         own = fingerprints[row]
         for near in range(all_near(copies, first, end, own, search.criteria.distance)):
             at = first + copies.near[near]
-            packed[size] = pack_pair(row, numbers[at] & NUMBER, popcount(prints[at] ^ own))
+            packed[size] = pack_pair(row, numbers[at], popcount(prints[at] ^ own))
             size += 1
     return chains[1], size, 0

@@ -249,7 +249,5 @@ class HotTier:
         if self.count == self.floor:
             return
         criteria = probing.criteria(self._distance, self._dead.bits)
-        probing.collector.add_packed(
-            follow(self._heads.chains, self._ring, probing.queries, criteria, probing.kept)
-        )
+        probing.collector.add_packed(follow(self._heads.chains, self._ring, probing.queries, criteria))
         self.probes += probing.queries.keys.size

@@ -29,7 +29,6 @@ class PairCollector:
 
     def __init__(self, most: int, first: int = 0) -> None:
         self._packed: list[U64] = []
-        self._are_ordered = False
         self.first: Final = first
         self.room = most
         """Number of further pairs allowed. A loop may stop once it has found as many."""
@@ -43,39 +42,36 @@ class PairCollector:
         """Add pairs, packed as row << 40 | (anchor - first) << 8 | distance, with row < 2**24."""
         if len(pairs):
             self._packed.append(pairs)
-            self._are_ordered = False
             self.room -= len(pairs)
-
-    def add_ordered(self, pairs: U64) -> None:
-        """Add pairs that are distinct and ascending, beyond the limit."""
-        self._are_ordered = not self._packed
-        self._packed.append(pairs)
 
     def packed(self) -> U64:
         """Remove and return all pairs, packed, with repetitions."""
         packed = self._packed[0] if len(self._packed) == 1 else np.concatenate([*self._packed, _NONE])
-        self._packed, self._are_ordered = [], False
+        self._packed = []
         return packed
 
     def pairs(self) -> tuple[I64, I64, U8]:
         """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
-        are_ordered, packed = self._are_ordered, self.packed()
-        if len(packed) > MANY and not are_ordered:
-            ordered = in_order(packed, self.first)
-            if ordered is not None:
-                return ordered
-        if not are_ordered:
-            packed = distinct(packed)
-        return (
-            (packed >> _ROW).astype(np.int64),
-            (packed >> _ANCHOR & _NUMBER).astype(np.int64) + self.first,
-            (packed & _DISTANCE).astype(np.uint8),
-        )
+        return ordered_pairs(self.packed(), self.first)
+
+
+def ordered_pairs(packed: U64, first: int) -> tuple[I64, I64, U8]:
+    """Packed pairs as rows, anchors and distances, distinct, sorted by row, then anchor."""
+    if len(packed) > MANY:
+        ordered = in_order(packed, first)
+        if ordered is not None:
+            return ordered
+    packed = distinct(packed)
+    return (
+        (packed >> _ROW).astype(np.int64),
+        (packed >> _ANCHOR & _NUMBER).astype(np.int64) + first,
+        (packed & _DISTANCE).astype(np.uint8),
+    )
 
 
 @compiled
 def in_order(packed: U64, first: int) -> tuple[I64, I64, U8] | None:
-    """The result of `PairCollector.pairs` in time linear in the number of pairs: row by row, anchors are
+    """The result of `ordered_pairs` in time linear in the number of pairs: row by row, anchors are
     marked in a bitmap, which is then read in order. None if anchor numbers are too sparse for that."""
     last_row = np.uint64(0)
     low, high = packed[0] >> _ANCHOR & _NUMBER, np.uint64(0)

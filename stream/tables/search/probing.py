@@ -9,12 +9,9 @@ import numpy as np
 
 from stream.tables.arrays import U8, U64
 from stream.tables.design import Design
-from stream.tables.search.nearest import ALL, Kept
 from stream.tables.search.pair_collector import PairCollector
 from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.queries import Criteria, Queries
-
-_ALL: Final = Kept.begin(ALL, 0, 0)
 
 
 class SearchOptions(NamedTuple):
@@ -27,8 +24,7 @@ class SearchOptions(NamedTuple):
 
 
 class Probing:
-    """Queries, and the pairs found for them so far: some in `collector`, and where there is a limit, those
-    that were ranked in `kept`."""
+    """Queries, and the pairs found for them so far."""
 
     def __init__(
         self,
@@ -37,7 +33,6 @@ class Probing:
         fingerprints: U64,
         options: SearchOptions,
         collector: PairCollector | None = None,
-        kept: Kept = _ALL,
     ) -> None:
         self.design: Final = design
         words = words if words.ndim == 2 else words[:, None]
@@ -49,12 +44,11 @@ class Probing:
             sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
         )
         self.collector: Final = collector or PairCollector(sys.maxsize)
-        self.kept: Final = kept
 
     @property
     def first(self) -> int:
-        """Number of the index's first anchor. In `kept`, in pairs and in compiled loops, numbers are relative
-        to it, and so have 32 bits."""
+        """Number of the index's first anchor. In pairs and in compiled loops, numbers are relative to
+        it, and so have 32 bits."""
         return self.collector.first
 
     def criteria(self, distance: int, dead: U8) -> Criteria:

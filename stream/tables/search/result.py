@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.arrays import I64, U8
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.search.pair_collector import ordered_pairs
 from stream.tables.search.probing import Probing
 
 
-class ProbedTriples(NamedTuple):
-    """The triples into which rows look, m pairs of a row and a triple."""
+class ProbedReserves(NamedTuple):
+    """Which of n rows look into their reserves, and what is there."""
 
-    row: I64
-    triple: I64
-    """From 0 on."""
+    further: NDArray[np.bool_]
+    """(n,): whether a row looks there, as an anchor stayed out of one of its first pairs."""
+    rows: I64
+    """(r,), ascending: the rows whose reserves were searched. Others of them may look there if an anchor of
+    their own batch stays out of a first pair."""
     sizes: I64
-    """Live anchors in each; shape (0,) if they are not counted."""
+    """(r, reserves): live anchors in each of their reserves."""
 
     @classmethod
-    def none(cls) -> ProbedTriples:
+    def none(cls, rows: int) -> ProbedReserves:
         """No row looks into any."""
-        return cls(*np.zeros((3, 0), np.int64))
+        return cls(np.zeros(rows, np.bool_), *np.zeros((2, 0), np.int64))
 
     @classmethod
-    def joined(cls, parts: Iterable[tuple[int, ProbedTriples]]) -> ProbedTriples:
+    def joined(cls, parts: Iterable[tuple[int, ProbedReserves]]) -> ProbedReserves:
         """Those of parts of the rows, each with the number of its first row."""
-        columns = [(part.row + first, part.triple, part.sizes) for first, part in parts]
-        return cls(*(np.concatenate([of[i] for of in columns]) for i in range(3)))
+        parts = list(parts)
+        searched = [part.sizes for _, part in parts if len(part.rows)]
+        return cls(
+            np.concatenate([part.further for _, part in parts]),
+            np.concatenate([part.rows + first for first, part in parts]),
+            np.concatenate(searched) if searched else np.zeros((0, 0), np.int64),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +49,46 @@ class SearchResult:
     row: I64
     """Index of the query."""
     anchor: I64
-    """Number of a live anchor in one of the buckets probed for that row."""
+    """Number of a live anchor in one of the buckets searched for that row."""
     distance: U8
     """Their Hamming distance."""
-    bucket_sizes: NDArray[np.uint32] | None
+    reserve: NDArray[np.bool_]
+    """Whether they share reserves alone, so that they meet only if the row looks there."""
+    bucket_sizes: I64 | None
     """Exact number of live anchors in each row's exact bucket, shape (n, T), not counting the rows of this
     search. None without a bucket cap."""
-    triples: ProbedTriples
+    reserves: ProbedReserves
     probed: list[Probing]
     """The buckets that were probed, one entry per part of the rows, in order."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, SearchResult]]) -> SearchResult:
+        """The result of parts of the rows, each with the number of its first row."""
+        if len(parts) == 1:
+            return parts[0][1]
+        sizes = [part.bucket_sizes for _, part in parts if part.bucket_sizes is not None]
+        return cls(
+            np.concatenate([part.row + first for first, part in parts]),
+            np.concatenate([part.anchor for _, part in parts]),
+            np.concatenate([part.distance for _, part in parts]),
+            np.concatenate([part.reserve for _, part in parts]),
+            np.concatenate(sizes) if sizes else None,
+            ProbedReserves.joined((first, part.reserves) for first, part in parts),
+            [probing for _, part in parts for probing in part.probed],
+        )
+
+
+def merged(
+    pairs: tuple[I64, I64, U8], of_reserves: U64, first: int
+) -> tuple[I64, I64, U8, NDArray[np.bool_]]:
+    """Distinct pairs, sorted, and those in reserves, packed as in `PairCollector` relative to the anchor
+    `first`, as such pairs: rows, anchors and distances, and which of them are in reserves alone."""
+    further = ordered_pairs(of_reserves, first)
+    row, anchor = np.concatenate([pairs[0], further[0]]), np.concatenate([pairs[1], further[1]])
+    distance = np.concatenate([pairs[2], further[2]])
+    order = np.lexsort((anchor, row))  # stable: of equal pairs, the one that is not in reserves comes first
+    row, anchor = row[order], anchor[order]
+    new = np.ones(len(row), np.bool_)
+    new[1:] = (row[1:] != row[:-1]) | (anchor[1:] != anchor[:-1])
+    order = order[new]
+    return row[new], anchor[new], distance[order], order >= len(pairs[0])

@@ -28,7 +28,7 @@ FIRST: Final = b"tables/first"
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
 SKIPPED: Final = b"tables/skipped/"
-FIRST_ENTRY: Final = b"triples/first"
+FIRST_ENTRY: Final = b"reserves/first"
 _DROPPED: Final = b"run/held"
 """Where earlier versions noted before which anchor they had dropped tables."""
 
@@ -308,16 +308,21 @@ def _digest_of(numbers: I64, masks: U64) -> int:
 
 
 class Skipped:
-    """The anchors that were kept out of full buckets (rule 16), ordered by number.
+    """The anchors that were kept out of full buckets (rule 16), ordered by number. Their records have the
+    words of a page's minima that no other anchor needs, behind the mask.
 
-    One thread changes it. Others may call `entries` and `masks` at the same time.
+    One thread changes it. Others may call `entries`, `masks` and `further` at the same time.
     """
 
     def __init__(self, store: Store) -> None:
-        stored = list(with_prefix(store, SKIPPED))
+        self._store, self._first = store, first_anchor(store)
+        numbers, masks = list[bytes](), list[bytes]()
+        for key, value in with_prefix(store, SKIPPED):
+            numbers.append(key)
+            masks.append(value[:8])
         self._room = Skips(
-            np.frombuffer(b"".join(key for key, _ in stored), ">i8").astype(np.int64),
-            np.frombuffer(b"".join(value for _, value in stored), "<u8").astype(np.uint64),
+            np.frombuffer(b"".join(numbers), ">i8").astype(np.int64),
+            np.frombuffer(b"".join(masks), "<u8").astype(np.uint64),
         )
         self._start = 0
         # Views of the room, replaced as a whole.
@@ -325,17 +330,19 @@ class Skipped:
         self.digest = _digest_of(*self._held)
         """Digest of these anchors and their masks."""
 
-    def add(self, batch: Writes, first: int, skipped: dict[int, int]) -> None:
+    def add(self, batch: Writes, first: int, skipped: dict[int, int], further: U64) -> None:
         """Add anchors. `skipped` maps an index, relative to the anchor `first`, to a bit mask of the tables
-        that the anchor is kept out of."""
+        that the anchor is kept out of. `further` are the words of the minima of all anchors from `first` on
+        that no table has."""
         rows = np.fromiter(skipped, np.int64, len(skipped))
         order = np.argsort(rows)
         masks = np.fromiter(skipped.values(), np.uint64, len(skipped))[order]
-        numbers, masks = first + rows[order][masks > 0], masks[masks > 0]
+        numbers, masks, rows = first + rows[order][masks > 0], masks[masks > 0], rows[order][masks > 0]
         if not len(numbers):
             return
+        records = np.column_stack([masks, further[rows]]).astype("<u8")
         keys = [SKIPPED + each for each in numbers.astype(">i8").view("V8").tolist()]
-        batch.put_many(DEFAULT, zip(keys, masks.astype("<u8").view("V8").tolist(), strict=True))
+        batch.put_many(DEFAULT, zip(keys, map(bytes, records), strict=True))
         if self._start + self.count + len(numbers) > len(self._room.numbers):
             size = 2 * (self.count + len(numbers))
             self._room = Skips(np.resize(self._held.numbers, size), np.resize(self._held.masks, size))
@@ -350,6 +357,7 @@ class Skipped:
         """Drop the anchors before `first`, which are gone, in RAM at once and in the store through
         `batch`."""
         numbers, masks = self._held
+        self._first = first
         if not (gone := int(numbers.searchsorted(first))):
             return
         batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first))
@@ -359,6 +367,19 @@ class Skipped:
         if 2 * self._start > len(self._room.numbers):  # frees the memory
             self._room = self._held = Skips(numbers[gone:].copy(), masks[gone:].copy())
             self._start = 0
+
+    def further(self, anchors: I64) -> U64:
+        """The words (n, ...) of the further minima of some of these anchors (n,), read from the store; zeros
+        for those that are gone. Raises DamagedStateError."""
+        keys = [SKIPPED + each for each in anchors.astype(">i8").view("V8").tolist()]
+        records, width = self._store.get(DEFAULT, keys), 0
+        for number, record in zip(anchors.tolist(), records, strict=True):
+            width = max(width, len(record or b""))
+            if record is None and number >= self._first:
+                raise damage_error(self._store.path, f"minima of anchor {number} are missing")
+        joined = b"".join(record or bytes(width) for record in records)
+        words: U64 = np.frombuffer(joined, "<u8").astype(np.uint64).reshape(len(anchors), -1)[:, 1:].copy()
+        return words
 
     @property
     def count(self) -> int:
@@ -385,7 +406,7 @@ class StoredAnchors:
         self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)
         self.first_entry: Final = _number(store, FIRST_ENTRY)
-        """Number of the first entry in triples."""
+        """Number of the first entry in reserves."""
 
 
 class _Log(Protocol):
@@ -402,7 +423,7 @@ class _Skipped(Protocol):
 
 
 class IndexedAnchors(Protocol):
-    """What tiers search: the anchors of a store, or their entries in triples."""
+    """What tiers search: the anchors of a store, or their entries in reserves."""
 
     @property
     def log(self) -> _Log:

@@ -13,14 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
-from stream.fingerprint.scheme import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, PrefixPieces
-from stream.tables.search.nearest import KEPT_AT_ONCE, Kept, keep_alive
 from stream.tables.search.packed_pairs import (
     PackedPairs,
     count_live,
-    is_dead,
     no_pairs,
     pack_pair,
     with_room,
@@ -28,7 +25,6 @@ from stream.tables.search.packed_pairs import (
 from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.search.probing import Probing
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.search.rank import rank_of
 
 GROUP: Final = 8
 """Largest average number of entries of a group; it is 4 to 8 if prefixes are uniformly distributed. The start
@@ -178,9 +174,7 @@ class Packed:
             self.end - probing.first,
             self.oldest - self.oldest % self.places - probing.first,
         )
-        probing.collector.add_packed(
-            _search(tables, probing.queries, probing.criteria(distance, dead), probing.kept)
-        )
+        probing.collector.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
 
 
 class Packing:
@@ -380,11 +374,10 @@ class Search(NamedTuple):
 
     queries: Queries
     criteria: Criteria
-    kept: Kept
 
 
 @compiled
-def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Kept) -> U64:
+def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the
     live anchors in buckets.
 
@@ -408,7 +401,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria, kept: Ke
                 hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
             matched = _match(packed, probes, groups, first, end, hits)
             pairs = with_room(pairs, matched)
-            size = _compare(packed, Search(queries, criteria, kept), probes, hits, matched, pairs)
+            size = _compare(packed, Search(queries, criteria), probes, hits, matched, pairs)
             pairs, first = PackedPairs(pairs.packed, size), end
     return pairs.packed[: pairs.size]
 
@@ -463,16 +456,15 @@ def _compare(
     packed: PackedTables, search: Search, probes: Probes, hits: Hits, count: int, pairs: PackedPairs
 ) -> int:
     """Add pairs of those of the first `count` hits whose anchors are searched and near; there is room for as
-    many. If there is a limit, those that can be ranked are kept instead. Returns the number of pairs."""
-    queries, criteria, kept = search
+    many. Returns the number of pairs."""
+    queries, criteria = search
     tables, places = queries.keys.shape[1], len(packed.fingerprints)
     oldest, searched, end, lap = packed.oldest, packed.first, packed.end, packed.lap
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
-    (room, size), own_words = pairs, queries.words
-    is_kept = kept.most <= KEPT_AT_ONCE and (words.size > 0 or words.shape[1] < MINIMA_WORDS)
+    room, size = pairs
     for hit in range(count):
         prefetch(stored, np.uint64(entry[hit] & in_place))
     for hit in range(count):
@@ -490,9 +482,6 @@ def _compare(
         apart = popcount(stored[place] ^ fingerprints[row])
         if apart > distance:
             continue
-        if not is_kept:
-            room[size] = pack_pair(row, number, apart)
-            size += 1
-        elif not is_dead(number, dead):
-            keep_alive(kept, row, rank_of(apart, own_words, row, words, place), number, apart)
+        room[size] = pack_pair(row, number, apart)
+        size += 1
     return size

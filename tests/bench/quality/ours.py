@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.row import Status
-from stream.fingerprint.scheme import MINIMA_WORDS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.local.scan import scan
 from stream.messages.verdict_options import VerdictOptions

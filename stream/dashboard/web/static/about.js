@@ -30,7 +30,7 @@ export async function showRule() {
     mode: rule.mode,
     distance: most + (rule.short_distance > rule.distance ? `; ${rule.short_distance} for short pages` : ""),
     similarity: least,
-    candidates: `${strict ? "fingerprint" : rule.keys}, ${rule.choose} of ${rule.blocks} blocks`,
+    candidates: strict ? `fingerprint, ${rule.choose} of ${rule.blocks} blocks` : "pairs of minima",
     scheme: about.scheme,
     features: `${scheme.features}, weights ${scheme.weights}, hash ${scheme.hash}`,
     sketch: strict ? "not used" : `${scheme.sketch}, ${scheme.sketch_bins} bins`,

@@ -1,7 +1,7 @@
-"""The entries of anchors in triples, seen as the anchors of an index of their own.
+"""The entries of anchors in reserves, seen as the anchors of an index of their own.
 
-Entries are numbered in the order of their anchors, and of an anchor by its triples. They are not stored:
-which there are follows from the masks of the anchors, and their keys from the anchor log.
+Entries are numbered in the order of their anchors, and of an anchor by its reserves. They are not stored:
+which there are follows from the masks of the anchors, and their keys from minima that stand beside these.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import compiled, popcount
-from stream.fingerprint.scheme import MINIMA_WORDS
+from stream.fingerprint.minima import KEY_WORDS
 from stream.tables.arrays import I64, U32, U64
+from stream.tables.reserves.keys import PAIRS, RESERVES, prefix_of_reserve
 from stream.tables.search.pair_collector import MOST_ANCHORS
-from stream.tables.store.anchors import AnchorLog, NumberSet, Skips, StoredAnchors
-from stream.tables.triples.keys import PAIRS, TRIPLES, prefix_of_triple
+from stream.tables.store.anchors import NumberSet, Skips, StoredAnchors
 
 READ_AT_ONCE: Final = 1 << 18
 """Entries per slice; they take 10 MiB."""
@@ -24,17 +24,17 @@ _PAIRS: Final = np.uint64(PAIRS)
 
 
 class _Columns(NamedTuple):
-    """k anchors that are in triples, ascending."""
+    """k anchors that are in reserves, ascending."""
 
     anchors: I64
-    triples: I64
-    """Bit masks of their triples."""
+    reserves: I64
+    """Bit masks of their reserves."""
     ends: I64
     """The ends of their entries."""
 
 
 class Holders:
-    """The anchors that are in triples, ascending, and their entries. Entries are numbered in order, and are
+    """The anchors that are in reserves, ascending, and their entries. Entries are numbered in order, and are
     removed from the first one on.
 
     One thread changes it. Others may call `columns` at the same time.
@@ -56,9 +56,9 @@ class Holders:
 
     def add(self, anchors: I64, masks: U64) -> None:
         """Add anchors (k,), ascending and greater than all of before, by their masks (k,) of pairs and
-        triples. Those in no triple are left out."""
-        triples = masks >> _PAIRS
-        some = np.flatnonzero(triples)
+        reserves. Those in no reserve are left out."""
+        reserves = masks >> _PAIRS
+        some = np.flatnonzero(reserves)
         held = len(self._held.anchors)
         if not held and len(some):
             self.first_anchor = int(anchors[some[0]])
@@ -68,8 +68,8 @@ class Holders:
             self._room, self._start = room, 0
         end = self._start + held + len(some)
         added = self._room[:, end - len(some) : end]
-        counts = np.bitwise_count(triples[some])
-        added[0], added[1] = anchors[some], triples[some].astype(np.int64)
+        counts = np.bitwise_count(reserves[some])
+        added[0], added[1] = anchors[some], reserves[some].astype(np.int64)
         added[2] = self.count + np.cumsum(counts, dtype=np.int64)
         start = self.count - self.first
         entries = start + int(counts.sum())
@@ -99,11 +99,11 @@ class Holders:
     def first_entry_from(self, anchor: int) -> int:
         """The first entry of the first of these anchors that is not before `anchor`; the number of the next
         entry if there is none."""
-        anchors, triples, ends = self._held
+        anchors, reserves, ends = self._held
         place = int(np.searchsorted(anchors, anchor))
         if place == len(anchors):
             return self.count
-        return int(ends[place]) - int(triples[place]).bit_count()
+        return int(ends[place]) - int(reserves[place]).bit_count()
 
     def anchor_of(self, entry: int) -> int | None:
         """The anchor of an entry; None if there is no such entry yet."""
@@ -113,20 +113,21 @@ class Holders:
 
     def entries_of(self, anchors: I64) -> tuple[I64, I64]:
         """The entries (m,) of distinct anchors (k,), and the index of each one's anchor (m,)."""
-        holders, triples, ends = self._held
+        holders, reserves, ends = self._held
         place = np.searchsorted(holders, anchors)
         index = np.flatnonzero(holders.take(place, mode="clip") == anchors) if len(holders) else place[:0]
         place = place[index]
-        counts = np.bitwise_count(triples[place]).astype(np.int64)
+        counts = np.bitwise_count(reserves[place]).astype(np.int64)
         first = np.repeat(ends[place] - np.cumsum(counts), counts)
         return first + np.arange(len(first)), np.repeat(index, counts)
 
 
 class EntryLog:
-    """The rows (n, W + 2) of entries: that of the anchor, with the triple's prefix before the fingerprint."""
+    """The rows (n, W + 2) of entries: that of the anchor, with the reserve's prefix before the
+    fingerprint."""
 
-    def __init__(self, log: AnchorLog, holders: Holders) -> None:
-        self._log, self._holders = log, holders
+    def __init__(self, anchors: StoredAnchors, holders: Holders) -> None:
+        self._anchors, self._holders = anchors, holders
         self.first = holders.first
         """Number of the first entry."""
 
@@ -141,12 +142,13 @@ class EntryLog:
             yield first, self._read(first, min(first + READ_AT_ONCE, end))
 
     def _read(self, start: int, end: int) -> U64:
-        anchors, triples, ends = self._holders.columns()
+        anchors, reserves, ends = self._holders.columns()
         low, high = np.searchsorted(ends, [start, end - 1], "right")
         of = slice(low, high + 1)
-        rows = rows_of_entries(self._log.take(anchors[of]), triples[of].astype(np.uint64))
-        before = int(ends[low]) - int(triples[low]).bit_count()
-        return rows[start - before : end - before]
+        rows, further = self._anchors.log.take(anchors[of]), self._anchors.skipped.further(anchors[of])
+        made = rows_of_entries(rows, further, reserves[of].astype(np.uint64))
+        before = int(ends[low]) - int(reserves[low]).bit_count()
+        return made[start - before : end - before]
 
 
 class NoSkips:
@@ -168,7 +170,7 @@ class Entries:
         self._anchors = anchors.log
         self.holders: Final = Holders(first, anchors.first_entry)
         self.holders.add(*anchors.skipped.entries(first, end))
-        self.log: Final = EntryLog(anchors.log, self.holders)
+        self.log: Final = EntryLog(anchors, self.holders)
         self.dead: Final = NumberSet(self.log.first)
         self.skipped: Final = NoSkips()
 
@@ -188,18 +190,20 @@ class Entries:
 
 
 @compiled
-def rows_of_entries(rows: U64, triples: U64) -> U64:
-    """The rows (m, W + 2) of the entries of n anchors: by their rows (n, W + 1), and bit masks of their
-    triples (n,)."""
+def rows_of_entries(rows: U64, further: U64, reserves: U64) -> U64:
+    """The rows (m, W + 2) of the entries of n anchors: by their rows (n, W + 1), the words of their further
+    minima, and bit masks of their reserves (n,)."""
     one, at, entries = np.uint64(1), 0, np.int64(0)
-    for mask in triples:
+    for mask in reserves:
         entries += popcount(mask)
-    made = np.empty((entries, MINIMA_WORDS + 2), np.uint64)
+    made = np.empty((entries, KEY_WORDS + 2), np.uint64)
+    minima = np.empty((1, KEY_WORDS + further.shape[1]), np.uint64)
     for row in range(len(rows)):
-        for triple in range(TRIPLES):
-            if triples[row] >> np.uint64(triple) & one:
-                made[at, :MINIMA_WORDS] = rows[row, :MINIMA_WORDS]
-                made[at, MINIMA_WORDS] = prefix_of_triple(rows, row, triple)
-                made[at, MINIMA_WORDS + 1] = rows[row, MINIMA_WORDS]
+        minima[0, :KEY_WORDS], minima[0, KEY_WORDS:] = rows[row, :KEY_WORDS], further[row]
+        for reserve in range(RESERVES):
+            if reserves[row] >> np.uint64(reserve) & one:
+                made[at, :KEY_WORDS] = rows[row, :KEY_WORDS]
+                made[at, KEY_WORDS] = prefix_of_reserve(minima, 0, reserve)
+                made[at, KEY_WORDS + 1] = rows[row, KEY_WORDS]
                 at += 1
     return made

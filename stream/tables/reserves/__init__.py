@@ -1,0 +1,1 @@
+"""Reserves: the buckets that anchors enter in place of full ones."""

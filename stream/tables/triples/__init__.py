@@ -1,1 +1,0 @@
-"""Triples of minima: the buckets that anchors enter in place of full pairs."""
