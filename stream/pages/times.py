@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from math import floor
 from typing import Final
@@ -17,6 +17,8 @@ EARLIEST: Final = -62_135_596_800_000
 """0001-01-01"""
 LATEST: Final = 253_402_300_799_999
 """9999-12-31"""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_TIME: Final = frozenset(("", "nan", "nat", "none", "null"))
 """Texts that programs write for a time that is missing: Python, pandas, SQL."""
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
@@ -46,6 +48,8 @@ def to_the_second(seconds: float) -> str:
 def milliseconds(moment: datetime) -> int:
     """Return milliseconds since the epoch, rounded down; a datetime without UTC offset is local time. Raises
     ValueError and OverflowError for a local time that UTC would have in year 0 or 10000."""
+    if moment.tzinfo is not None:
+        return (moment - _EPOCH) // _MILLISECOND
     return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
 
 

@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from stream.errors import PageError
 from stream.pages.content_type import content_type
-from stream.pages.fields import fields_of_page
 from stream.pages.http_body import decode_content
 from stream.pages.members import DAMAGED, Members
-from stream.pages.page import Page
 from stream.pages.warc_record import (
     RECORDS,
     canonical_url_of,
@@ -40,9 +38,9 @@ class WarcSource(FileSource):
     def _read(self) -> Iterator[Message]:
         with self._opened() as raw:
             for record in ArchiveReader(Members(raw), MAX_BODY):
-                where = f"{self.name} {record.place}"
                 if isinstance(record, DamagedRecord):
-                    self._note_damage(PageError("damaged_source", f"{where}: {record.error}"))
+                    wrong = f"{self.name} {record.place}: {record.error}"
+                    self._note_damage(PageError("damaged_source", wrong))
                 elif why := why_no_page(record):
                     self.passed_over[why] += 1
                 else:
@@ -72,13 +70,13 @@ def why_no_page(record: ArchiveRecord) -> str | None:
 
 def _fields(record: ArchiveRecord, url: str) -> dict[str, Any]:
     """The fields of the page message of a record."""
-    page = Page(
-        url=url,
-        content_type=content_type_of(record),
-        fetched_at=fetched_at_of(record),
-        canonical_url=canonical_url_of(record, url),
-    )
-    fields = fields_of_page(page)
+    read = {
+        "url": url,
+        "content_type": content_type_of(record),
+        "fetched_at": fetched_at_of(record),
+        "canonical_url": canonical_url_of(record, url),
+    }
+    fields = {name: value for name, value in read.items() if value is not None}
     if not record.is_whole:
         return {**fields, "omitted_bytes": record.length}
     body, codings = stored_body(record)

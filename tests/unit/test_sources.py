@@ -357,7 +357,7 @@ def test_the_canonical_url_of_the_http_header_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "date", ["yesterday", "", "2025-13-01T00:00:00Z", "2025-03-01", "9999-12-31T23:59:59-14:00"]
+    "date", ["yesterday", "", "2025-13-01T00:00:00Z", "20250301010203", "9999-12-31T23:59:59-14:00"]
 )
 def test_a_malformed_date_costs_the_date_alone(tmp_path: Path, date: str) -> None:
     records = warc_record("http://a.example/1", date=date) + warc_record("http://a.example/2")
