@@ -20,9 +20,12 @@ _BUFFER: Final = 1 << 16
 class CountingFile(io.RawIOBase):
     """A binary file that counts the bytes read from it, to report progress."""
 
-    def __init__(self, file: BinaryIO, *, owned: bool = True) -> None:
+    def __init__(self, file: BinaryIO, size: int = 0, *, owned: bool = True) -> None:
+        """Of a file of `size` bytes, reading raises OSError at an earlier end: it was truncated meanwhile."""
         self._file = file
+        self._size = size
         self._owned = owned
+        self._ahead = b""
         self.bytes_read = 0
 
     def readable(self) -> bool:
@@ -30,14 +33,21 @@ class CountingFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         # read1, so that lines from a pipe arrive as they are written, not when a buffer is full.
-        data = cast(io.BufferedReader, self._file).read1(len(buffer))
+        data = self._ahead[: len(buffer)] or self._read(len(buffer))
+        self._ahead = self._ahead[len(data) :]
         buffer[: len(data)] = data
         self.bytes_read += len(data)
+        if not data and self.bytes_read < self._size:
+            raise OSError(f"the file ends after {self.bytes_read} bytes, and had {self._size}")
         return len(data)
 
-    def first_bytes(self) -> bytes:
-        """Return bytes that are read next, as many as there are at once."""
-        return cast(io.BufferedReader, self._file).peek(_BUFFER)
+    def look_ahead(self) -> bytes:
+        """Return the bytes that are read next: as many more at each call as there are at once."""
+        self._ahead += self._read(_BUFFER)
+        return self._ahead
+
+    def _read(self, size: int) -> bytes:
+        return cast(io.BufferedReader, self._file).read1(size)
 
     def close(self) -> None:
         if self._owned:
@@ -50,7 +60,8 @@ def open_counting(path: str) -> CountingFile:
     if path == STDIN:
         return CountingFile(sys.stdin.buffer, owned=False)
     try:
-        return CountingFile(path_of(path).open("rb"))
+        file = path_of(path).open("rb")
+        return CountingFile(file, 0 if is_url(path) else os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise PageError("damaged_source", f"{path}: cannot be opened: {error.strerror}") from None
 

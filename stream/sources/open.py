@@ -18,7 +18,7 @@ from stream.errors import PageError, SettingsError
 from stream.objects import ObjectPath, is_url
 from stream.pages.columns import NO_COLUMNS, Columns, option_of
 from stream.pages.members import Members
-from stream.sources.compressed import STDIN, beginning, first_bytes, is_read_once, open_counting
+from stream.sources.compressed import STDIN, CountingFile, beginning, first_bytes, is_read_once, open_counting
 from stream.sources.directory import CONTENT_TYPES, DirectorySource, begins_as_html, page_type
 from stream.sources.encoding import encoding_of
 from stream.sources.file import FileSource
@@ -31,6 +31,8 @@ from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
 FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet", "rows")
+_TELLING: Final = 16
+"""Bytes by which the format of a pipe is told."""
 _WARC: Final = re.compile(r"\.(warc|wet)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
@@ -113,7 +115,7 @@ def _open_pipe(path: str, format: str, columns: Columns) -> Source:  # noqa: A00
             begun = open_counting(path)
         except PageError as error:
             raise SettingsError(f"source {error.detail}") from None
-        start = beginning(Members(io.BytesIO(begun.first_bytes())))
+        start = _start_of_pipe(begun)
         kind = _kind_by_content(path, start) if start else "jsonl"
     if kind in ("directory", "parquet", "rows"):
         raise SettingsError(f"format: {path} is a pipe, which cannot be {kind}, only jsonl, warc or csv")
@@ -121,6 +123,18 @@ def _open_pipe(path: str, format: str, columns: Columns) -> Source:  # noqa: A00
     if isinstance(source, FileSource):
         source.begun = begun
     return source
+
+
+def _start_of_pipe(begun: CountingFile) -> bytes:
+    """The beginning of what a pipe has, decompressed: no more of it than tells its format, as the rest may be
+    long in coming."""
+    stored = start = b""
+    while len(start.strip()) < _TELLING and not _kind_of_start(start):
+        more = begun.look_ahead()
+        if len(more) == len(stored):
+            break
+        stored, start = more, beginning(Members(io.BytesIO(more)))
+    return start
 
 
 def _open_as(kind: str, path: str, columns: Columns) -> Source:

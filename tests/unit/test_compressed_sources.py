@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 import zstandard
 
 from stream.errors import PageError, SettingsError
 from stream.pages.page import PageMessageError, decode_page
+from stream.sources.compressed import CountingFile
 from stream.sources.open import open_source
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
@@ -109,6 +112,38 @@ def test_a_pipe_is_read_once_and_whole(name: str, by: str, tmp_path: Path) -> No
         list(source)
     if by == "descriptor":
         os.close(reading)
+
+
+class _Dribbling(io.BytesIO):
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(5)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, kind) in PIPED.items() if kind == "auto"])
+def test_a_pipe_may_have_a_few_bytes_at_a_time(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    begun = CountingFile(cast(BinaryIO, _Dribbling(PIPED[name][0])))
+    monkeypatch.setattr("stream.sources.open.open_counting", lambda _: begun)
+    assert [message.url_hint for message in open_source(str(tmp_path / "pipe"))] == ALL
+    assert begun.bytes_read == len(PIPED[name][0])
+
+
+@pytest.mark.parametrize("name", ["pages.jsonl", "pages.csv", "pages.warc"])
+def test_a_file_that_is_truncated_while_it_is_read_is_damaged(name: str, tmp_path: Path) -> None:
+    path, many = tmp_path / name, 20_000
+    record = {"csv": b"http://a/,words\n", "warc": warc_record("http://a/")}.get(name[6:], LINES[0] + b"\n")
+    data = (b"url,text\n" if name.endswith("csv") else b"") + record * many
+    path.write_bytes(data)
+    source = open_source(str(path))
+    source.strict = False
+    for number, _ in enumerate(source):
+        if number == 0:
+            os.truncate(path, path.stat().st_size * 2 // 3)
+    assert source.pages >= many // 2
+    assert source.damage_count == 1
+    assert "bytes, and had " in source.damages[0].error
 
 
 def _write(target: int, data: bytes) -> None:
