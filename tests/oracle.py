@@ -143,7 +143,7 @@ class Oracle:
         self.stayed_out: dict[tuple, int] = {}
         """First pair -> the youngest anchor that stayed out of it, as it was full."""
         self.crowding: dict[object, tuple[bool, bool]] = {}
-        """Id of each page that was compared -> whether one of its buckets was full, and whether it had more
+        """Id of each page that was compared -> whether none of its pairs was open, and whether it had more
         candidates than are compared."""
 
         self.lifetime, self.most_expiring, self.rows_between = lifetime, most_expiring, rows_between
@@ -272,7 +272,7 @@ class Oracle:
     def nearest(self, page):
         """Return the candidates that the page is compared with, oldest first."""
         found = self.candidates(page)
-        full = any(map(self.is_full, self.buckets(page)[:FIRST]))
+        full = not self.strict and all(map(self.is_full, self.buckets(page)[:EVERY]))
         self.crowding[page.id] = full, False
         if self.strict or not self.compared:
             return found

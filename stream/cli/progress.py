@@ -62,7 +62,7 @@ def show_crowding(crowding: Mapping[str, int]) -> None:
     full, cut = crowding["full_buckets"], crowding["cut_lists"]
     if full or cut:
         click.echo(
-            f"{quantity(full, 'page')} had a full bucket, {cut:,} more candidates than are compared:"
+            f"{quantity(full, 'page')} had full buckets alone, {cut:,} more candidates than are compared:"
             " copies may be missed where very many pages share a template",
             err=True,
         )

@@ -53,8 +53,8 @@ class JudgedBatch:
 
     @property
     def crowding(self) -> dict[str, int]:
-        """Number of pages with a full bucket (rule 16), and of those with more candidates within the distance
-        than were compared (rule 18). Anchors that are like them may be missed."""
+        """Number of pages with full buckets alone (rule 16), and of those with more candidates within the
+        distance than were compared (rule 18). Anchors that are like them may be missed."""
         return {
             "full_buckets": int(np.count_nonzero(self.verdicts.full)),
             "cut_lists": int(np.count_nonzero(self.verdicts.cut)),

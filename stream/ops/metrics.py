@@ -222,7 +222,7 @@ class JudgeMetrics(CheckpointMetrics):
             self.orphans.labels(outcome)
         self.full_buckets = self._counter(
             "neardup_judge_full_buckets_total",
-            "Compared pages of which at least one bucket was full: it held `bucket_cap` anchors or more.",
+            "Compared pages of whose thirty buckets none was open: all held `bucket_cap` anchors or more.",
         )
         self.cut_lists = self._counter(
             "neardup_judge_cut_lists_total",

@@ -313,7 +313,8 @@ class Tables:
                 raise StateError(
                     f"state directory {self._store.path}: the index is full: {entries} entries in reserves"
                 )
-        words = fingerprints[:, None] if words is None else words
+        words = fingerprints if words is None else words
+        words = words if words.ndim == 2 else words[:, None]
         further = words[:, self._design.words :]
         self._skipped.add(batch, self.count, skipped, further)
         rows = np.column_stack([words[:, : self._design.words], fingerprints])

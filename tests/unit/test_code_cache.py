@@ -21,7 +21,7 @@ from numba.core import config
 from numba.core.errors import TypingError
 
 import stream
-from stream.compiled import borrowing, code_cache, compiled, copy_bytes, inlined, move_within
+from stream.compiled import borrowing, code_cache, compiled, copy_bytes, inlined
 from stream.compiled.code_digest import code_digest
 from tests.waiting import until
 
@@ -314,25 +314,6 @@ def test_copying_bytes_checks_bounds_under_boundscheck(monkeypatch: pytest.Monke
             copy(np.zeros(4, np.uint8), at, data, first, size)
 
 
-def test_moving_within_an_array_overlaps_and_checks_bounds(
-    monkeypatch: pytest.MonkeyPatch, kept: Path
-) -> None:
-    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
-
-    @compiled
-    def move(array: Any, to: int, first: int, count: int) -> None:
-        move_within(array, to, first, count)
-
-    for to, first, count in ((1, 0, 5), (0, 1, 5), (2, 0, 3), (6, 6, 0), (4, 4, 2)):
-        array, flat = np.arange(6).reshape(2, 3), list(range(6))
-        move(array, to, first, count)
-        flat[to : to + count] = flat[first : first + count]
-        assert array.ravel().tolist() == flat
-    for to, first, count in ((1, 0, 6), (0, 1, 6), (-1, 0, 2), (0, -1, 2), (2, 2, -1), (7, 0, 0)):
-        with pytest.raises(IndexError, match="out of bounds"):
-            move(np.arange(6).reshape(2, 3), to, first, count)
-
-
 def borrowed_array(array: Any) -> Any:
     return array
 
@@ -418,15 +399,6 @@ def test_loop_that_borrows_arrays_calls_nothing_that_returns_one(kept: Path) -> 
     assert calls_another(3) == 4
 
 
-def test_moving_needs_contiguous_memory(kept: Path) -> None:
-    @compiled
-    def move(array: Any) -> None:
-        move_within(array, 0, 1, 1)
-
-    with pytest.raises(TypingError, match="is not contiguous"):
-        move(np.arange(12).reshape(3, 4)[:, ::2])
-
-
 # --- in a copy of the tree, in processes of their own ---
 
 Run = Callable[..., tuple[Any, bool]]
@@ -480,7 +452,7 @@ one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
 newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
 links = np.zeros((1, 1), np.uint32)
 pieces = PrefixPieces(table * 0, table, table * 7, table)
-chains = Chains(newest, links, present, 0, Fold(8, 1), links, pieces)
+chains = Chains(newest, links, present, 0, Fold(8, 1), pieces)
 link(chains, (0, 1), AnchorsToLink(np.full((1, 2), 4, np.uint64), one[:0], 0, 0))
 print(json.dumps(np.flatnonzero(newest).tolist()))
 """

@@ -64,9 +64,8 @@ def test_pages_of_one_template_that_crowd_buckets_are_counted(tmp_path: Path, co
     crowd = ("--similarity", "0.9", "--option", "bucket_cap=4", "--option", "compared=3")
     run = [command, tmp_path / "pages.jsonl", "-o", tmp_path / "out.jsonl", "--worker-processes", "1"]
     summary = json.loads(neardup(*run, "--json", *crowd).stdout)
-    assert 20 < summary["full_buckets"] <= 36
     assert 20 < summary["cut_lists"] <= 37
-    counts = f"{summary['full_buckets']} pages had a full bucket, {summary['cut_lists']} more candidates"
+    counts = f"{summary['full_buckets']} pages had full buckets alone, {summary['cut_lists']} more candidates"
     assert counts in neardup(*run, *crowd).stderr
     assert "full bucket" not in neardup(*run, "--similarity", "0.9").stderr
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream.compiled import borrowing, compiled, inlined, popcount
 from stream.judge.decision.bucket_collisions import Collisions, numbered
 from stream.tables.arrays import I32, I64, U64
-from stream.tables.reserves.keys import BUCKETS, LAST_RESORT, PAIRS, RESERVES, keys_of_reserves
+from stream.tables.reserves.keys import ALL_PAIRS, BUCKETS, LAST_RESORT, PAIRS, RESERVES, keys_of_reserves
 from stream.tables.search.near import LOOKED_AT_ONCE, lowest_place, perhaps_near
 from stream.tables.search.packed_pairs import Integer
 from stream.tables.search.rank import RANKS, abridged_minima, rank_of
@@ -246,14 +246,15 @@ def _merged(
 @inlined
 def looks_around(row: int, buckets: Buckets) -> tuple[bool, bool]:
     """Whether `row` looks into its reserves, as an anchor stayed out of one of its buckets in tables (rule
-    16), and whether one of these buckets is full."""
-    further, full, crowd, cap = buckets.further[row], False, buckets.crowd, buckets.cap
+    16), and whether none of its pairs is open."""
+    further, full, crowd, cap = buckets.further[row], 0, buckets.crowd, buckets.cap
     if buckets.crowded:
-        for bucket in buckets.entered[buckets.entered_end[row] : buckets.entered_end[row + 1]]:
+        for i in range(buckets.entered_end[row], buckets.entered_end[row + 1]):
+            bucket = buckets.entered[i]
+            full += crowd[bucket] >= cap and buckets.cells[i] % buckets.tables < ALL_PAIRS
             if bucket < buckets.tabled:
                 further |= buckets.stayed_out[bucket]
-                full |= crowd[bucket] >= cap
-    return further, full
+    return further, full == ALL_PAIRS
 
 
 @inlined

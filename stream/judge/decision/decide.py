@@ -83,7 +83,7 @@ class BatchVerdicts:
     other_url: StringColumn
     """URL of the page that each row names: of `columns.other`."""
     full: NDArray[np.bool_]
-    """Whether one of the buckets of each row's page was full when it was compared (n,)."""
+    """Whether none of the pairs of each row's page was open when it was compared (n,)."""
     cut: NDArray[np.bool_]
     """Whether the page had more candidates than are compared (n,)."""
     superseded: list[Supersession] = field(default_factory=list)

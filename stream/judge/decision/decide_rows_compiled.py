@@ -197,7 +197,7 @@ class Course(NamedTuple):
     replaced: NDArray[np.bool_]
     """Whether an orphan took the place of the URL's newest stored baseline (u,)."""
     full: NDArray[np.bool_]
-    """Whether one of the row's buckets was full when it was compared."""
+    """Whether none of the row's pairs was open when it was compared (rule 16)."""
     cut: NDArray[np.bool_]
     """Whether it had more candidates than are compared (rule 18)."""
 

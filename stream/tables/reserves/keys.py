@@ -37,6 +37,7 @@ RESERVES: Final = MINIMA - FIRST_MINIMA + 1
 LAST_RESORT: Final = RESERVES - 1
 """Among the reserves."""
 BUCKETS: Final = PAIRS + RESERVES
+ALL_PAIRS: Final = BUCKETS - 1
 FIRST_PAIRS: Final = Design(
     PAIRS,
     2,
