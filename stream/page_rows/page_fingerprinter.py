@@ -33,6 +33,8 @@ class ReadPage(NamedTuple):
     """See `Row.language`."""
     quality: float | None = None
     """See `Row.quality`."""
+    visible: str = ""
+    """See `Extract.visible`."""
 
 
 class PageFingerprinter(Fingerprinter):
@@ -91,8 +93,10 @@ class PageFingerprinter(Fingerprinter):
             return page
         try:
             key, content = self.read_content(page)
-            text, language = content.main_text(), declared_language(page)
-            return ReadPage(page.url, key, page.fetched_at, text, language, page.quality)
+            extract, language = content.extract(), declared_language(page)
+            return ReadPage(
+                page.url, key, page.fetched_at, extract.text, language, page.quality, extract.visible
+            )
         except PageError as error:
             return self._reject(error, page.url, page.fetched_at)
 
@@ -122,6 +126,13 @@ class PageFingerprinter(Fingerprinter):
             return Status.INSUFFICIENT
         return Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY
 
+    def text_hash(self, result: Fingerprint, visible: str) -> bytes:
+        """Return the hash of a page's text: of all that is `visible` of it, if its main content, of which
+        `result` is, is too little to be compared."""
+        if visible and self.status(result) == Status.INSUFFICIENT:
+            return self.text(visible).text_hash
+        return result.text_hash
+
     def _row(self, page: ReadPage, result: Fingerprint) -> Row:
         status = self.status(result)
         fingerprint: dict[str, Any] = {}
@@ -137,7 +148,7 @@ class PageFingerprinter(Fingerprinter):
             page.url,
             page.fetched_at,
             self.url_digest(page.url_key),
-            text_hash=result.text_hash,
+            text_hash=self.text_hash(result, page.visible),
             length=result.length,
             language=page.language,
             quality=page.quality,

@@ -2,7 +2,7 @@
 
 All are integers. A block is described by its own text, by the element and the names around it, by the
 containers that enclose it, by the blocks beside it, and by where in the page it stands. Names of classes and
-the like, and words of short blocks, have weights (`block_words.txt`): they speak for content or against it.
+the like, and words of short blocks, have weights (`content_words.txt`): they speak for content or against it.
 """
 
 from __future__ import annotations
@@ -270,6 +270,25 @@ def _title_match(text: NDArray[np.uint8], start: int, end: int, title: NDArray[n
     return 0
 
 
+@compiled
+def groups_of(containers: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
+    """The number of each container's group (containers,), which are those of one shape beside each other, and
+    a number above those of all groups."""
+    slots = 1
+    while slots < 2 * len(containers) + 2:
+        slots *= 2
+    keys = np.full(slots, -1, np.int64)
+    groups = np.zeros(len(containers), np.int64)
+    for i in range(len(containers)):
+        key = np.int64(containers[i, PARENT]) << 31 | containers[i, SHAPE]
+        slot = (key * 0x9E37_79B1 >> 16) & slots - 1
+        while keys[slot] != -1 and keys[slot] != key:
+            slot = slot + 1 & slots - 1
+        keys[slot] = key
+        groups[i] = slot
+    return groups, slots
+
+
 # One loop, as that of the reader: the features share what they are made of.
 @compiled
 def features(  # noqa: C901
@@ -345,24 +364,14 @@ def features(  # noqa: C901
         peak[i] = max(peak[i], peak[containers[i, PARENT]])
         top = max(top, score[i])
     # Containers beside it of the same shape.
-    slots = 1
-    while slots < 2 * m + 2:
-        slots *= 2
-    shapes = np.full(slots, -1, np.int64)
+    slot_of, slots = groups_of(containers)
     alike = np.zeros((slots, 3), np.int64)
-    slot_of = np.zeros(m, np.int64)
     for i in range(1, m):
-        if not held[i]:
-            continue
-        key = np.int64(containers[i, PARENT]) << 31 | containers[i, SHAPE]
-        slot = (key * 0x9E37_79B1 >> 16) & slots - 1
-        while shapes[slot] != -1 and shapes[slot] != key:
-            slot = slot + 1 & slots - 1
-        shapes[slot] = key
-        alike[slot, 0] += 1
-        alike[slot, 1] += size[i]
-        alike[slot, 2] += linked[i]
-        slot_of[i] = slot
+        if held[i]:
+            slot = slot_of[i]
+            alike[slot, 0] += 1
+            alike[slot, 1] += size[i]
+            alike[slot, 2] += linked[i]
     siblings = np.ones(m, np.int64)
     best = np.zeros(m, np.int64)
     for i in range(1, m):

@@ -12,6 +12,9 @@ CODE_BYTES: Final = 10_000
 """Reference documentation has at least CODE code elements and one definition or code element more for every
 CODE_BYTES / CODE bytes of HTML. Its signatures and tables are content, but no prose."""
 
+FEW_BYTES: Final = 200
+"""Main content of less, as blocks are measured, may be too little to be compared: 8 words are 40 bytes."""
+
 OUT_OF_MEMORY: Final = "MemoryError"
 """Detail of `extraction_failed`."""
 
@@ -23,6 +26,9 @@ class Extract(NamedTuple):
     """A line a block."""
     share: float
     """The share of the page's visible text that it is, in bytes that are no white space; 1 without any."""
+    visible: str = ""
+    """All visible text, of a page whose main content is another part of it and less than FEW_BYTES: pages are
+    not the same because the same few words were chosen of them."""
 
 
 def extract(html: str) -> str:
@@ -55,8 +61,12 @@ def extraction(html: str) -> Extract:
         parsed = read(page)
         is_reference = parsed.code >= CODE * (1 + len(page) / CODE_BYTES)
         kept = body(parsed) if is_reference else main_content(parsed)
-        text = joined(parsed.text, parsed.blocks, kept).tobytes().decode("utf-8", "replace")
-        visible, size = int(parsed.blocks[:, SIZE].sum()), int(parsed.blocks[kept, SIZE].sum())
-        return Extract(unescaped(text).replace(chr(LITERAL_AND), "&"), size / visible if visible else 1.0)
+        whole, size = int(parsed.blocks[:, SIZE].sum()), int(parsed.blocks[kept, SIZE].sum())
+        texts = [
+            joined(parsed.text, parsed.blocks, some).tobytes().decode("utf-8", "replace")
+            for some in ((kept, ~kept | kept) if size < min(whole, FEW_BYTES) else (kept,))
+        ]
+        text, visible = (unescaped(each).replace(chr(LITERAL_AND), "&") for each in (*texts, "")[:2])
+        return Extract(text, size / whole if whole else 1.0, visible)
     except MemoryError as error:
         raise PageError("extraction_failed", OUT_OF_MEMORY) from error

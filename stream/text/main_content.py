@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.text.block_features import features
+from stream.text.block_features import features, groups_of
 from stream.text.block_scores import UNIT, block_scores
 from stream.text.blocks import (
     BAR,
+    CELL,
     CODE_OF,
     COMMENTS,
     CONSENT,
@@ -20,9 +21,13 @@ from stream.text.blocks import (
     FLAGS,
     FORM,
     INSIDE,
+    ITEM,
+    KIND,
+    LINKED,
     PARENT,
     SIZE,
     START,
+    TITLE,
     Blocks,
 )
 from stream.text.content_model import model
@@ -31,6 +36,11 @@ LIKELY: Final = 0
 """Score above which a block is content."""
 POSSIBLE: Final = -UNIT // 2
 """The same where that leaves next to nothing, such as on a page with a few words."""
+UNLIKELY: Final = -2 * UNIT
+"""Score up to which a heading before content is none."""
+LEAST_PROSE: Final = 40
+"""Text outside links of a block of prose that is content where most of the text beside it is. No more than a
+fifth of it is in links."""
 MOST_OF_PAGE: Final = 85
 """Percentage of the page's text from which on a form or a banner is the page. Old sites have one form around
 everything."""
@@ -38,6 +48,8 @@ MANY: Final = 1 << 16
 """Features of more blocks are not made: they take 230 bytes each."""
 LITTLE: Final = 20
 """Less content, in bytes as blocks are measured, says nothing."""
+LEAST_SHARE: Final = 2
+"""Content that is less than this percentage of the body says nothing."""
 LEAST_OF_COMMENTS: Final = 3
 """Main content that is less than this percentage of the comments is a question: the answers belong to it."""
 
@@ -50,11 +62,14 @@ def main_content(page: Blocks) -> NDArray[np.bool_]:
         return body(page)
     rows = features(page, tables.names, tables.words, tables.boxes)
     scores = block_scores(blocks, containers, rows, tables.nodes, *tables.roots)
+    whole = body(page)
+    least = max(LITTLE, LEAST_SHARE * int(blocks[whole, SIZE].sum()) // 100)
     for limit in (LIKELY, POSSIBLE):
         kept = _chosen(blocks, containers, scores, limit)
-        if int(blocks[kept, SIZE].sum()) >= LITTLE:
+        _complete(blocks, containers, scores, kept)
+        if int(blocks[kept, SIZE].sum()) >= least:
             return kept
-    return body(page)
+    return whole
 
 
 def body(page: Blocks) -> NDArray[np.bool_]:
@@ -97,6 +112,38 @@ def _chosen(
         for i in range(len(blocks)):
             kept[i] |= comments[blocks[i, INSIDE]] and not never[blocks[i, INSIDE]]
     return kept
+
+
+@compiled
+def _complete(
+    blocks: NDArray[np.int32],
+    containers: NDArray[np.int32],
+    scores: NDArray[np.int32],
+    kept: NDArray[np.bool_],
+) -> None:
+    """Add what belongs to content, so that no copy of a page loses a paragraph whose score is near the limit:
+    all prose of a container, or of containers of one shape beside each other, most of whose text is content,
+    and headings directly before content. Items of lists and cells of tables are content one by one."""
+    never = _never(blocks, containers)
+    groups, number = groups_of(containers)
+    sizes = np.zeros((number, 2), np.int64)
+    for i in range(len(blocks)):
+        group = groups[blocks[i, INSIDE]]
+        sizes[group, 0] += blocks[i, SIZE]
+        if kept[i]:
+            sizes[group, 1] += blocks[i, SIZE]
+    apart = np.zeros(len(containers), np.bool_)
+    for i in range(1, len(containers)):
+        apart[i] = apart[containers[i, PARENT]] or containers[i, FLAGS] & (ITEM | CELL) != 0
+    for i in range(len(blocks) - 1, -1, -1):
+        inside, size, linked = blocks[i, INSIDE], blocks[i, SIZE], blocks[i, LINKED]
+        if kept[i] or never[inside]:
+            continue
+        group = groups[inside]
+        is_prose = size - linked >= LEAST_PROSE and 5 * linked <= size
+        kept[i] = is_prose and not apart[inside] and 2 * sizes[group, 1] > sizes[group, 0]
+        if blocks[i, KIND] & TITLE and scores[i] > UNLIKELY and i + 1 < len(blocks) and kept[i + 1]:
+            kept[i] = True
 
 
 @compiled

@@ -285,3 +285,13 @@ def test_pages_without_text_are_all_kept(tmp_path: Path) -> None:
     made += [{"url": f"https://b.example/{i}", "html": "<p>the same few words here"} for i in range(3)]
     summary = dedup(write(tmp_path / "pages.jsonl", made), "-o", tmp_path / "out.jsonl")
     assert (summary["kept"], summary["dropped"]) == (4, {"same short text": 2})
+
+
+def test_pages_with_the_same_few_words_of_content_are_kept_if_they_show_more(tmp_path: Path) -> None:
+    page = (
+        "<body><nav><a href='/'>Home</a></nav><article><h1>Ships</h1><p>Five ships came.</article>"
+        "<form>Leave a reply on picture {} here. Your address will not be published.</form></body>"
+    )
+    made = [{"url": f"https://a.example/{i}", "html": page.format(i // 2)} for i in range(6)]
+    summary = dedup(write(tmp_path / "pages.jsonl", made), "-o", tmp_path / "out.jsonl")
+    assert (summary["kept"], summary["dropped"]) == (3, {"same short text": 3})

@@ -79,6 +79,51 @@ def test_a_long_paragraph_does_not_hide_short_ones_beside_it(element: str) -> No
     assert "Part" not in text
 
 
+def section(*paragraphs: str, item: str = "div") -> str:
+    """A short page of a manual, as DocBook's style sheets make it."""
+    text = "".join(f'<{item} class="para">{each}</{item}>' for each in paragraphs)
+    links = '<li class="{}"><a href="/1"><strong>{}</strong></a></li>'
+    bar = links.format("previous", "Before") + links.format("next", "After")
+    return (
+        f'<body><div id="banner"><a href="/">Get the book</a></div><ul class="docnav top">{bar}</ul>'
+        f'<div class="section"><div class="titlepage"><h2 class="title">A.11. Quays</h2></div>{text}</div>'
+        f'<ul class="docnav">{bar}</ul></body>'
+    )
+
+
+QUAYS = (
+    "The quays of the harbour are built of stone that came from the hills, and the oldest of them has stood"
+    " for three hundred years. The newest one is no longer of stone, though. It was made of concrete, and"
+    ' carries the cranes of larger ships. <div class="url"><a href="/q">https://quays.example</a></div>'
+)
+SHED = "The harbour has two sheds for boats beside them, too."
+
+
+def test_a_short_page_keeps_its_heading_and_all_of_its_paragraphs() -> None:
+    text = extract(section(QUAYS, f'{SHED} <div class="url"><a href="/s">https://sheds.example</a></div>'))
+    assert [line.strip()[:20] for line in text.splitlines()] == ["A.11. Quays", QUAYS[:20], SHED[:20]]
+
+
+@pytest.mark.parametrize(
+    ("second", "item"),
+    [
+        (f'<a href="/s">{SHED}</a>', "div"),
+        (f"<form>{SHED}</form>", "div"),
+        ("Two sheds.", "div"),
+        (SHED, "li"),
+    ],
+    ids=["links", "form", "short", "item"],
+)
+def test_what_is_no_prose_beside_content_is_judged_by_itself(second: str, item: str) -> None:
+    assert "sheds" not in extract(section(QUAYS, second, item=item))
+
+
+def test_next_to_nothing_of_a_long_page_is_not_its_text() -> None:
+    rows = "".join(f"<tr><td>{i} ships</td><td><a href='/{i}'>quay {i}</a></td></tr>" for i in range(300))
+    text = extract(f"<body><article><p>{SHED}</p></article><table>{rows}</table></body>")
+    assert "299 ships" in text
+
+
 NOTE = (
     "A note beside the text says more of the harbour, of its walls, and of those who built them long ago. "
     * 2

@@ -239,8 +239,10 @@ def side_of_page(name: str, page: Page, fingerprinter: PageFingerprinter) -> Exp
     """Analyse a page. Raises PageError if its URL is malformed or it has no text."""
     url_key, content = fingerprinter.read_content(page)
     digest = fingerprinter.url_digest(url_key)
-    text, share = content.extract()
-    return replace(side_of_text(name, page.url, text, fingerprinter, digest), share=share)
+    extract = content.extract()
+    side = side_of_text(name, page.url, extract.text, fingerprinter, digest)
+    text_hash = fingerprinter.text_hash(fingerprinter.text(extract.text), extract.visible)
+    return replace(side, share=extract.share, text_hash=text_hash)
 
 
 def side_of_text(
