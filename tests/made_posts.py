@@ -219,8 +219,12 @@ BOXES: Final = {"form": form, "consent": consent, "subscription": subscription}
 
 def page(theme: int, title: str, paragraphs: list[str], menu: list[str], box: str = "") -> str:
     """A post in one of three themes, with a box after it."""
+    return framed(theme, title, "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs), menu, box)
+
+
+def framed(theme: int, title: str, text: str, menu: list[str], box: str = "") -> str:
+    """A page with this HTML as its text."""
     links = "".join(f'<li><a href="/{place}">{name}</a></li>' for place, name in enumerate(menu))
-    text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
     head = f"<!doctype html><html><head><title>{title} | {menu[0]}</title></head>"
     if theme == 0:
         body = (
