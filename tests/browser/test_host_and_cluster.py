@@ -16,6 +16,7 @@ from tests.browser.canned import JOURNAL, PLAIN, Canned, PageContent, canned, se
 from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, SCRIPT
 from tests.browser.test_layout import KINDS, MEASURE, unfold
+from tests.night import cases
 
 PHONE = 360
 CLUSTER = f"{JOURNAL}.3.1"
@@ -31,7 +32,10 @@ async def filled(page: Page, api: Canned, url: str, words: PageContent | None) -
     assert any(each.startswith("/api/v1/neighbours?host=") for each in api.asked)
 
 
-@pytest.mark.parametrize(("content", "width"), [*((each, PHONE) for each in KINDS), ("long", 1400)])
+@pytest.mark.parametrize(
+    ("content", "width"),
+    cases([*((each, PHONE) for each in KINDS), ("long", 1400)], by_day=[("long", PHONE), ("empty", PHONE)]),
+)
 async def test_both_pages_have_room_and_can_be_read(
     content: str, width: int, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:

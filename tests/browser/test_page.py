@@ -92,6 +92,7 @@ async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
         assert await legend(page) == by_kind(kept)
 
 
+@pytest.mark.night
 async def test_the_page_is_fit_for_use(
     settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:
@@ -168,6 +169,7 @@ async def _by_keyboard(page: Page) -> None:
     assert {"skip", "range", "host", "kind", "theme"} <= reached
 
 
+@pytest.mark.night
 async def test_the_page_is_shown_to_who_knows_the_token(
     settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers import embedded, embedded_guard, embedded_jars
@@ -84,6 +85,7 @@ async def abort(settings: Settings, value: bytes) -> None:
         await producer.abort_transaction()
 
 
+@pytest.mark.night
 async def test_examples_crawl_a_site_and_write_the_verdicts_on_its_pages(
     site: str, settings: Settings, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.broker
 
 
+@pytest.mark.night
 async def test_published_and_loaded_pages_have_the_reasons_of_a_scan(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from tests.kafka.fingerprinters import SLOW_GATE
+from tests.night import cases
 from tests.waiting import until
 
 HANG = 600.0
@@ -103,7 +104,7 @@ async def test_process_that_nobody_needs_is_not_started() -> None:
         (b"kill", "SIGKILL", 2),
     ],
 )
-@pytest.mark.parametrize("place", [0, 7, 20])
+@pytest.mark.parametrize("place", cases([0, 7, 20], by_day=[20]))
 async def test_poison_page_is_the_only_one_rejected(
     poison: bytes, detail: str, deaths: int, place: int
 ) -> None:

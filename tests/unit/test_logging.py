@@ -18,6 +18,7 @@ from stream.errors import SettingsError
 from stream.ops import logging as ours
 from stream.ops.repeats import FREE
 from tests.commands import run_process
+from tests.night import cases
 
 MAIN = """
 import logging, warnings
@@ -61,7 +62,7 @@ def test_json_logs_are_all_json() -> None:
     assert len(lines) == 5
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", cases(ROLES, by_day=["worker", "dashboard"]))
 async def test_roles_log_json_where_stderr_is_no_terminal(role: str, tmp_path: Path) -> None:
     environment = {
         "NEARDUP_PAGE_BYTE": "1MiB", "NEARDUP_SECURITY_PROTOCOL": "SSL",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.long_urls import ROLES
+from tests.night import cases
 
 ROOT = Path(__file__).parents[2]
 ROWS = 1200
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", cases(ROLES, by_day=["judge", "follower"]))
 def test_rule_9_memory_is_bounded_by_the_bytes_of_a_batch(role: str, tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "tests.long_urls", role, str(ROWS), str(BATCH_BYTES), str(tmp_path)],
