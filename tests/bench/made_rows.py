@@ -1,7 +1,7 @@
 """Rows made for benchmarks of growth: any record can be made alone, so a run can be resumed anywhere.
 
 A row is a function of its number and of a seed. Every tenth but three is new; the others are near-duplicates
-of a new row at most `REMEMBERED` rows before.
+of a new row before: of a third of them any, of the others at most `REMEMBERED` rows back.
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ def is_new(rows: I64) -> NDArray[np.bool_]:
 
 
 def new_before(rows: I64, random: U64) -> I64:
-    """A new row before each of these, at most `REMEMBERED` rows back."""
-    back = (random % np.minimum(rows, REMEMBERED).astype(np.uint64)).astype(np.int64)
+    """A new row before each of these: of a third of them any, of the others at most `REMEMBERED` rows
+    back."""
+    within = np.where((random >> np.uint64(32)) % np.uint64(3) == 0, rows, np.minimum(rows, REMEMBERED))
+    back = (random % within.astype(np.uint64)).astype(np.int64)
     chosen = rows - 1 - back
     return chosen - np.where(is_new(chosen), 0, NEAR_OF_TEN)
 
