@@ -127,6 +127,10 @@ class ObjectPath:
         """Make the object, which appears whole or not at all, or replace it."""
         self._bucket.put(self._key, content)
 
+    def write_file(self, file: Path) -> None:
+        """Make the object of a file, in several requests if it is large. It appears whole or not at all."""
+        self._bucket.put_file(self._key, file)
+
     def unlink(self) -> None:
         """Remove the object."""
         self._bucket.delete([self._key])

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from stream.dedup.outputs import Outputs
     from stream.dedup.run import Request, Run
     from stream.elector.policy import Policy
+    from stream.local.corpus import CorpusCounts
+    from stream.objects import AnyPath
     from stream.sources.row_warnings import RowWarnings
     from stream.sources.rows import RowsSource
     from stream.sources.source import Source
@@ -48,7 +50,8 @@ class Choice(NamedTuple):
     """Which page of which cluster is kept."""
 
     keep: Policy
-    chains: bool
+    clusters: str
+    """stars, chains or texts."""
 
 
 _STEP: Final = 1000
@@ -68,9 +71,11 @@ _STEP: Final = 1000
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
               " fetched_at or --fetched-at-column, quality by quality or --quality-column, hosts=... for the"
               " longest one of the first of these hosts that has one.")  # fmt: skip
-@click.option("--clusters", type=click.Choice(["stars", "chains"]), default="stars", show_default=True,
+@click.option("--clusters", type=click.Choice(["stars", "chains", "texts"]), default="stars",
+              show_default=True,
               help="stars: pages like the first one of a cluster, as verdicts say; chains: also those"
-              " that are alike through others. Chains take 0.3 kB of memory for each page.")  # fmt: skip
+              " that are alike through others, in 0.3 kB of memory for each page; texts: pages with the same"
+              " text alone, in one run.")  # fmt: skip
 @click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
               help="Continue the index in this directory, or make it: pages like those it has are dropped,"
               " and a run that was killed is resumed.  [default: a new one, removed at the end]")  # fmt: skip
@@ -109,15 +114,19 @@ def command(
     logging.configure(settings.log_format, "dedup")
     if clusters == "chains" and options.strict:
         raise SettingsError("clusters: chains join pages by similarity, which --mode strict does not have")
+    if clusters == "texts" and index_directory:
+        raise SettingsError(
+            "clusters: texts are those of one run; leave --index out, and name all dumps as sources"
+        )
     outputs = Outputs(output, opened, index_directory)
     if dropped:
         refuse_report(dropped, outputs.output, opened, index_directory)
-    choice = Choice(Policy.parse(keep, "keep"), clusters == "chains")
+    choice = Choice(Policy.parse(keep, "keep"), clusters)
     started = time.monotonic()
     request = Request(settings, scheme, options, opened, same_pages)
     with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
         with if_interrupted(lambda: _describe_rest(index_directory)):
-            summary, warnings = asyncio.run(_dedup(run, request, outputs, choice, dropped))
+            summary, warnings = _dedup(run, request, outputs, choice, dropped)
         run.finish()
     summary["seconds"] = round(time.monotonic() - started, 3)
     _show(summary, warnings, opened, outputs.output, as_json)
@@ -129,26 +138,37 @@ def command(
         sys.exit(1)
 
 
-async def _dedup(
-    run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: Path | None
-) -> tuple[dict[str, Any], RowWarnings]:
-    """Judge the sources, elect pages, write them, and return the summary, and what is odd about pages."""
+async def _judge(
+    run: Run, sources: Sequence[Source], counts: CorpusCounts, *, judged: bool
+) -> tuple[RowsSource, Counter[str]]:
+    """Return the rows of all pages, with verdicts in the run if `judged`, and the counts of
+    `JudgedBatch.crowding`."""
     from stream.cli.progress import counting, reading
-    from stream.dedup.election import open_election
-    from stream.local.corpus import CorpusCounts
 
-    sources = request.sources
-    counts = CorpusCounts()
     with reading(sources) as reader:
         rows = await run.fingerprint(counts, reader.advance)
     crowding = Counter(full_buckets=0, cut_lists=0)
-    with counting("judged", rows.count) as progress:
-        await run.judge(rows, progress, crowding)
+    if judged:
+        with counting("judged", rows.count) as progress:
+            await run.judge(rows, progress, crowding)
+    return rows, crowding
+
+
+def _dedup(
+    run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: Path | None
+) -> tuple[dict[str, Any], RowWarnings]:
+    """Judge the sources, elect pages, write them, and return the summary, and what is odd about pages."""
+    from stream.cli.progress import counting
+    from stream.dedup.election import open_election
+    from stream.local.corpus import CorpusCounts
+
+    sources, counts = request.sources, CorpusCounts()
+    rows, crowding = asyncio.run(_judge(run, sources, counts, judged=choice.clusters != "texts"))
     with open_election(run.directory) as election:
         with counting("electing", None):
             _elect(election, run, request, rows, choice)
         with counting("written", rows.count) as progress:
-            size = _write(election, run, sources, outputs, progress)
+            size = _write(election, run, sources, outputs, choice, progress)
         if dropped:
             election.add_no_pages(each for source in sources for each in source.no_pages())
             _report(election, dropped)
@@ -169,19 +189,26 @@ def _report(election: Election, dropped: Path) -> None:
 
 def _elect(election: Election, run: Run, request: Request, rows: RowsSource, choice: Choice) -> None:
     """Decide which pages are kept."""
-    election.read(run.rows, run.verdicts, rows.digest)
-    if choice.chains:
+    arguments = {each.name: each.argument for each in request.sources}
+    verdicts = None if choice.clusters == "texts" else run.verdicts
+    election.read(run.rows, verdicts, rows.digest, arguments)
+    if choice.clusters == "chains":
         from stream.dedup.chains import find_chains
         from stream.judge.rule import Rule
 
         rule = Rule(request.options, request.scheme)
         threads = request.settings.worker_processes
         election.add_chains(*find_chains(rows, request.scheme, rule, election.links(), threads))
-    election.elect(choice.keep, chains=choice.chains)
+    election.elect(choice.keep, chains=choice.clusters == "chains")
 
 
 def _write(
-    election: Election, run: Run, sources: Sequence[Source], outputs: Outputs, progress: Callable[[int], None]
+    election: Election,
+    run: Run,
+    sources: Sequence[Source],
+    outputs: Outputs,
+    choice: Choice,
+    progress: Callable[[int], None],
 ) -> int:
     """Write the pages that are kept, and return how many bytes they take."""
     from stream.dedup.copies import copy, size_of
@@ -196,17 +223,24 @@ def _write(
         if passed % _STEP == 0:
             progress(passed)
 
-    with outputs.writing() as targets:
+    with outputs.writing(
+        run.directory, run.name(str(outputs.output), *choice), resumed=run.resumable
+    ) as target:
         for source in sources:
             part = parts.get(source.name, NO_PAGES)
             if source.damages and not part.pages:
                 continue  # nothing of it could be read, perhaps not even its columns
             run.refuse_changed(source)
-            pages = KeptPages(source.name, election.positions(part), part.pages, advance)
-            copy(source, pages, targets[source.name])
-            run.refuse_changed(source)
+            if (written := target.size(source)) is not None:  # by a process that was killed
+                passed += part.pages
+                size += written
+                continue
+            with target.writing(source) as path:
+                pages = KeptPages(source.name, election.positions(part), part.pages, advance)
+                copy(source, pages, path)
+                run.refuse_changed(source)
+                size += size_of(path)
             failpoints.reach("dedup.copied")
-            size += size_of(targets[source.name])
     failpoints.reach("dedup.written")
     return size
 
@@ -235,7 +269,7 @@ def _describe_rest(index: Path | None) -> str:
 
 
 def _show(
-    summary: dict[str, Any], warnings: RowWarnings, sources: Sequence[Source], output: Path, as_json: bool
+    summary: dict[str, Any], warnings: RowWarnings, sources: Sequence[Source], output: AnyPath, as_json: bool
 ) -> None:
     """Print the summary, for people or as JSON."""
     from stream.cli.progress import (

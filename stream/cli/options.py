@@ -89,7 +89,7 @@ def _tell_unknown_variables(settings: Settings) -> None:
             structlog.get_logger(__name__).warning("unknown_variable", message=message)
 
 
-def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_sources(function: Callable[..., Any], *, required: bool = True) -> Callable[..., Any]:
     """Decorate a command with arguments SOURCES. It receives the opened sources as `opened`."""
 
     @with_columns
@@ -132,7 +132,7 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Format of the sources.",
         ),
-        click.argument("sources", nargs=-1, required=True, type=PATH),
+        click.argument("sources", nargs=-1, required=required, type=PATH),
     ):
         command = decorate(command)
     return command

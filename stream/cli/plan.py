@@ -128,7 +128,7 @@ def command(
         f"  - In the default mode: {of_each}{judge.anchors:,} anchors and NEARDUP_TABLES_MEMORY="
         f"{size(judge.tables_memory).replace(' ', '')} takes {size(judge.memory)} of RAM,"
         f" {size(judge.disk)} of disk and {duration(judge.start_seconds)} to start; {judge.packed:,} anchors"
-        f" are in RAM, and a page like none reads {number(judge.groups)} groups. With"
+        f" are in RAM, and a page that is like no other reads {number(judge.groups)} groups. With"
         f" {size(judge.page_cache)} of page cache, two cores judge {number(judge.rows_per_second)} pages a"
         " second."
     )

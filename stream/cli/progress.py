@@ -26,6 +26,8 @@ from stream.sources.row_warnings import RowWarnings
 from stream.sources.rows import RowsSource
 from stream.sources.source import PASSED_OVER, Source
 
+LINE_SECONDS: Final = 30.0
+"""Between two lines about the progress, where no bar is shown: in logs of batch jobs."""
 LEAST_SECONDS: Final = 1.0
 """A rate is that of at least so long."""
 
@@ -62,8 +64,8 @@ def show_crowding(crowding: Mapping[str, int]) -> None:
     full, cut = crowding["full_buckets"], crowding["cut_lists"]
     if full or cut:
         click.echo(
-            f"{quantity(full, 'page')} had full buckets alone, {cut:,} more candidates than are compared:"
-            " copies may be missed where very many pages share a template",
+            f"{quantity(max(full, cut), 'page')} or more look like very many others, as pages of one template"
+            " do, so not all of these were compared: some copies among them may be missed",
             err=True,
         )
 
@@ -179,9 +181,11 @@ def reading(sources: Sequence[Source]) -> Iterator[Reading]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("0 pages", total=total)
+        report, of = _reporting(console), "" if total is None else f" of {total / 1e6:,.0f}"
 
         def update(description: str, completed: int) -> None:
             progress.update(task, description=description, completed=completed)
+            report(f"{description}, {completed / 1e6:,.0f}{of} MB")
 
         yield Reading(sources, update)
 
@@ -193,4 +197,23 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        report, of = _reporting(console), "" if total is None else f" of {total:,}"
+
+        def update(done: int) -> None:
+            progress.update(task, completed=done)
+            report(f"{what}: {done:,}{of}")
+
+        yield update
+
+
+def _reporting(console: Console) -> Callable[[str], None]:
+    """Return what prints a line at most every LINE_SECONDS, where no bar is shown."""
+    last = time.monotonic()
+
+    def report(line: str) -> None:
+        nonlocal last
+        if not console.is_terminal and (now := time.monotonic()) - last >= LINE_SECONDS:
+            last = now
+            click.echo(line, err=True)
+
+    return report

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import CONNECTION, with_settings, with_sources
+from stream.cli.options import CONNECTION, with_output, with_settings, with_sources
 from stream.cli.printable import printable
+from stream.errors import SettingsError
 from stream.ops import logging
-from stream.output import write_json
+from stream.output import STDOUT, write_json, writing
 from stream.settings import Settings
 
 CHUNK = 256
@@ -22,21 +25,47 @@ CHUNK = 256
 
 @click.command("query", cls=SectionCommand)
 @with_settings(*CONNECTION, "state_dir", "rebuild_damaged", "checkpoints")
-@with_sources
+@partial(with_sources, required=False)
+@click.option("--clusters", "index", type=click.Path(path_type=Path, file_okay=False), metavar="INDEX",
+              help="In place of SOURCES: write the clusters of this index, of `scan` or `dedup`, with their"
+              " sizes and how many pages came from which source; it needs no Kafka.")  # fmt: skip
+@with_output("clusters")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
-def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
+def command(
+    settings: Settings, opened: list[Any], index: Path | None, output: Path | None, as_json: bool
+) -> None:
     """Find the anchors that match the pages in SOURCES, without inserting the pages.
 
     The command keeps its own copy of the judge's state below --state-dir. The first call restores it from a
     checkpoint, or builds it from the topics; later calls bring it up to date.
     """
     from stream.cli.progress import nothing_read, show_damages
+
+    if index:
+        if opened:
+            raise SettingsError("clusters: are those of an index alone; leave the sources out")
+        _write_clusters(index, output or Path(STDOUT))
+        return
+    if output:
+        raise SettingsError("output: is that of --clusters alone; matching anchors are printed")
+    if not opened:
+        raise click.UsageError("Missing argument 'SOURCES...'.", click.get_current_context())
     from stream.kafka.clients import with_translated_errors
 
     logging.configure(settings.log_format, "query")
     asyncio.run(with_translated_errors(_query)(settings, opened, as_json))
     if show_damages(opened) or nothing_read(opened):
         sys.exit(1)
+
+
+def _write_clusters(index: Path, output: Path) -> None:
+    """Write a line of JSON for each cluster of an index, compressed if the name of the output says so."""
+    from stream.dedup.copies import compressing, compression_by_name
+    from stream.local.clusters import clusters_of
+
+    with writing(output) as whole, compressing(compression_by_name(output), cast(BinaryIO, whole)) as file:
+        for cluster in clusters_of(index):
+            file.write(json.dumps(cluster._asdict(), ensure_ascii=False).encode() + b"\n")
 
 
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:

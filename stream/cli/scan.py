@@ -194,7 +194,7 @@ async def _scan(
     from stream.local.shared_ids import refuse_other_pages
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
-    from stream.sources.source import refuse_unreadable
+    from stream.sources.source import arguments_of, refuse_unreadable
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
     with index_in(directory, settings, scheme, options) as index:
@@ -235,7 +235,9 @@ async def _scan(
             if same_pages:
                 repeated_ids = None  # they are meant
             judged_messages = 0
-            async with aclosing(judge_sources(settings, index, sources, before)) as chunks:
+            async with aclosing(
+                judge_sources(settings, index, sources, before, arguments_of(opened))
+            ) as chunks:
                 async for decided in chunks:
                     seen.crowding.update(decided.crowding)
                     records = list(map(decode, values))

@@ -5,6 +5,7 @@ DuckDB sorts on disk what exceeds its memory. Pages are numbered from 0 on, in t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ BLOCK: Final = 1 << 20
 WHY: Final = {
     "same cluster": "like the page that is kept",
     "same short text": "too short to compare, with the text of the page that is kept",
+    "same text": "with the text of the page that is kept",
     "old version": "of a URL that has a newer page",
     "in the index": "like a page that the index had before",
     "rejected": "could not be read",
@@ -58,6 +60,18 @@ SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, dup
     duplicate_of_id
 FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 """
+_TEXTS: Final = """
+CREATE VIEW pages AS
+SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, quality, fingerprint,
+    reason, detail, text_hash
+FROM read_parquet({rows});
+CREATE VIEW verdicts AS
+SELECT number, number::VARCHAR AS id, CASE WHEN reason IS NULL THEN 'unique' ELSE 'rejected' END AS verdict,
+    NULL::VARCHAR AS cluster, hex(text_hash) AS text_hash, NULL::DOUBLE AS similarity,
+    NULL::VARCHAR AS duplicate_of_url, NULL::VARCHAR AS duplicate_of_id
+FROM pages;
+"""
+"""In place of verdicts, for clusters of pages with the same text: each counts as too short to compare."""
 _JUDGED: Final = """
 CREATE TABLE judged AS
 SELECT
@@ -91,6 +105,19 @@ CREATE TABLE clusters AS
 SELECT *, bool_or(elsewhere) OVER (PARTITION BY cluster) AS outside
 FROM (SELECT newest_versions.*, {cluster} AS cluster FROM newest_versions {joined})
 """
+_COUNTS: Final = """
+CREATE TABLE counts AS
+SELECT
+    cluster, sum(pages)::BIGINT AS cluster_size,
+    map(list(argument ORDER BY argument), list(pages ORDER BY argument)) AS cluster_sources
+FROM (
+    SELECT cluster, argument, count(*) AS pages
+    FROM clusters JOIN pages USING (number) JOIN arguments USING (source)
+    GROUP BY cluster, argument
+)
+GROUP BY cluster
+"""
+"""Pages of each cluster, the newest of each URL, by what named their source on the command line."""
 _KEPT: Final = """
 CREATE TABLE kept AS
 SELECT number, cluster FROM clusters {joined}
@@ -106,10 +133,11 @@ SELECT
         WHEN judged.verdict = 'rejected' THEN 'rejected'
         WHEN clusters.number <> judged.number THEN 'old version'
         WHEN clusters.outside THEN 'in the index'
-        WHEN judged.short THEN 'same short text'
+        WHEN judged.short THEN '{same_text}'
         ELSE 'same cluster'
     END AS why,
-    kept.number AS kept_number
+    kept.number AS kept_number,
+    clusters.cluster
 FROM judged
 LEFT JOIN clusters ON clusters.url_digest = judged.url_digest AND judged.verdict <> 'rejected'
 LEFT JOIN kept ON kept.cluster = clusters.cluster
@@ -126,8 +154,10 @@ SELECT
         WHEN why = 'in the index' OR verdicts.duplicate_of_id = kept_verdicts.id THEN verdicts.similarity
         WHEN kept_verdicts.duplicate_of_id = verdicts.id THEN kept_verdicts.similarity
     END AS similarity,
-    bit_count(xor(pages.fingerprint::BIT, kept_pages.fingerprint::BIT))::INTEGER AS bits
+    bit_count(xor(pages.fingerprint::BIT, kept_pages.fingerprint::BIT))::INTEGER AS bits,
+    counts.cluster_size, counts.cluster_sources
 FROM dropped
+LEFT JOIN counts ON counts.cluster = dropped.cluster
 JOIN pages ON pages.number = dropped.number
 JOIN verdicts ON verdicts.number = dropped.number
 LEFT JOIN pages AS kept_pages ON kept_pages.number = dropped.kept_number
@@ -176,15 +206,20 @@ class Election:
     def __init__(self, database: duckdb.DuckDBPyConnection, directory: Path) -> None:
         self._database, self._directory = database, directory
 
-    def read(self, rows: Path, verdicts: Path, topic_id: str) -> None:
-        """Read the rows of a run, and the verdicts on them. Raises ExportError if one is missing."""
+    def read(self, rows: Path, verdicts: Path | None, topic_id: str, arguments: dict[str, str]) -> None:
+        """Read the rows of a run, and the verdicts on them; without verdicts, clusters are of pages with the
+        same text. `arguments` have what named each source. Raises ExportError if a verdict is missing."""
+        self._same_text = "same text" if verdicts is None else "same short text"
         with self._translated_errors():
             if any(rows.glob("*.parquet")):
-                values = {"rows": _files_in(rows), "verdicts": _files_in(verdicts)}
-                self._database.execute(_ROWS.format(**values, topic_id=_literal(topic_id)))
+                values = {"rows": _files_in(rows), "verdicts": verdicts and _files_in(verdicts)}
+                made = _TEXTS if verdicts is None else _ROWS
+                self._database.execute(made.format(**values, topic_id=_literal(topic_id)))
             else:
                 self._database.execute(_NO_ROWS)
             self._database.execute(_NO_PAGES)
+            self._database.execute("CREATE TABLE arguments (source VARCHAR, argument VARCHAR)")
+            self._insert("arguments", {"source": list(arguments), "argument": list(arguments.values())})
             self._database.execute(_JUDGED)
             self._database.execute(_NEWEST_VERSIONS)
         if missing := self._one("SELECT count(*) FROM judged WHERE verdict IS NULL"):
@@ -222,11 +257,12 @@ class Election:
         joined = "JOIN chains USING (twin)" if chains else ""
         with self._translated_errors():
             self._database.execute(_CLUSTERS.format(cluster=cluster, joined=joined))
+            self._database.execute(_COUNTS)
             if keep.hosts:
                 self._rank_hosts(keep)
             ranked = "JOIN host_ranks USING (number)" if keep.hosts else ""
             self._database.execute(_KEPT.format(joined=ranked, order=_order(keep)))
-            self._database.execute(_DROPPED)
+            self._database.execute(_DROPPED.format(same_text=self._same_text))
 
     def _rank_hosts(self, keep: Policy) -> None:
         """Make the table of the ranks of pages by their hosts."""
@@ -318,7 +354,7 @@ class Election:
             cursor.execute(_WHOLE_REPORT)
             output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
             while rows := cursor.fetchmany(CHUNK):
-                output.write(text_of(rows).encode())
+                output.write(text_of([list(map(_cell, row)) for row in rows]).encode())
 
     def _one(self, question: str, *values: Any) -> int:
         ((answer,),) = self._ask(question, *values)
@@ -355,6 +391,10 @@ def open_election(directory: Path) -> Iterator[Election]:
         database.execute("SET preserve_insertion_order = false")
         yield Election(database, directory)
     path.unlink(missing_ok=True)
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
 def _order(keep: Policy) -> str:

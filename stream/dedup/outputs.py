@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from stream.dedup.copies import compression_by_name
 from stream.durable import sync_directory
 from stream.errors import OutputError, SettingsError
-from stream.objects import is_url
-from stream.output import STDOUT, if_interrupted
+from stream.local.index import RUN
+from stream.objects import AnyPath, ObjectPath, is_url, path_of
+from stream.output import STDOUT, if_interrupted, writing
 from stream.scratch import ScratchDirectory
 from stream.sources.compressed import STDIN
 from stream.sources.csv_rows import delimiter_of
@@ -24,6 +28,8 @@ from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
+UPLOADED: Final = "uploaded.jsonl"
+"""File of a run with the objects that it has uploaded."""
 _KINDS: Final[dict[type[Source], str]] = {
     JsonlSource: "jsonl",
     CsvSource: "csv",
@@ -33,51 +39,144 @@ _KINDS: Final[dict[type[Source], str]] = {
 
 
 class Outputs:
-    """The output of one source, or a directory with that of each."""
+    """The output of one source, or a directory or prefix of a bucket with that of each."""
 
     def __init__(self, named: str, sources: Sequence[Source], index: Path | None = None) -> None:
         """Raises SettingsError for an output that would not be what its name says, would replace a source or
-        the index, or is a directory that is not empty."""
-        if is_url(named):
-            raise SettingsError(f"output {named}: pages are not written to an object store; name a file")
-        self.output = output = Path(named)
-        _refuse_index("output", output, index)
+        the index, or is a directory or prefix that is not empty."""
+        self.output = output = path_of(named)
         self._sources = sources
-        self.is_directory = len(sources) > 1 or _is_tree(sources[0])
-        _refuse_unwritable(output, directory=self.is_directory)
+        self.is_directory = len(sources) > 1 or _is_tree(sources[0]) or _is_shard(sources[0])
+        if isinstance(output, Path):
+            _refuse_index("output", output, index)
+            _refuse_unwritable(output, directory=self.is_directory)
+            for source in sources:
+                _refuse_overlap("output", output, source)
+        else:
+            _refuse_unwritable_objects(output, sources)
+            begun = index is not None and (index / RUN / UPLOADED).exists()
+            refuse_objects(output, new=self.is_directory and not begun)
         if self.is_directory:
             self.names = _names(sources)
         else:
             self.names = {sources[0].name: ""}
-            _refuse_other_format(output, sources[0])
-        for source in sources:
-            _refuse_overlap("output", output, source)
+            _refuse_other_format(Path(output.name), sources[0])
 
     @contextmanager
-    def writing(self) -> Iterator[dict[str, Path]]:
-        """Yield where to write the output of each source, by name. A directory appears at the end."""
+    def writing(self, directory: Path, run: str, *, resumed: bool) -> Iterator[FilesOut | ObjectsOut]:
+        """Yield the files or objects to write. A directory appears at the end, and objects one by one.
+
+        `run` names what is written, and `directory` is its own. What of it a process has written that was
+        killed is there, if it is `resumed`.
+        """
+        if not isinstance(self.output, Path):
+            yield ObjectsOut(self.output, self.names, directory, run)
+            return
         if not self.is_directory:
-            yield {self._sources[0].name: self.output}
+            yield FilesOut(self.output, self.names)
             return
         parent = self.output.resolve().parent
-        try:
-            scratch = ScratchDirectory("dedup", parent)
-        except OSError as error:
-            raise OutputError(f"{self.output}: {error.strerror}") from error
+        with self._translated_errors():
+            scratch = nullcontext(_kept_parts(parent, run)) if resumed else ScratchDirectory("dedup", parent)
         with scratch as temporary, if_interrupted(lambda: f"{self.output} is unchanged"):
             whole = Path(temporary) / "whole"
-            if len(self._sources) > 1:
-                whole.mkdir()
-            yield {name: whole / part if part else whole for name, part in self.names.items()}
-            try:
+            if len(self._sources) > 1 or not _is_tree(self._sources[0]):
+                with self._translated_errors():
+                    whole.mkdir(exist_ok=True)
+            yield FilesOut(whole, self.names)
+            with self._translated_errors():
                 if whole.exists():
                     sync_directory(whole)
                     whole.replace(self.output.resolve())  # an empty directory is replaced, and a link stays
-            except OSError as error:
-                raise OutputError(f"{self.output}: {error.strerror}") from error
+                if resumed:
+                    shutil.rmtree(temporary)
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self.output}: {error.strerror}") from error
 
 
-def refuse_report(report: Path, output: Path, sources: Sequence[Source], index: Path | None = None) -> None:
+def _kept_parts(parent: Path, run: str) -> str:
+    """Return the directory of a run's files beside its output, which stays if the process is killed."""
+    parts = parent / f".neardup-{run}.parts"
+    parts.mkdir(mode=0o700, exist_ok=True)
+    return str(parts)
+
+
+class FilesOut:
+    """Files on this machine. Each appears whole."""
+
+    def __init__(self, root: Path, names: dict[str, str]) -> None:
+        self._root, self._names = root, names
+
+    def _path(self, source: Source) -> Path:
+        return self._root / self._names[source.name]
+
+    def size(self, source: Source) -> int | None:
+        """Bytes of the output of a source that was written whole; None if it is to be written."""
+        path = self._path(source)
+        return path.stat().st_size if self._names[source.name] and path.is_file() else None
+
+    @contextmanager
+    def writing(self, source: Source) -> Iterator[Path]:
+        """Yield where to write the output of a source."""
+        path = self._path(source)
+        if not isinstance(source, DirectorySource):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif path.exists() and self._names[source.name]:
+            shutil.rmtree(path)  # some files of a tree
+        yield path
+
+
+class ObjectsOut:
+    """Objects of a bucket, each written to a file first, and then uploaded whole."""
+
+    def __init__(self, root: ObjectPath, names: dict[str, str], directory: Path, run: str) -> None:
+        """Raises SettingsError for a prefix that has objects, none of which are of this run."""
+        self._root, self._names, self._directory, self._run = root, names, directory, run
+        self._uploaded = directory / UPLOADED
+        lines = self._uploaded.read_text("utf-8").splitlines() if self._uploaded.exists() else []
+        self._sizes = {name: size for of_run, name, size in map(msgspec.json.decode, lines) if of_run == run}
+        if not self._sizes and len(names) > 1:
+            refuse_objects(root)
+
+    def size(self, source: Source) -> int | None:
+        """Bytes of the object of a source that was uploaded; None if it is to be made."""
+        size: int | None = self._sizes.get(source.name)
+        try:
+            return size if size is not None and self._object(source).stat().st_size == size else None
+        except OSError:
+            return None
+
+    @contextmanager
+    def writing(self, source: Source) -> Iterator[Path]:
+        """Yield where to write the output of a source, which is uploaded then."""
+        target = self._object(source)
+        file = self._directory / f"copied{''.join(Path(target.name).suffixes)}"
+        yield file
+        try:
+            size = file.stat().st_size
+            target.write_file(file)
+        except OSError as error:
+            raise OutputError(f"{target}: {error.strerror}") from error
+        finally:
+            file.unlink(missing_ok=True)
+        self._sizes[source.name] = size
+        lines = [[self._run, name, size] for name, size in self._sizes.items()]
+        with writing(self._uploaded) as output:
+            output.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+    def _object(self, source: Source) -> ObjectPath:
+        name = self._names[source.name]
+        return self._root / name if name else self._root
+
+
+def refuse_report(
+    report: Path, output: AnyPath, sources: Sequence[Source], index: Path | None = None
+) -> None:
     """Raise SettingsError for a file of dropped pages that cannot be, or would replace a source, the index or
     the output."""
     if str(report) != STDOUT:
@@ -89,7 +188,9 @@ def refuse_report(report: Path, output: Path, sources: Sequence[Source], index: 
             raise SettingsError(f"dropped {report}: is a directory; name a file")
     for source in sources:
         _refuse_overlap("dropped", report, source)
-    if str(report) != STDOUT and (_same(report, output) or output.absolute() in report.absolute().parents):
+    if str(report) == STDOUT or not isinstance(output, Path):
+        return
+    if _same(report, output) or output.absolute() in report.absolute().parents:
         raise SettingsError(f"dropped {report}: is the output, or in it; name another file")
 
 
@@ -108,18 +209,29 @@ def _is_tree(source: Source) -> bool:
     return isinstance(source, DirectorySource) and Path(source.name).is_dir()
 
 
+def _is_shard(source: Source) -> bool:
+    """Whether a directory or prefix was named, and the source is a file in it."""
+    return source.argument != source.name
+
+
 def _names(sources: Sequence[Source]) -> dict[str, str]:
-    """The name of each source's output. Raises SettingsError if two are the same."""
-    if len(sources) == 1:
+    """The name of each source's output: that of the file, or of the directory that was named and the path in
+    it; of a single directory the path alone. Raises SettingsError if two are the same."""
+    arguments = {each.argument.rstrip("/") for each in sources}
+    if len(sources) == 1 and not _is_shard(sources[0]):
         return {sources[0].name: ""}
     names: dict[str, str] = {}
     taken: dict[str, str] = {}
     for source in sources:
-        name = (
-            Path(os.path.abspath(source.name)).name
-            if not is_url(source.name)
-            else source.name.rsplit("/")[-1]
-        )
+        argument, within = source.argument.rstrip("/"), ""
+        if is_url(argument):
+            within = source.name[len(argument) + 1 :]
+        else:
+            if _is_shard(source):
+                within = os.path.relpath(source.name, argument)
+            argument = os.path.abspath(argument)
+        folder = "" if within and len(arguments) == 1 else argument.rpartition("/")[2]
+        name = "/".join(filter(None, (folder, within)))
         if other := taken.get(name.casefold()):
             raise SettingsError(
                 f"sources {other} and {source.name}: both would be {name} in the output; rename one of them,"
@@ -128,6 +240,31 @@ def _names(sources: Sequence[Source]) -> dict[str, str]:
         taken[name.casefold()] = source.name
         names[source.name] = name
     return names
+
+
+def _refuse_unwritable_objects(output: ObjectPath, sources: Sequence[Source]) -> None:
+    """Raise SettingsError for objects that would be in a source or have it in them, or would be trees."""
+    for source in sources:
+        for one, other in ((str(output), source.argument), (source.argument, str(output))):
+            if f"{one.rstrip('/')}/".startswith(f"{other.rstrip('/')}/"):
+                raise SettingsError(
+                    f"output {output}: would change the source {source.name}; name another place"
+                )
+        if _is_tree(source):
+            raise SettingsError(
+                f"output {output}: files of {source.name} are copied to a directory; name one"
+            )
+
+
+def refuse_objects(output: ObjectPath, *, new: bool = True) -> None:
+    """Raise SettingsError for a bucket that cannot be reached, and, of a `new` output, for what is there."""
+    try:
+        next(output.iterdir(), None)  # raises without a bucket
+        there = output.exists()
+    except OSError as error:
+        raise SettingsError(f"output {output}: {error.strerror}") from None
+    if there and new:
+        raise SettingsError(f"output {output}: is not empty; name a new prefix")
 
 
 def _refuse_unwritable(output: Path, *, directory: bool) -> None:

@@ -38,7 +38,7 @@ from stream.sources.compressed import STDIN
 from stream.sources.directory import DirectorySource
 from stream.sources.file import FileSource
 from stream.sources.rows import RowsSource
-from stream.sources.source import Source
+from stream.sources.source import Source, arguments_of
 
 _PLAN: Final = "plan.json"
 _ROWS: Final = "rows"
@@ -152,7 +152,9 @@ class Run:
                 def before(scanned: ScannedBatch) -> None:
                     values[:] = verdicts.log(scanned)
 
-                async with aclosing(judge_sources(settings, index, [rows], before)) as batches:
+                async with aclosing(
+                    judge_sources(settings, index, [rows], before, arguments_of(sources))
+                ) as batches:
                     async for decided in batches:
                         crowding.update(decided.crowding)
                         verdicts.write(values, list(map(_DECODE, values)))
@@ -163,6 +165,15 @@ class Run:
         """Raise SettingsError if a source is not as it was when the run began."""
         if self._states[source.name] != state_of(source):
             raise SettingsError(f"source {source.name}: changed since its pages were judged; {self._restart}")
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a process may go on with what another one wrote."""
+        return self._index is not None
+
+    def name(self, *written: object) -> str:
+        """16 hex digits that name the run and what is written of it."""
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode([self._plan, list(map(repr, written))]))
 
     def finish(self) -> None:
         """Note that the output is whole."""

@@ -37,6 +37,7 @@ from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
 from stream.judge.rule import Rule
+from stream.judge.state.labels import note_labels, remove_labels
 from stream.judge.state.state import State
 from stream.locks import try_lock
 from stream.messages.decision import Forgotten
@@ -70,6 +71,8 @@ RUN: Final = "dedup"
 """Directory with the last run of `neardup dedup`, which may begin before there is an index."""
 _ROWS: Final = 512
 """Batch size of `Index.add_all`."""
+
+_ADVICE: Final = "give what it has, or name a new index"
 
 _Options = TypeVar("_Options", Scheme, VerdictOptions)
 Item = Page | Mapping[str, Any] | tuple[str | int, str]
@@ -191,6 +194,7 @@ class Index:
                     path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
                 )
             self._refuse_older_state()
+            remove_labels(self._state.store, self._state.meta.applied)
         except BaseException:
             self._discard()
             self._remove()
@@ -281,16 +285,20 @@ class Index:
         rows: Sequence[Row],
         source: RowsId = OWN,
         before: Callable[[JudgedBatch], None] = lambda decided: None,
+        labels: Sequence[str] = (),
     ) -> JudgedBatch:
         """Judge and store at most 65,535 rows, made by a fingerprinter with this index's scheme.
 
         `source` is what they come from, and `judged` counts them by it. `before` is called with the decided
-        batch before it is stored. Returns the decided batch, in the form in which a deployment publishes it.
+        batch before it is stored. `labels` say by what each page is counted in `neardup query --clusters`,
+        such as its file. Returns the decided batch, in the form in which a deployment publishes it.
         """
         self._refuse_closed()
         entry = self._entry(rows, source)
         decided = self._judge.decide([entry])
         before(decided)
+        if labels:
+            note_labels(self._state.store, entry.offset, labels)
         self._judge.apply([entry], decided.record())
         return decided
 
@@ -531,7 +539,8 @@ def refuse_others(
     """Raise SchemeMismatchError unless an index has this scheme and these options, where they are given."""
     if differing := _differences(genesis.scheme, scheme):
         raise SchemeMismatchError(
-            f"index {directory} has scheme {genesis.scheme_id}, not that which was given: {differing}"
+            f"index {directory} has scheme {genesis.scheme_id}, not that which was given: {differing};"
+            f" {_ADVICE}"
         )
     if genesis.scheme.id != genesis.scheme_id:
         raise SchemeMismatchError(
@@ -539,7 +548,9 @@ def refuse_others(
             " fingerprints are others; make a new one"
         )
     if differing := _differences(genesis.options, options):
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {differing}")
+        raise SchemeMismatchError(
+            f"index {directory} was made with other verdict options: {differing}; {_ADVICE}"
+        )
 
 
 def _differences(stored: msgspec.Struct, given: msgspec.Struct | None) -> str:

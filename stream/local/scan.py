@@ -102,9 +102,10 @@ async def judge_sources(
     index: Index,
     sources: Sequence[Iterable[Message]],
     before: Callable[[ScannedBatch], None] = lambda scanned: None,
+    label: Callable[[str], str] = str,
 ) -> AsyncGenerator[JudgedBatch, None]:
-    """Judge sources one after another with an index. Of a source of rows, those that the index has judged
-    before are skipped.
+    """Judge sources one after another with an index, which counts pages by the `label` of their file. Of a
+    source of rows, those that the index has judged before are skipped.
 
     `before` is called with each batch before the index stores it. The end of a batch of rows depends only on
     its beginning, so a batch that is judged again after a crash gets the same ids. Raises SchemeMismatchError
@@ -117,7 +118,8 @@ async def judge_sources(
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
                 async for batch in batches:
                     rows, origins = messages.take(batch)
-                    yield index.judge(rows, before=_with_origins(before, rows, origins))
+                    labels = [label(each.file) for each in origins]
+                    yield index.judge(rows, before=_with_origins(before, rows, origins), labels=labels)
             continue
         for source in some:
             if not isinstance(source, RowsSource):
@@ -127,7 +129,8 @@ async def judge_sources(
             while placed := _next_batch(coming):
                 rows = [each.row for each in placed]
                 origins = [Origin(place.source, f"page {place.position + 1}") for place, _, _ in placed]
-                yield index.judge(rows, identity, _with_origins(before, rows, origins))
+                labels = [label(each.file) for each in origins]
+                yield index.judge(rows, identity, _with_origins(before, rows, origins), labels)
 
 
 def _with_origins(

@@ -172,6 +172,8 @@ def open_sources(
             parts = _parts(path, format, mirrored=bool(base_urls))
         first, *others = [open_source(each, format=format, columns=columns) for each in parts.data]
         first.beside = parts.beside
+        for each in (first, *others):
+            each.argument = path
         opened += [first, *others]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
     if base_urls:

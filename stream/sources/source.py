@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -85,7 +85,8 @@ class Source(abc.ABC):
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.argument = name
+        """`argument` is what a command was given, such as the directory that the source is a file of."""
         self.columns = NO_COLUMNS
         self.strict = True
         self.damages: list[Damage] = []
@@ -140,6 +141,19 @@ class Source(abc.ABC):
         self.damage_count += 1
         if len(self.damages) < LISTED:
             self.damages.append(Damage(error.detail, self.pages))
+
+
+def arguments_of(sources: Sequence[Source]) -> Callable[[str], str]:
+    """Return what gives the argument of a command by which a file was read, or the file if none is known."""
+    arguments = {each.name.rstrip("/"): each.argument for each in sources}
+
+    def argument_of(file: str) -> str:
+        place = file
+        while place not in arguments and "/" in place:
+            place = place.rpartition("/")[0]  # saved pages are below their source
+        return arguments.get(place, file)
+
+    return argument_of
 
 
 def refuse_unreadable(sources: Sequence[Source]) -> None:

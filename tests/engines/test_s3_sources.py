@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -17,10 +19,11 @@ from stream.errors import PageError, RowsError, SettingsError
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
+from tests import kills
 from tests.commands import neardup, neardup_process
 from tests.engines.conftest import S3_PYTHON
 from tests.engines.corpus import Corpus, Expected, rows, verdicts_on
-from tests.kafka.judge_helpers import verdicts
+from tests.kafka.judge_helpers import text, verdicts
 from tests.kafka.worker_helpers import create, running
 from tests.unit.test_rows import directory, fingerprint_batch, jsonl, table
 from tests.unit.test_scan_rows import lines, scan
@@ -121,6 +124,48 @@ Content-Type: application/http; msgtype=response\r\nContent-Length: {len(body)}\
             for each in ("file", "object")
         ]
         assert told[0] == told[1] != []
+
+
+@pytest.mark.parametrize("failpoint", ["dedup.copied", "dedup.copied:2", "dedup.written"])
+def test_shards_are_deduplicated_from_and_to_a_bucket(
+    failpoint: str, store: fs.S3FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed run goes on behind the objects that it has uploaded, and what it writes is what files get."""
+    root, dump = f"crawl/{failpoint}".replace(":", "-"), tmp_path / "dump"
+    noise = os.urandom(9 << 20).hex()  # several requests
+    for number, name in enumerate(("one.jsonl", "more/two.jsonl.gz", "more/three.jsonl")):
+        made = [{"url": f"https://{number}.example/{n}", "text": text(n)} for n in range(40)]
+        made[0]["noise"] = noise if number == 0 else ""
+        content = b"".join(json.dumps(each).encode() + b"\n" for each in made)
+        (dump / name).parent.mkdir(parents=True, exist_ok=True)
+        (dump / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+        put(store, f"{root}/dump/{name}", (dump / name).read_bytes())
+    neardup("dedup", dump, "-o", tmp_path / "kept")
+    command = ("dedup", f"s3://{root}/dump", "-o", f"s3://{root}/kept", "--index", tmp_path / "index")
+    kills.killed(failpoint, kills.command, {}, *command)
+
+    def there() -> dict[str, Any]:
+        found = store.get_file_info(fs.FileSelector(f"{root}/kept", recursive=True, allow_not_found=True))
+        return {each.path.partition("/kept/")[2]: each.mtime_ns for each in found if each.is_file}
+
+    before = there()
+    assert len(before) == {"dedup.copied": 1, "dedup.copied:2": 2, "dedup.written": 3}[failpoint]
+    assert neardup(*command).exit_code == 0
+    after = there()
+    assert after.items() >= before.items()
+    for name in after:
+        with store.open_input_stream(f"{root}/kept/{name}", compression=None) as file:
+            assert file.read() == (tmp_path / "kept" / name).read_bytes()
+    assert len(after) == len([each for each in (tmp_path / "kept").rglob("*") if each.is_file()]) == 3
+    if failpoint != "dedup.copied":
+        return
+    for arguments, said in (
+        ((*command[:4], "--index", tmp_path / "other"), r"/kept: is not empty; name a new prefix"),
+        ((*command[:3], f"s3://{root}/dump/kept"), r"/dump/kept: would change the source"),
+        ((*command[:3], "s3://nowhere/kept"), r"output s3://nowhere/kept: no such bucket"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            neardup(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from stream.dedup import run as dedup_run
 from stream.errors import NeardupError, SettingsError
@@ -83,6 +85,49 @@ def test_a_killed_run_writes_the_same_when_it_is_run_again(
         assert (contents(out), report.read_bytes()) == whole
         assert [each["pages"] for each in summary["damaged"]] == [summary["damaged"][0]["pages"]]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dropped", "index", "out"]
+
+
+def test_shards_stay_shards_and_a_killed_run_goes_on_at_the_next(tmp_path: Path) -> None:
+    """With their names below the directory, schemas, compressions and row groups."""
+    shards = {"part.parquet": "zstd", "a/part.parquet": "snappy", "a/b/part.parquet": "none"}
+    for number, (name, codec) in enumerate(shards.items()):
+        rows = [{"url": f"https://{number}.example/{n}", "text": text(n), "n": n} for n in range(9)]
+        path = tmp_path / "dump" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(
+            pa.Table.from_pylist(rows[:: number + 1]), path, row_group_size=2, compression=codec
+        )
+    arguments = (
+        tmp_path / "dump",
+        "-o",
+        tmp_path / "out",
+        "--index",
+        tmp_path / "index",
+        "--keep",
+        "longest",
+    )
+    killed("dedup.copied", *arguments)
+    (parts,) = tmp_path.glob(".neardup-*.parts")
+    (first,) = parts.rglob("*.parquet")
+    inode = first.stat().st_ino
+    summary = dedup(*arguments)
+    out = tmp_path / "out"
+    assert {str(each.relative_to(out)) for each in out.rglob("*.parquet")} == set(shards)
+    assert (out / first.relative_to(parts / "whole")).stat().st_ino == inode
+    assert summary["bytes"] == sum(each.stat().st_size for each in out.rglob("*.parquet"))
+    assert sum(parquet.read_metadata(each).num_rows for each in out.rglob("*.parquet")) == 9
+    for name in shards:
+        one, other = (parquet.ParquetFile(tmp_path / root / name) for root in ("dump", "out"))
+        assert one.schema_arrow == other.schema_arrow
+        if other.metadata.num_row_groups:
+            codecs = {file.metadata.row_group(0).column(0).compression for file in (one, other)}
+            assert len(codecs) == 1
+            assert other.metadata.row_group(0).num_rows <= 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dump", "index", "out"]
+    more = tmp_path / "more"
+    dedup(tmp_path / "dump" / "a", tmp_path / "dump" / "part.parquet", "-o", more)
+    found = {str(each.relative_to(more)) for each in more.rglob("*.parquet")}
+    assert found == {"a/part.parquet", "a/b/part.parquet", "part.parquet"}
 
 
 def test_another_keep_copies_what_was_judged(files: list[Path], tmp_path: Path) -> None:
@@ -238,7 +283,7 @@ CHANGED, ELSEWHERE = "would change the source", "name another place"
         ("pages.jsonl -o out.jsonl --dropped full", "is a directory"),
         ("pages.jsonl -o out.jsonl --dropped s3://a/b", "not written to an object store"),
         ("pages.jsonl -o -", "pages are written to a file"),
-        ("pages.jsonl -o s3://bucket/out.jsonl", "not written to an object store"),
+        ("pages.jsonl -o ftp://bucket/out.jsonl", "the only URLs are such as s3://bucket/key"),
         ("pages.jsonl -o full", "is a directory"),
         ("pages.jsonl -o out.parquet", "in the format of their source, and .* is jsonl"),
         ("pages.jsonl other.jsonl -o full", "is not empty"),

@@ -65,9 +65,9 @@ def test_pages_of_one_template_that_crowd_buckets_are_counted(tmp_path: Path, co
     run = [command, tmp_path / "pages.jsonl", "-o", tmp_path / "out.jsonl", "--worker-processes", "1"]
     summary = json.loads(neardup(*run, "--json", *crowd).stdout)
     assert 20 < summary["cut_lists"] <= 37
-    counts = f"{summary['full_buckets']} pages had full buckets alone, {summary['cut_lists']} more candidates"
+    counts = f"{max(summary['full_buckets'], summary['cut_lists'])} pages or more look like very many others"
     assert counts in neardup(*run, *crowd).stderr
-    assert "full bucket" not in neardup(*run, "--similarity", "0.9").stderr
+    assert "very many others" not in neardup(*run, "--similarity", "0.9").stderr
 
 
 @pytest.mark.parametrize("command", ["scan", "dedup", "fingerprint"])

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from stream.cli import progress
 from stream.cli.progress import Reading
@@ -36,6 +37,23 @@ def test_a_bar_ends_when_the_work_does_and_not_when_all_is_read() -> None:
     bar.advance(9, ahead=1)
     bar.advance(10)
     assert shown == [("1 page", 100), ("9 pages", 900), ("10 pages", 1000)]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_without_a_terminal_a_line_says_each_half_minute_how_far_it_is(
+    terminal: bool, clock: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(stderr=True, force_terminal=terminal))
+    source = cast(Source, SimpleNamespace(total_bytes=4_000_000, bytes_read=1_000_000))
+    with progress.reading([source]) as bar:
+        for clock[0], pages in ((1.0, 1), (29.0, 2), (31.0, 3), (60.0, 4), (61.0, 5)):
+            bar.advance(pages)
+    with progress.counting("judged", 9) as update:
+        for clock[0], done in ((90.0, 1), (92.0, 2)):
+            update(done)
+    lines = ["3 pages, 1 of 4 MB", "5 pages, 1 of 4 MB", "judged: 2 of 9"]
+    shown = capsys.readouterr().err
+    assert shown.splitlines() == lines if not terminal else not any(each in shown for each in lines[1:])
 
 
 def test_a_rate_leaves_out_what_the_first_pages_waited_for(clock: list[float]) -> None:

@@ -1,0 +1,191 @@
+"""The clusters of an index, with sizes and counts by source over all that it was given."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from stream.errors import SettingsError, StateError
+from stream.judge.state.labels import note_labels
+from stream.local.clusters import clusters_of
+from stream.local.index import Index
+from tests import kills
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+from tests.unit.test_dedup import write
+from tests.unit.test_dedup_runs import CONSTANTS
+
+pytestmark = pytest.mark.usefixtures("no_children")
+SMALL = CONSTANTS | {"stream.local.scan.PAGES": 30}
+DUMPS = ("2026-01", "2026-02", "2026-03")
+
+
+def dump(folder: Path, month: int) -> Path:
+    """Two shards of a month, with copies in it and of other months, and a URL that changes each month."""
+    made = [
+        {"url": f"https://{host}{month}.example/{n}", "text": text(n) + f" {host} {month}"}
+        for n in range(20 * month, 20 * month + 60)
+        for host in ("a", "b")
+        if host == "a" or n % 3 == 0
+    ]
+    made.append({"url": "https://changes.example/", "text": text(1000 + month)})
+    made.append({"url": "https://stays.example/", "text": text(7)})
+    directory = folder / DUMPS[month]
+    directory.mkdir()
+    write(directory / "one.jsonl", made[:50])
+    write(directory / "two.jsonl", made[50:])
+    return directory
+
+
+def clusters(index: Path, output: Path) -> dict[str, dict[str, Any]]:
+    """The clusters of an index, by their ids."""
+    result = neardup("query", "--clusters", index, "-o", output)
+    assert (result.exit_code, result.output) == (0, "")
+    return {each["id"]: each for each in map(json.loads, output.read_text().splitlines())}
+
+
+def counted(verdicts: list[dict[str, Any]], sources: dict[str, str]) -> dict[str, tuple[int, dict[str, int]]]:
+    """Size and counts of each cluster by plain counting: the last page of each URL is in one, and counts for
+    the source that had its text first."""
+    newest: dict[str, tuple[str, str]] = {}
+    for each in verdicts:
+        if each["verdict"] in ("unique", "duplicate"):
+            newest[each["url"]] = each["cluster"], sources[each["origin"]["file"]]
+    by_cluster: dict[str, Counter[str]] = defaultdict(Counter)
+    for cluster, source in newest.values():
+        by_cluster[cluster][source] += 1
+    return {cluster: (counts.total(), dict(counts)) for cluster, counts in by_cluster.items()}
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("dumps")
+    return [dump(folder, month) for month in range(3)]
+
+
+@pytest.mark.parametrize("failpoint", ["", "flush", "scan.applied:2"])
+def test_sizes_and_sources_are_those_of_all_dumps(failpoint: str, dumps: list[Path], tmp_path: Path) -> None:
+    """Also if the process was killed, and some of what it had judged was judged again."""
+    index, verdicts = ("--index", tmp_path / "index"), []
+    for month, directory in enumerate(dumps):
+        arguments = (directory, "-o", tmp_path / f"verdicts{month}.jsonl", *index)
+        if failpoint:
+            kills.killed(failpoint, kills.command, SMALL, "scan", *arguments)
+        assert neardup("scan", *arguments).exit_code == 0
+        verdicts += list(map(json.loads, (tmp_path / f"verdicts{month}.jsonl").read_text().splitlines()))
+    found = clusters(tmp_path / "index", tmp_path / "clusters.jsonl")
+    if not failpoint:
+        sources = {str(each): str(directory) for directory in dumps for each in directory.iterdir()}
+        by_id = {name: (each["size"], each["sources"]) for name, each in found.items()}
+        assert by_id == counted(verdicts, sources)
+    assert sum(each["size"] for each in found.values()) == len({each["url"] for each in verdicts})
+    in_all = next(each for each in found.values() if each["url"] == "https://a0.example/42")
+    assert in_all["sources"] == dict.fromkeys(map(str, dumps), 2)
+    in_last = next(each for each in found.values() if each["url"] == "https://changes.example/")
+    assert in_last["sources"] == {str(dumps[2]): 1}
+
+
+def test_dedup_counts_by_what_was_named_and_forgotten_pages_do_not_count(
+    dumps: list[Path], tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    for month, directory in enumerate(dumps[:2]):
+        result = neardup("dedup", directory, "-o", tmp_path / f"kept{month}", "--index", index)
+        assert result.exit_code == 0
+    before = clusters(index, tmp_path / "before.jsonl")
+    with Index(index) as opened:
+        opened.add("mine", text(30))
+        opened.remove_all(["https://a0.example/30", "https://b1.example/33"])
+    after = clusters(index, tmp_path / "after.jsonl")
+    of = {each["url"]: each for each in before.values()}
+    thirty, more = of["https://a0.example/30"], of["https://a0.example/33"]
+    assert thirty["sources"] == {str(dumps[0]): 2, str(dumps[1]): 2}
+    assert after[thirty["id"]] == {
+        "id": thirty["id"], "url": None, "size": 4, "sources": {str(dumps[0]): 1, str(dumps[1]): 2, "": 1},
+    }  # fmt: skip
+    assert after[more["id"]]["sources"] == {str(dumps[0]): 2, str(dumps[1]): 1}
+
+
+def read_report(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        return parquet.read_table(path).to_pylist()
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file))
+
+
+def test_labels_of_a_batch_that_a_crash_lost_are_not_those_of_the_next(tmp_path: Path) -> None:
+    with Index(tmp_path / "index") as index:
+        index.add("https://a.example/", text(1))
+        note_labels(index._state.store, index._state.meta.applied, ["lost"])
+    with Index(tmp_path / "index") as index:
+        index.add("https://b.example/", text(2))
+    assert [each.sources for each in clusters_of(tmp_path / "index")] == [{"": 1}, {"": 1}]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_dropped_pages_have_size_and_sources_of_their_cluster(
+    suffix: str, dumps: list[Path], tmp_path: Path
+) -> None:
+    """Those of this run; `old version` counts its URL's newest page."""
+    report = tmp_path / f"dropped.{suffix}"
+    shards = [*dumps[0].iterdir(), *dumps[1].iterdir()]  # each for itself
+    named = [tmp_path / f"{each.parent.name}-{each.name}" for each in shards]
+    for each, link in zip(shards, named, strict=True):
+        link.symlink_to(each)
+    assert neardup("dedup", *named, "-o", tmp_path / "kept", "--dropped", report).exit_code == 0
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in read_report(report):
+        sources = each["cluster_sources"]
+        sources = json.loads(sources) if isinstance(sources, str) else dict(sources)
+        assert sum(sources.values()) == int(each["cluster_size"])
+        assert sources.get(each["origin_file"]) or each["why"] == "old version"
+        group = groups[each["kept_url"]]
+        group["others"] += each["why"] != "old version"
+        group["size"] = int(each["cluster_size"])
+    assert groups
+    for group in groups.values():
+        assert group["size"] == group["others"] + 1
+
+
+def test_exact_duplicates_alone_are_dropped_by_the_hash_of_their_text(tmp_path: Path) -> None:
+    """Of long texts that differ in one word, none; short ones too."""
+    long = " ".join(f"word{n}" for n in range(20_000))
+    texts = [*(f"{long} {n}" for n in range(4)), f"{long} 2", "Loading", "loading", "Loading!", "", ""]
+    made = [{"url": f"https://a.example/{n}", "text": each} for n, each in enumerate(texts)]
+    write(tmp_path / "pages.jsonl", made)
+    arguments = ("dedup", tmp_path / "pages.jsonl", "-o", tmp_path / "kept.jsonl", "--clusters", "texts")
+    assert neardup(*arguments, "--dropped", tmp_path / "dropped.jsonl").exit_code == 0
+    kept = [json.loads(line)["url"][-1] for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
+    assert kept == list("01235789")
+    dropped = read_report(tmp_path / "dropped.jsonl")
+    assert [(each["url"][-1], each["why"], each["kept_url"][-1]) for each in dropped] == [
+        ("4", "same text", "2"),
+        ("6", "same text", "5"),
+    ]
+    assert [each["cluster_size"] for each in dropped] == [2, 2]
+    with pytest.raises(SettingsError, match="clusters: texts are those of one run; leave --index out"):
+        neardup(*arguments, "--index", tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--clusters", "none"), "index none: there is no index"),
+        (("--clusters", "none", "pages.jsonl"), "clusters: are those of an index alone"),
+        (("pages.jsonl", "-o", "x"), "output: is that of --clusters alone"),
+    ],
+)
+def test_what_is_no_question_is_refused(
+    arguments: tuple[str, ...], error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "pages.jsonl", [{"url": "https://a.example/", "text": text(1)}])
+    with pytest.raises((SettingsError, StateError), match=error):
+        neardup("query", *arguments)
+    assert not (tmp_path / "x").exists()
