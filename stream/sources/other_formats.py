@@ -15,6 +15,7 @@ class _Format(NamedTuple):
 
 _UNPACK: Final = "unpack it first, and name the files in it"
 _PIPE: Final = "read it through a pipe, `{tool} -dc {{0}} | neardup scan - --format FORMAT`"
+_CONVERT: Final = "make JSON Lines, CSV or Parquet of it first"
 _FORMATS: Final = (
     _Format(re.compile(rb"filedesc:"), "an ARC archive, the format before WARC",
             "convert it first, `warcio recompress {0} NEW.warc.gz`"),
@@ -25,6 +26,12 @@ _FORMATS: Final = (
     _Format(re.compile(rb"Rar!\x1a\x07"), "a RAR file", _UNPACK + ", `unrar x {0}`"),
     _Format(re.compile(rb"From: <Saved by|(?:[\w-]+:[^\n]*\n)*MIME-Version:", re.I), "an MHTML page",
             "save it as HTML"),
+    _Format(re.compile(rb"ARROW1\0\0|\xff\xff\xff\xff.{4}\x10\0\0\0", re.DOTALL), "an Arrow file",
+            "convert it first, `datasets.load_from_disk(DIRECTORY).to_parquet(NEW)`"),
+    _Format(re.compile(rb"Obj\x01"), "an Avro file", _CONVERT),
+    _Format(re.compile(rb"ORC"), "an ORC file", _CONVERT),
+    _Format(re.compile(rb"version https://git-lfs"), "a pointer of Git LFS",
+            "fetch what it stands for, `git lfs pull`"),
     _Format(re.compile(rb"\x04\x22\x4d\x18"), "compressed with LZ4", _PIPE.format(tool="lz4")),
     _Format(re.compile(rb"LZIP"), "compressed with lzip", _PIPE.format(tool="lzip")),
     _Format(re.compile(rb"\x1f\x9d"), "compressed with compress", _PIPE.format(tool="gzip")),
