@@ -25,7 +25,7 @@ from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.reserves.keys import PAIRS, RESERVES
 from stream.tables.search.pair_collector import MANY, PairCollector
 from stream.tables.search.probing import Probing, SearchOptions
-from stream.tables.store.anchors import CHUNK
+from stream.tables.store.anchors import CHUNK, COUNT, FIRST
 from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import Tables
 from stream.tables.warm import tier as warm
@@ -536,6 +536,12 @@ def test_state_of_another_generation_size_or_design_is_refused(tmp_path: Path) -
             Case(5, 2, generation=200).open(store)
         with pytest.raises(StateError, match="choose"):
             Case(5, 3, generation=100).open(store)
+        batch = store.batch()
+        for name, number in ((FIRST, 7), (COUNT, 3)):
+            batch.put(DEFAULT, name, number.to_bytes(8, "little"))
+        store.write(batch)
+        with pytest.raises(StateError, match="begin at 7, but 3 are counted"):
+            Case(5, 2, generation=100).open(store)
 
 
 def test_empty_search_finds_nothing(tmp_path: Path) -> None:
