@@ -37,6 +37,13 @@ async def neardup_process(settings: Settings, *arguments: str) -> tuple[int, str
     )
 
 
+async def succeeded(settings: Settings, *arguments: str) -> tuple[str, str]:
+    """Return standard output and standard error of such a command, which has to succeed."""
+    code, out, error = await neardup_process(settings, *arguments)
+    assert code == 0, (out, error)
+    return out, error
+
+
 async def run_process(*command: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error of a process with `environment` added to ours."""
     process = await asyncio.create_subprocess_exec(

@@ -14,6 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 
+from stream.errors import EXIT_REFUSED, NeardupError, StateError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import broker_metadata
@@ -57,6 +58,16 @@ async def error_of(role: WorkerRole | JudgeRole | ElectorRole) -> Exception:
     except Exception as error:
         return error
     raise AssertionError("the role ended without an error")
+
+
+async def refusal_of(
+    role: WorkerRole | JudgeRole | ElectorRole, kind: type[NeardupError] = StateError
+) -> str:
+    """Run a role until it refuses to go on with such an error, and return what that says."""
+    error = await error_of(role)
+    assert isinstance(error, kind), repr(error)
+    assert error.exit_code == EXIT_REFUSED
+    return str(error)
 
 
 @dataclass(frozen=True)

@@ -12,26 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
-from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
-from stream.kafka import topics
-from stream.messages.verdict_options import VerdictOptions
-from stream.roles.auditor.recompute import recompute
+from stream.errors import EXIT_DISK, DamagedStateError, DiskError, StaleError
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.tables.store.last_scrub import last_scrub
 from stream.tables.store.rocks import Store, tables_of
-from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
-from tests.kafka.worker_helpers import running
+from tests.kafka.judge_helpers import append, error_of, part, record, refusal_of
+from tests.kafka.judged_rounds import ROUND, all_once, deliver_again, directory, judge_rounds
+from tests.kafka.worker_helpers import create
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
-PAGES, FLIPS = 60, 3
+ROUNDS, FLIPS = 3, 3
+PAGES = ROUNDS * ROUND
 
 
 @pytest.fixture
@@ -40,16 +36,10 @@ async def judged(settings: Settings) -> Settings:
     settings = settings.model_copy(
         update={"tables_generation": 16, "tables_memory": 0, "flush_seconds": 0.2, "rebuild_damaged": False}
     )
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
-    for start in range(0, PAGES, 20):
-        async with running(JudgeRole(settings)):
-            appended = await append(settings, record(part(0, start, start + 20, opening=not start)))
-            await decided(settings, appended)
+    await create(settings)
+    for number in range(ROUNDS):
+        await judge_rounds(settings, number, number + 1)
     return settings
-
-
-def directory(settings: Settings) -> Path:
-    return settings.state_dir / settings.namespace / "judge"
 
 
 def spoil(path: Path, rng: random.Random) -> Path:
@@ -70,18 +60,6 @@ def spoil(path: Path, rng: random.Random) -> Path:
     raise AssertionError("no file is of the default family")
 
 
-async def deliver_again(settings: Settings) -> None:
-    """Append all pages again and a new one, as after deleting the workers' group. The ledger must drop the
-    old ones."""
-    again = [record(part(0, start, start + 20, opening=not start)) for start in range(0, PAGES, 20)]
-    await decided(settings, await append(settings, *again, record(part(0, PAGES, PAGES + 1))))
-
-
-async def all_once(settings: Settings) -> None:
-    assert places(await verdicts(settings)) == once(part(0, 0, PAGES + 1))
-    assert await recompute(settings) == []
-
-
 async def test_a_damaged_state_is_refused_and_rebuilt_and_no_page_is_judged_twice(judged: Settings) -> None:
     path, rng = directory(judged), random.Random(3)
     whole = path.with_name("whole")
@@ -90,19 +68,15 @@ async def test_a_damaged_state_is_refused_and_rebuilt_and_no_page_is_judged_twic
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         file = spoil(path, rng)
-        error = await error_of(JudgeRole(judged))
-        assert isinstance(error, DamagedStateError), repr(error)
-        assert error.exit_code == EXIT_REFUSED
-        assert f"state directory {path}: damaged: {file.name}" in str(error)
+        said = await refusal_of(JudgeRole(judged), DamagedStateError)
+        assert f"state directory {path}: damaged: {file.name}" in said
     mending = judged.model_copy(update={"rebuild_damaged": True})
-    with capture_logs() as logs:
-        async with running(JudgeRole(mending)):
-            await deliver_again(mending)
-    (said,) = [each for each in logs if each["event"] == "state_damaged"]
-    moved = Path(said["moved_to"])
+    logs = await deliver_again(mending, ROUNDS)
+    (event,) = [each for each in logs if each["event"] == "state_damaged"]
+    moved = Path(event["moved_to"])
     assert moved.parent == path.parent
     assert (moved / file.name).read_bytes() != (whole / file.name).read_bytes()
-    await all_once(judged)
+    await all_once(judged, ROUNDS)
 
 
 @pytest.mark.night
@@ -118,9 +92,8 @@ async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds
         assert path.exists()
         assert isinstance(await error_of(JudgeRole(mending)), StaleError)
         assert not path.exists()
-    async with running(JudgeRole(mending)):
-        await deliver_again(mending)
-    await all_once(judged)
+    await deliver_again(mending, ROUNDS)
+    await all_once(judged, ROUNDS)
 
 
 @pytest.mark.night
@@ -136,9 +109,8 @@ async def test_damage_that_nobody_reads_is_found_by_a_scrub(judged: Settings) ->
     assert role.watch.metrics.damaged_files._value.get() == 1
     assert str(await error_of(JudgeRole(judged))) == str(error)  # without another scrub
     mending = judged.model_copy(update={"rebuild_damaged": True})
-    async with running(JudgeRole(mending)):
-        await deliver_again(mending)
-    await all_once(judged)
+    await deliver_again(mending, ROUNDS)
+    await all_once(judged, ROUNDS)
 
 
 def spoil_in_place(path: Path) -> Path:
@@ -163,9 +135,8 @@ async def test_a_directory_that_is_deleted_under_a_judge_ends_it_by_name_and_is_
     error = await ending
     assert isinstance(error, DiskError), repr(error)
     assert str(error).startswith(f"directory {path}: it is gone")
-    async with running(JudgeRole(judged)):
-        await deliver_again(judged)
-    await all_once(judged)
+    await deliver_again(judged, ROUNDS)
+    await all_once(judged, ROUNDS)
 
 
 async def _meets_damage(*_: object) -> None:
@@ -198,6 +169,5 @@ async def test_a_full_disk_ends_the_judge_and_nothing_is_lost_or_judged_twice(
     gc.collect()
     assert "never retrieved" not in caplog.text
     assert "Unclosed" not in caplog.text
-    async with running(JudgeRole(judged)):
-        await deliver_again(judged)
-    await all_once(judged)
+    await deliver_again(judged, ROUNDS)
+    await all_once(judged, ROUNDS)

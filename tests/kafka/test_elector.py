@@ -18,7 +18,6 @@ from aiokafka import AIOKafkaProducer
 from stream.elector.elector import Due
 from stream.errors import (
     EXIT_ERROR,
-    EXIT_REFUSED,
     DamagedStateError,
     RecordError,
     StaleError,
@@ -32,9 +31,9 @@ from stream.messages.decision import encode_decisions
 from stream.roles.elector.best_topic import BestTopic
 from stream.roles.elector.role import ElectorRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.elected import decided_of
-from tests.kafka.judge_helpers import error_of
+from tests.kafka.judge_helpers import error_of, refusal_of
 from tests.kafka.worker_helpers import admin_of, create, read_all, running
 from tests.kills import killed_command
 from tests.property.best_oracle import Judged, crawl, kept, show, url_of
@@ -156,14 +155,12 @@ async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings
     other = electing.model_copy(update={"elect": "newest"})
     async with running(ElectorRole(electing)) as role:
         await caught_up(role)
-        error = await error_of(ElectorRole(other.model_copy(update={"state_dir": tmp_path / "new"})))
-        assert isinstance(error, StateError)
-        assert "has elect=longest, but the setting is elect=newest" in str(error)
+        said = await refusal_of(ElectorRole(other.model_copy(update={"state_dir": tmp_path / "new"})))
+        assert "has elect=longest, but the setting is elect=newest" in said
         await caught_up(role, await judge(electing, judged, range(end, 1 << 30)))
     assert all_agree(await kept_pages(electing, judged)), "it was not disturbed"
-    error = await error_of(ElectorRole(other))
-    assert isinstance(error, StateError)
-    assert "elects by elect=longest, but the setting says elect=newest" in str(error)
+    said = await refusal_of(ElectorRole(other))
+    assert "elects by elect=longest, but the setting says elect=newest" in said
     named = other.model_copy(update={"elector_name": "fresh"})
     await create(named)
     async with running(ElectorRole(named)) as role:
@@ -246,12 +243,8 @@ async def test_a_topic_that_knows_more_than_the_decisions_is_refused(
     await publish(electing, later)
     monkeypatch.setattr("stream.roles.elector.role.SHORT_SECONDS", 0.5)
     role = ElectorRole(electing)
-    error = await error_of(role)
-    assert isinstance(error, StateError)
-    assert (
-        f"knows pages up to {prefix}.1000.0, but topic {TopicNames(electing.namespace).decisions} ends"
-        in str(error)
-    )
+    said, topic = await refusal_of(role), TopicNames(electing.namespace).decisions
+    assert f"knows pages up to {prefix}.1000.0, but topic {topic} ends" in said
     assert not (await role.watch.health.ready())[0], "it is not ready before"
 
 
@@ -318,8 +311,7 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     assert answers[0]["elect"] == "longest"
     assert answers[1]["best"] is None
     assert answers[2] == {"asked": "https://nowhere.example/", "cluster": None}
-    code, output, _ = await neardup_process(electing, "best", show(cluster, prefix))
-    assert not code
+    output, _ = await succeeded(electing, "best", show(cluster, prefix))
     assert f"kept: {page.url}  (id {show(page.page, prefix)}" in output
     for name in ("no-url", f"{prefix}.999999999999999.0", f"{prefix}.1.65536"):
         code, _, error = await neardup_process(electing, "best", name)
@@ -362,10 +354,7 @@ async def test_a_damaged_state_is_refused_and_rebuilt(electing: Settings) -> Non
         content = bytearray(file.read_bytes())
         content[30] ^= 1
         file.write_bytes(content)
-    error = await error_of(ElectorRole(electing))
-    assert isinstance(error, DamagedStateError)
-    assert str(role._directory) in str(error)
-    assert error.exit_code == EXIT_REFUSED
+    assert str(role._directory) in await refusal_of(ElectorRole(electing), DamagedStateError)
     rebuilding = electing.model_copy(update={"rebuild_damaged": True})
     async with running(ElectorRole(rebuilding)) as role:
         await caught_up(role)

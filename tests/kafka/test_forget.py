@@ -20,8 +20,6 @@ from stream.checkpoints.restoring import restore
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge import forgetting
 from stream.judge.state.meta import Forgetting, meta_of
 from stream.kafka import topics
@@ -31,7 +29,6 @@ from stream.kafka.rewritten import rewritten_in
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
 from stream.messages.journal import Genesis, SourceRange
-from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
@@ -56,7 +53,7 @@ from tests.kafka.judge_helpers import (
     text,
     verdicts,
 )
-from tests.kafka.worker_helpers import read_all, running, scrape
+from tests.kafka.worker_helpers import create, read_all, running, scrape
 from tests.kills import killed_command
 from tests.night import cases
 from tests.url_digests import digest_of_url
@@ -69,7 +66,7 @@ RULES = FINGERPRINTER.scheme.url_rules
 @pytest.fixture
 async def deployed(settings: Settings) -> Settings:
     settings = settings.model_copy(update={"session_seconds": 1.0, "flush_seconds": 0.1})
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await create(settings)
     return settings
 
 
@@ -199,7 +196,7 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
             "checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1,
         }
     )  # fmt: skip
-    await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await create(electing)
     directory = electing.state_dir / electing.namespace / "elector"
     genesis, catalogue = await topics.wait_for_genesis(electing), Catalogue(str(tmp_path / "objects"))
 
@@ -244,7 +241,7 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
     electing = settings.model_copy(
         update={"session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2}
     )
-    await topics.create(electing, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await create(electing)
     best = TopicNames(electing.namespace).best()
     directory = electing.state_dir / electing.namespace / "elector"
     clusters = [[f"http://{name}{number}.example/" for name in "abc"] for number in range(8)]

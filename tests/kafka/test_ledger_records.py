@@ -7,35 +7,28 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import Manifest, checkpoint_of
-from stream.errors import StateError
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
+from stream.checkpoints.manifest import checkpoint_of
 from stream.judge.state.meta import Meta, meta_of
-from stream.kafka import topics
-from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.decision import Decisions, LedgerPart, encode_decisions
-from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge import ledger_records
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import succeeded
 from tests.kafka.judge_helpers import (
     append,
     decided,
-    error_of,
     ledgers,
     once,
     part,
     places,
     record,
+    refusal_of,
     verdicts,
 )
-from tests.kafka.worker_helpers import running
+from tests.kafka.judged_rounds import catalogue, directory, follow, kept
+from tests.kafka.worker_helpers import create, running
 from tests.kills import killed_command
 from tests.night import cases
 from tests.waiting import until
@@ -48,7 +41,7 @@ async def deployed(settings: Settings, tmp_path: Path) -> Settings:
     settings = settings.model_copy(
         update={"session_seconds": 1.0, "flush_seconds": 0.1, "checkpoints": str(tmp_path / "objects")}
     )
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await create(settings)
     return settings
 
 
@@ -73,25 +66,9 @@ def partitions(ledger: Decisions) -> list[int]:
 
 
 def meta(settings: Settings) -> Meta:
-    found = meta_of(settings.state_dir / settings.namespace / "judge")
+    found = meta_of(directory(settings))
     assert found is not None
     return found
-
-
-def kept(settings: Settings) -> list[Manifest]:
-    """All checkpoints."""
-    catalogue = Catalogue(str(settings.checkpoints))
-    return [
-        catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)
-    ]
-
-
-async def follow(settings: Settings, directory: Path) -> tuple[Meta, str]:
-    """Metadata and digest of a state that was built from the topics."""
-    genesis = await topics.wait_for_genesis(settings)
-    async with open_follower(settings, genesis, directory) as follower:
-        await follower.follow_to_end()
-        return follower.state.meta, follower.state.digest()
 
 
 async def test_a_judge_that_begins_to_lead_publishes_what_it_knows(
@@ -110,7 +87,7 @@ async def test_a_judge_that_begins_to_lead_publishes_what_it_knows(
     followed, digest = await follow(deployed, tmp_path / "fresh")
     assert followed == meta(deployed)
     assert followed.ledger == newest
-    own, own_digest = await follow(deployed, deployed.state_dir / deployed.namespace / "judge")
+    own, own_digest = await follow(deployed, directory(deployed))
     assert (own, own_digest) == (followed, digest)
     assert await recompute(deployed) == []
 
@@ -152,13 +129,12 @@ async def test_a_requested_checkpoint_has_a_new_ledger_record(deployed: Settings
         await judge_more(deployed, 0)
         await published(deployed, 1)
         await judge_more(deployed, 1)
-        code, out, error = await neardup_process(deployed, "checkpoint", "now")
-        assert code == 0, error
+        out, _ = await succeeded(deployed, "checkpoint", "now")
         found = await ledgers(deployed)
         assert list(map(partitions, found.values())) == [[0], [0, 1]]
         name = checkpoint_of(meta(deployed).journal, out.strip())
         assert name is not None
-        assert Catalogue(str(deployed.checkpoints)).read(name).ledger == max(found)
+        assert catalogue(deployed).read(name).ledger == max(found)
 
 
 @pytest.mark.night
@@ -183,9 +159,7 @@ async def test_a_judge_that_is_killed_at_a_ledger_record_repeats_nothing(
         found = await published(deployed, left + 1)
     assert places(await verdicts(deployed)) == once(*parts)
     assert {tuple(partitions(each)) for each in found.values()} == {(0, 1)}
-    assert await follow(deployed, tmp_path / "fresh") == await follow(
-        deployed, deployed.state_dir / deployed.namespace / "judge"
-    )
+    assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
     assert await recompute(deployed) == []
 
 
@@ -197,7 +171,6 @@ async def test_a_ledger_record_that_differs_is_refused_by_name(deployed: Setting
     topic = TopicNames(deployed.namespace).decisions
     (stands,) = await append(deployed, encode_decisions(forged), topic=topic)
     why = "has number of sources 0, but the state has 1"
-    error = await error_of(JudgeRole(deployed))
-    assert isinstance(error, StateError)
-    assert f"the ledger record at decisions offset {stands.offset} {why}" in str(error)
+    said = await refusal_of(JudgeRole(deployed))
+    assert f"the ledger record at decisions offset {stands.offset} {why}" in said
     assert await recompute(deployed) == [f"decisions offset {stands.offset}: the ledger record {why}"]

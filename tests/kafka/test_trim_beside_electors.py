@@ -12,18 +12,15 @@ import pytest
 
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.pruning import ABANDONED_SECONDS
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
-from stream.kafka import topics
-from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer.role import trim_once
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, part, record
+from tests.kafka.judged_rounds import ROUND, catalogue, has_checkpoint, judge_rounds, kept, with_checkpoints
 from tests.kafka.test_elector_checkpoints import electing_on
 from tests.kafka.test_elector_checkpoints import kept as kept_of_elector
-from tests.kafka.test_trim import ROUND, catalogue, goes_on, has_checkpoint, judge_rounds, kept, starts
-from tests.kafka.worker_helpers import running
+from tests.kafka.test_trim import goes_on, starts
+from tests.kafka.worker_helpers import create, running
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -47,22 +44,12 @@ async def elect(settings: Settings) -> list[str]:
 @pytest.fixture
 async def elected(settings: Settings, tmp_path: Path) -> Settings:
     """A deployment whose elector was stopped after some of the pages."""
-    settings = settings.model_copy(
-        update={
-            "tables_generation": 16,
-            "tables_memory": 0,
-            "checkpoints": str(tmp_path / "objects"),
-            "checkpoint_interval": 0.1,
-            "checkpoints_kept": 1,
-            "elect": "longest",
-            "elect_seconds": 0.0,
-            "flush_seconds": 0.05,
-        }
-    )
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    electing = {"elect": "longest", "elect_seconds": 0.0, "flush_seconds": 0.05}
+    settings = with_checkpoints(settings, tmp_path / "objects", checkpoints_kept=1, **electing)
+    await create(settings)
     await judge_rounds(settings, 0, EARLY)
     await elect(settings)
-    await judge_rounds(settings, EARLY, ALL)
+    await judge_rounds(settings, EARLY, ALL, ledger=True)
     return settings
 
 
@@ -76,7 +63,7 @@ async def judge_one(settings: Settings, place: int) -> None:
     async with running(JudgeRole(settings)):
         appended = await append(settings, record(part(0, place, place + 1)))
         await decided(settings, appended)
-        await until(partial(has_checkpoint, settings, appended[-1].offset + 1))
+        await until(partial(has_checkpoint, settings, appended[-1].offset + 1, ledger=True))
 
 
 async def test_the_logs_are_kept_for_an_elector_that_is_behind(elected: Settings) -> None:

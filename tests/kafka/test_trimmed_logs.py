@@ -17,13 +17,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import CheckpointName, Manifest
+from stream.checkpoints.manifest import Manifest
 from stream.dashboard.lookup.lookup import Finder
-from stream.errors import EXIT_ERROR, EXIT_REFUSED, SettingsError, StaleError, StateError
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
+from stream.errors import EXIT_ERROR, SettingsError, StaleError, StateError
 from stream.judge.state.meta import Meta, meta_of
 from stream.kafka import broker_metadata, topics
 from stream.kafka.decided_positions import expected_offsets
@@ -31,7 +27,6 @@ from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis
-from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
@@ -41,7 +36,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.rows.fingerprint import fingerprint_batch
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import (
     CLUSTER,
     TOPIC_ID,
@@ -49,14 +44,21 @@ from tests.kafka.judge_helpers import (
     audited,
     decided,
     delete_records,
-    error_of,
     ledgers,
-    once,
     page,
     part,
-    places,
     record,
-    verdicts,
+    refusal_of,
+)
+from tests.kafka.judged_rounds import (
+    ROUND,
+    all_once,
+    directory,
+    has_checkpoint,
+    judge_rounds,
+    kept,
+    restored,
+    with_checkpoints,
 )
 from tests.kafka.worker_helpers import create, publish, running
 from tests.unit.test_rows import directory as rows_directory
@@ -65,61 +67,27 @@ from tests.waiting import HANG_SECONDS, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
-PAGES = 60
+ROUNDS = 3
+PAGES = ROUNDS * ROUND
 
 
 @pytest.fixture
 async def judged(settings: Settings, tmp_path: Path) -> Settings:
     """A deployment with checkpoints after 20, 40 and 60 pages, and a copy of its state after 20. It is
     stopped. Nothing was trimmed. A page of another partition was judged first, and none after it."""
-    settings = with_checkpoints(settings, tmp_path)
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
-    for start in range(0, PAGES, 20):
-        async with running(JudgeRole(settings)):
-            idle = [record(part(1, 0, 1, opening=True))] if not start else []
-            appended = await append(settings, *idle, record(part(0, start, start + 20, opening=not start)))
-            await decided(settings, appended)
-            await until(partial(has_checkpoint, settings, appended[-1].offset + 1))
-        if not start:
-            shutil.copytree(directory(settings), outdated(settings))
+    settings = with_checkpoints(settings, tmp_path / "objects")
+    await create(settings)
+    await judge_rounds(settings, 0, 1, record(part(1, 0, 1, opening=True)), ledger=True)
+    shutil.copytree(directory(settings), outdated(settings))
+    for number in range(1, ROUNDS):
+        await judge_rounds(settings, number, number + 1, ledger=True)
     return settings
-
-
-def with_checkpoints(settings: Settings, tmp_path: Path) -> Settings:
-    return settings.model_copy(
-        update={
-            "tables_generation": 16,
-            "tables_memory": 0,
-            "checkpoints": str(tmp_path / "objects"),
-            "checkpoint_interval": 0.1,
-        }
-    )
-
-
-def kept(settings: Settings) -> list[CheckpointName]:
-    """All checkpoints, newest first."""
-    assert settings.checkpoints is not None
-    catalogue = Catalogue(settings.checkpoints)
-    return [name for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)]
-
-
-def has_checkpoint(settings: Settings, applied: int) -> bool:
-    """Whether there is a checkpoint up to this journal offset that names a ledger record."""
-    return any(each.applied == applied and manifest_of(settings, each).ledger for each in kept(settings))
-
-
-def manifest_of(settings: Settings, name: CheckpointName) -> Manifest:
-    return Catalogue(settings.checkpoints or "").read(name)
 
 
 def meta(path: Path) -> Meta:
     found = meta_of(path)
     assert found is not None
     return found
-
-
-def directory(settings: Settings) -> Path:
-    return settings.state_dir / settings.namespace / "judge"
 
 
 def outdated(settings: Settings) -> Path:
@@ -150,37 +118,28 @@ async def end_of(settings: Settings, topic: str) -> int:
     return bounds.end
 
 
-async def genesis_of(settings: Settings) -> Genesis:
-    return await topics.wait_for_genesis(settings)
-
-
-async def all_once(settings: Settings, pages: int = PAGES + 1) -> None:
-    assert places(await verdicts(settings)) == once(part(0, 0, pages), part(1, 0, 1))
-    assert await recompute(settings) == []
-
-
 async def goes_on(settings: Settings) -> list[str]:
     """Have a judge drop a page that is delivered again, and judge one more. Returns what it restored."""
     with capture_logs() as logs:
         async with running(JudgeRole(settings)):
             again = [record(part(1, 0, 1, opening=True)), record(part(0, PAGES - 20, PAGES + 1))]
             await decided(settings, await append(settings, *again))
-    return [each["checkpoint"] for each in logs if each["event"] == "restored"]
+    return restored(logs)
 
 
 async def test_a_lost_state_is_restored_where_the_logs_were_trimmed(judged: Settings) -> None:
     newest, middle, _ = kept(judged)
-    await trim(judged, manifest_of(judged, middle))
+    await trim(judged, middle)
     shutil.rmtree(directory(judged))
-    assert await goes_on(judged) == [str(newest)]
-    await all_once(judged)
+    assert await goes_on(judged) == [str(newest.name)]
+    await all_once(judged, ROUNDS, part(1, 0, 1))
 
 
 @pytest.mark.night
 async def test_a_state_that_the_logs_still_reach_goes_on(judged: Settings) -> None:
-    await trim(judged, manifest_of(judged, kept(judged)[0]))
+    await trim(judged, kept(judged)[0])
     assert await goes_on(judged) == []
-    await all_once(judged)
+    await all_once(judged, ROUNDS, part(1, 0, 1))
 
 
 @pytest.mark.parametrize("topic", ["decisions", "journal"])
@@ -188,27 +147,22 @@ async def test_a_state_before_the_logs_is_refused_and_the_checkpoint_that_will_d
     judged: Settings, topic: str
 ) -> None:
     newest, middle, _ = kept(judged)
-    manifest = manifest_of(judged, middle)
-    before = {"decisions": manifest.ledger, "journal": manifest.applied - 1}[topic]
+    before = {"decisions": middle.ledger, "journal": middle.applied - 1}[topic]
     await delete_records(judged, f"{judged.namespace}.{topic}", before)
     path = put_back(judged)
-    error = await error_of(JudgeRole(judged))
-    assert isinstance(error, StateError), repr(error)
-    assert error.exit_code == EXIT_REFUSED
-    text = str(error)
+    text = await refusal_of(JudgeRole(judged))
     assert text.startswith(f"state directory {path}: topic {judged.namespace}.{topic}: needed from ")
-    assert f"but it starts at {before}; checkpoint {newest} in " in text
+    assert f"but it starts at {before}; checkpoint {newest.name} in " in text
     assert "--rebuild-damaged" in text
     assert path.exists()
     # Without a store, the setting is named.
-    error = await error_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
-    assert isinstance(error, StateError), repr(error)
-    assert "the setting checkpoints names no store" in str(error)
+    without_store = JudgeRole(judged.model_copy(update={"checkpoints": None}))
+    assert "the setting checkpoints names no store" in await refusal_of(without_store)
     # Allowed to, the judge moves the directory aside, and restores.
     rebuilding = judged.model_copy(update={"rebuild_damaged": True})
-    assert await goes_on(rebuilding) == [str(newest)]
+    assert await goes_on(rebuilding) == [str(newest.name)]
     assert len(list(path.parent.glob("judge.outdated-*"))) == 1
-    await all_once(judged)
+    await all_once(judged, ROUNDS, part(1, 0, 1))
 
 
 @pytest.mark.night
@@ -219,18 +173,15 @@ async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_mo
         await decided(judged, await append(judged, record(part(0, PAGES, PAGES + 1))))
     await delete_records(judged, names.journal, end)
     path = put_back(judged)
-    error = await error_of(JudgeRole(judged.model_copy(update={"rebuild_damaged": True})))
-    assert isinstance(error, StateError), repr(error)
-    assert error.exit_code == EXIT_REFUSED
-    assert "can be used: " in str(error)
-    for name in kept(judged):
-        assert f"checkpoint {name}: topic {names.journal}: needed from {name.applied - 1} on" in str(error)
+    said = await refusal_of(JudgeRole(judged.model_copy(update={"rebuild_damaged": True})))
+    assert "can be used: " in said
+    for each in kept(judged):
+        assert f"checkpoint {each.name}: topic {names.journal}: needed from {each.applied - 1} on" in said
     assert path.exists()
     assert not list(path.parent.glob("judge.outdated-*"))
     shutil.rmtree(path)
-    empty = await error_of(JudgeRole(judged))
-    assert isinstance(empty, StateError), repr(empty)
-    assert f"empty, but topic {names.journal} starts at {end}, and no checkpoint" in str(empty)
+    said = await refusal_of(JudgeRole(judged))
+    assert f"empty, but topic {names.journal} starts at {end}, and no checkpoint" in said
     assert not path.exists()
 
 
@@ -238,17 +189,14 @@ async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_mo
 async def test_an_empty_directory_without_checkpoints_is_refused_and_stays_empty(judged: Settings) -> None:
     """It is restored once the setting is there, so nothing may be made in it."""
     newest, middle, _ = kept(judged)
-    await trim(judged, manifest_of(judged, middle))
+    await trim(judged, middle)
     shutil.rmtree(directory(judged))
-    error = await error_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
-    assert isinstance(error, StateError), repr(error)
-    assert error.exit_code == EXIT_REFUSED
-    starts = f"topic {judged.namespace}.decisions starts at {manifest_of(judged, middle).ledger}"
-    assert f"empty, but {starts}" in str(error)
-    assert "the setting checkpoints names no store" in str(error)
+    said = await refusal_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
+    assert f"empty, but topic {judged.namespace}.decisions starts at {middle.ledger}" in said
+    assert "the setting checkpoints names no store" in said
     assert not directory(judged).exists()
-    assert await goes_on(judged) == [str(newest)]
-    await all_once(judged)
+    assert await goes_on(judged) == [str(newest.name)]
+    await all_once(judged, ROUNDS, part(1, 0, 1))
 
 
 @pytest.mark.night
@@ -257,10 +205,10 @@ async def test_a_follower_that_slept_through_a_trim_is_refused_or_restored(
     judged: Settings, rebuild: bool
 ) -> None:
     """It has read up to the first ledger record, and is asleep."""
-    newest, genesis = kept(judged)[0], await genesis_of(judged)
+    newest, genesis = kept(judged)[0], await topics.wait_for_genesis(judged)
     path = put_back(judged, "query")
     settings = judged.model_copy(update={"rebuild_damaged": rebuild})
-    error = await error_after(settings, path, lambda: trim(judged, manifest_of(judged, newest)))
+    error = await error_after(settings, path, lambda: trim(judged, newest))
     assert isinstance(error, StaleError if rebuild else StateError), repr(error)
     topic = TopicNames(judged.namespace).decisions
     assert f"topic {topic}: offset {meta(outdated(judged)).decided} is needed" in str(error)
@@ -271,7 +219,7 @@ async def test_a_follower_that_slept_through_a_trim_is_refused_or_restored(
             await follower.follow_to_end()
             assert follower.state.meta.applied == newest.applied
     else:
-        assert f"checkpoint {newest} in " in str(error)
+        assert f"checkpoint {newest.name} in " in str(error)
         assert path.exists()
 
 
@@ -280,7 +228,9 @@ async def error_after(
 ) -> Exception:
     """The error of a follower that does something else before it follows, and has fetched nothing before."""
     try:
-        async with open_follower(settings, await genesis_of(settings), path, restore=True) as follower:
+        async with open_follower(
+            settings, await topics.wait_for_genesis(settings), path, restore=True
+        ) as follower:
             await act()
             for reader in (follower.decisions, follower.journal._topic):
                 reader.seek(reader.position)
@@ -299,34 +249,33 @@ async def test_a_follower_whose_journal_is_gone_does_not_wait_for_it(judged: Set
     error = await error_after(judged, path, lambda: delete_records(judged, topic, newest.applied - 1))
     assert isinstance(error, StateError), repr(error)
     assert f"topic {topic}: offset {meta(outdated(judged)).applied} is needed" in str(error)
-    assert f"checkpoint {newest} in " in str(error)
+    assert f"checkpoint {newest.name} in " in str(error)
 
 
 @pytest.mark.night
 async def test_a_query_is_refused_or_restored(judged: Settings, tmp_path: Path) -> None:
     newest = kept(judged)[0]
-    await trim(judged, manifest_of(judged, newest))
+    await trim(judged, newest)
     put_back(judged, "query")
     pages = tmp_path / "pages.jsonl"
     pages.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
     status, _, errors = await neardup_process(judged, "query", str(pages))
     assert status == EXIT_ERROR, errors
-    assert f"checkpoint {newest} in " in errors
-    status, _, errors = await neardup_process(judged, "query", "--rebuild-damaged", str(pages))
-    assert status == 0, errors
+    assert f"checkpoint {newest.name} in " in errors
+    _, errors = await succeeded(judged, "query", "--rebuild-damaged", str(pages))
     assert "restored" in errors
 
 
 @pytest.mark.night
 async def test_the_look_up_says_why_it_is_unavailable_and_is_restored(judged: Settings) -> None:
-    newest, genesis = kept(judged)[0], await genesis_of(judged)
-    await trim(judged, manifest_of(judged, newest))
+    newest, genesis = kept(judged)[0], await topics.wait_for_genesis(judged)
+    await trim(judged, newest)
     path = directory(judged).with_name("dashboard") / "anchors"
     shutil.copytree(outdated(judged), path)
     with capture_logs() as logs:
         async with finding(judged, genesis):
             await until(lambda: [each for each in logs if each["event"] == "lookup_unavailable"])
-    assert f"checkpoint {newest} in " in logs[-1]["error"]
+    assert f"checkpoint {newest.name} in " in logs[-1]["error"]
     async with finding(judged.model_copy(update={"rebuild_damaged": True}), genesis) as finder:
         await until(lambda: finder.anchors is not None)
         assert finder.anchors == PAGES + 1
@@ -347,7 +296,7 @@ async def finding(settings: Settings, genesis: Genesis) -> AsyncIterator[Finder]
 async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_path: Path) -> None:
     """Decided again is what follows the oldest checkpoint that fits; ledger records are compared, too."""
     _, middle, _ = kept(judged)
-    await trim(judged, manifest_of(judged, middle))
+    await trim(judged, middle)
     with pytest.raises(SettingsError, match=r"checkpoints: not set, but topic .*\.decisions starts at"):
         await recompute(judged.model_copy(update={"checkpoints": None}))
     elsewhere = judged.model_copy(update={"checkpoints": str(tmp_path / "none")})
@@ -356,9 +305,8 @@ async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_pat
     begun: list[Manifest] = []
     another_generation = judged.model_copy(update={"tables_generation": 64})
     assert await recompute(another_generation, report_checkpoint=begun.append) == []
-    assert [each.name for each in begun] == [middle]
-    status, out, errors = await neardup_process(judged, "audit", "--recompute", "--json")
-    assert status == 0, errors
+    assert begun == [middle]
+    out, _ = await succeeded(judged, "audit", "--recompute", "--json")
     assert json.loads(out)["different"] == 0
     assert json.loads(out)["recomputed_from"] == middle.applied
     # A ledger record that says something else is found.
@@ -374,7 +322,7 @@ async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_pat
 @pytest.mark.night
 async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged: Settings) -> None:
     """So a worker without a commit does not read a partition again that moved long ago."""
-    await trim(judged, manifest_of(judged, kept(judged)[0]))
+    await trim(judged, kept(judged)[0])
     keys = [(CLUSTER, TOPIC_ID, partition) for partition in range(3)]
     async with broker_metadata.connect(judged) as client:
         assert await expected_offsets(judged, client, keys) == {keys[0]: PAGES, keys[1]: 1}
@@ -387,16 +335,14 @@ async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings:
     names = await create(settings)
     await append(settings, record(part(0, 0, 3, opening=True)))
     await delete_records(settings, names.journal, 1)
-    error = await error_of(ElectorRole(settings))
-    assert isinstance(error, StateError), repr(error)
-    assert error.exit_code == EXIT_REFUSED
-    assert f"empty, but topic {names.journal} starts at 1, and the setting checkpoints names no" in str(error)
+    said = await refusal_of(ElectorRole(settings))
+    assert f"empty, but topic {names.journal} starts at 1, and the setting checkpoints names no" in said
 
 
 @pytest.fixture
 async def crawled(settings: Settings, tmp_path: Path) -> tuple[Settings, RowsSource]:
     """A deployment of which pages and rows were judged, before a last page and a checkpoint, and the rows."""
-    settings = with_checkpoints(settings, tmp_path)
+    settings = with_checkpoints(settings, tmp_path / "objects")
     await create(settings)
     rows = RowsSource(str(rows_directory(tmp_path / "rows", fingerprint_batch(table(700)))))
     await publish(settings, [page(f"http://a/{n}", n) for n in range(20)])
@@ -406,7 +352,7 @@ async def crawled(settings: Settings, tmp_path: Path) -> tuple[Settings, RowsSou
         await publish(settings, [page("http://a/last", "last")], partition=1)
         await audited(settings, 21)
         end = await end_of(settings, TopicNames(settings.namespace).journal)
-        await until(partial(has_checkpoint, settings, end))
+        await until(partial(has_checkpoint, settings, end, ledger=True))
     return settings, rows
 
 
@@ -417,7 +363,7 @@ async def test_pages_and_rows_judged_before_a_trim_are_audited_and_not_loaded_ag
     settings, rows = crawled
     before = await audit(settings, rows={rows.digest: rows.count})
     assert before.clean, before
-    await trim(settings, manifest_of(settings, kept(settings)[0]))
+    await trim(settings, kept(settings)[0])
     assert await audit(settings, rows={rows.digest: rows.count}) == before
     assert await recompute(settings) == []
     loading = await load(settings, rows)  # no judge is there to wait for

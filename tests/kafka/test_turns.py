@@ -16,9 +16,7 @@ from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import window
-from stream.judge.state.meta import Meta
 from stream.kafka import topics
-from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages import verdict_options
 from stream.messages.best import BestRecord, decode_best
@@ -31,7 +29,7 @@ from stream.roles.elector.role import ElectorRole
 from stream.roles.judge import append_times
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import succeeded
 from tests.kafka.judge_helpers import (
     CLUSTER,
     FINGERPRINTER,
@@ -41,12 +39,13 @@ from tests.kafka.judge_helpers import (
     decided,
     decision_records,
     delete_records,
-    error_of,
     ledgers,
     record,
+    refusal_of,
     text,
     verdicts,
 )
+from tests.kafka.judged_rounds import directory, follow
 from tests.kafka.worker_helpers import read_all, running, scrape
 from tests.kills import killed_command
 from tests.night import cases
@@ -112,18 +111,6 @@ async def judge_until_carried(settings: Settings, records: Iterator[bytes], anch
     await until(carried)
 
 
-async def follow(settings: Settings, directory: Path) -> tuple[Meta, str]:
-    """Metadata and digest of a state that was built from the topics."""
-    genesis = await topics.wait_for_genesis(settings)
-    async with open_follower(settings, genesis, directory) as follower:
-        await follower.follow_to_end()
-        return follower.state.meta, follower.state.digest()
-
-
-def state_of(settings: Settings) -> Path:
-    return settings.state_dir / settings.namespace / "judge"
-
-
 async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     deployed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +131,7 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     }
     last = (await verdicts(deployed))[-1]
     assert (last["url"], last["verdict"]) == ("http://c/cold", "unique"), "it expired"
-    assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, state_of(deployed))
+    assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
     assert await recompute(deployed) == []
 
 
@@ -218,7 +205,7 @@ async def test_a_judge_that_is_killed_at_a_turn_repeats_nothing(
         await decided(deployed, await append(deployed, *sent, next(records)))
     places = [each["source"]["offset"] for each in await verdicts(deployed)]
     assert places == list(range(2 * len(sent) + 2))
-    assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, state_of(deployed))
+    assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
     assert await recompute(deployed) == []
 
 
@@ -227,18 +214,17 @@ async def test_checkpoints_and_trimmed_logs_go_on_between_turns(deployed: Settin
     records, names = journal(), TopicNames(deployed.namespace)
     async with running(JudgeRole(deployed)):
         await judge_until_carried(deployed, records, 1)
-        code, _, error = await neardup_process(deployed, "checkpoint", "now")
-        assert code == 0, error
+        await succeeded(deployed, "checkpoint", "now")
         await judge_until_carried(deployed, records, 1)
     offset, ledger = max((await ledgers(deployed)).items())
     whole = await follow(deployed, tmp_path / "whole")
     assert await recompute(deployed) == []
     await delete_records(deployed, names.decisions, offset)
     await delete_records(deployed, names.journal, ledger.end - 1)
-    shutil.rmtree(state_of(deployed))
+    shutil.rmtree(directory(deployed))
     async with running(JudgeRole(deployed)):
         await judge_until_carried(deployed, records, 1)
-    assert (await follow(deployed, state_of(deployed)))[0].applied > whole[0].applied
+    assert (await follow(deployed, directory(deployed)))[0].applied > whole[0].applied
     assert await recompute(deployed) == []
 
 
@@ -255,9 +241,8 @@ async def test_a_turn_that_does_not_fit_is_refused_by_name(
     deployed: Settings, change: dict[str, Any], why: str
 ) -> None:
     offset = await forge(deployed, **change)
-    error = await error_of(JudgeRole(deployed))
-    assert isinstance(error, StateError)
-    assert re.search(f"the turn at decisions offset {offset} {why}", str(error))
+    said = await refusal_of(JudgeRole(deployed))
+    assert re.search(f"the turn at decisions offset {offset} {why}", said)
     with pytest.raises(StateError, match=f"the turn at decisions offset {offset} {why}"):
         await recompute(deployed)
 
