@@ -29,7 +29,8 @@ Every role serves Prometheus metrics at `/metrics`, liveness at `/livez` and rea
 `stream/ops/metrics.py`.
 
 In addition, each role exports the metrics of its process (`process_...`). A histogram `x` has the series
-`x_bucket`, `x_sum` and `x_count`. Counters start at 0 when the process starts.
+`x_bucket`, `x_sum` and `x_count`. Counters start at 0 when the process starts. All have the label
+`neardup_namespace`, the namespace of the deployment.
 """
 
 

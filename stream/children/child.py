@@ -4,8 +4,9 @@ A page can hang or kill it, so it keeps no state of value, and `stream.children.
 The page in progress is recorded in shared memory that outlives the process. It does not import Kafka.
 
 Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `ChildConfiguration`,
-which is answered by `Ready`. Then it sends `FingerprintRequest`s, each answered by lists of `Row`, in the
-order of the pages, or `CompareRequest`s, each answered by `CompareResponse` or by the row of what failed.
+which is answered by `Ready`, after any number of `Compiling`. Then it sends `FingerprintRequest`s, each
+answered by lists of `Row`, in the order of the pages, or `CompareRequest`s, each answered by
+`CompareResponse` or by the row of what failed.
 
 Rows travel one by one, not as columns, since answers are small and a worker sorts their rows by partition. To
 decode them in chunks of 64 and make a journal record of them takes the parent 0.6 us a row. With journal
@@ -16,14 +17,15 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import logging
 import os
 import resource
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -64,6 +66,8 @@ NICENESS: Final = 1
 RETRY_SECONDS: Final = 0.25
 MOST_RETRY_SECONDS: Final = 10.0
 """Backoff for an unavailable store or registry: the first pause, which doubles, and the longest."""
+COMPILER: Final = "stream.compiled.code_cache"
+"""Name of the logger that says what is compiled."""
 STALLED: Final = 75
 """Exit code after a read from a store exceeded `store_seconds`."""
 LENGTH: Final = 4
@@ -95,8 +99,15 @@ class ChildConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         return f"ChildConfiguration(scheme={self.scheme.id!r}, fingerprinter={self.fingerprinter!r})"
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """The child's first frame: it is ready, or cannot work because of `error`."""
+class Compiling(msgspec.Struct, frozen=True, tag=True):
+    """Sent before `Ready` while loops are compiled."""
+
+    line: str
+    """For the log of the parent, which has a format."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The child is ready, or cannot work because of `error`."""
 
     error: str | None = None
     unconfined: str | None = None
@@ -199,7 +210,8 @@ def main() -> None:
     try:
         _set_limits(configuration.memory)
         unconfined = confine()
-        fingerprinter = _make(configuration)
+        with _progress_to(rows_out):
+            fingerprinter = _make(configuration)
     except Exception as error:
         _write(rows_out, Ready(f"{type(error).__name__}: {error}"))
         raise
@@ -425,6 +437,20 @@ def _set_signals() -> None:
     for each in ending:
         signal.signal(each, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+
+
+@contextmanager
+def _progress_to(pipe: BinaryIO) -> Iterator[None]:
+    """Context manager that sends lines about compiling to the parent."""
+    compiler, handler = logging.getLogger(COMPILER), logging.Handler()
+    handler.emit = lambda record: _write(pipe, Compiling(record.getMessage()))  # type: ignore[method-assign]
+    compiler.addHandler(handler)
+    compiler.propagate = False
+    try:
+        yield
+    finally:
+        compiler.removeHandler(handler)
+        compiler.propagate = True
 
 
 def _set_limits(memory: int) -> None:

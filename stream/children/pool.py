@@ -8,6 +8,7 @@ killed it, rejects that page, and retries only the other unanswered ones.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import time
@@ -21,11 +22,13 @@ import msgspec
 import structlog
 
 from stream.children.child import (
+    COMPILER,
     FINGERPRINTER,
     LENGTH,
     ChildConfiguration,
     CompareRequest,
     CompareResponse,
+    Compiling,
     FingerprintRequest,
     Ready,
     SchemaRequest,
@@ -45,8 +48,8 @@ from stream.pages.outside.schema_registry import Registry
 from stream.settings import Settings
 
 SLOW_START_SECONDS: Final = 120.0
-"""Interval at which the log names a child that is not ready yet. Loading dictionaries takes about a second,
-but the first child compiles for about a minute, and says so. The pool waits while the child lives."""
+"""Interval at which the log names a child that is not ready, and says nothing. Loading dictionaries takes a
+second; a child that compiles says so. The pool waits while the child lives."""
 EXIT_SECONDS: Final = 5.0
 """Longest wait for the exit of a process that has closed its pipe."""
 
@@ -386,7 +389,8 @@ class _Child:
         child = cls(process, position, configuration)
         try:
             child._stdin.write(frame(configuration))
-            ready = _READY.decode(await child._first_frame())
+            while isinstance(ready := _FIRST.decode(await child._first_frame()), Compiling):
+                logging.getLogger(COMPILER).warning(ready.line)
         except _DIED as error:
             death = await child.post_mortem()
             raise ChildError(f"a fingerprinting process died before it was ready: {death.how}") from error
@@ -436,7 +440,8 @@ class _Child:
         return None
 
     async def _first_frame(self) -> bytes:
-        """The child's first frame. Waits for as long as the child lives, and logs a slow start."""
+        """The child's next frame before it is ready. Waits for as long as the child lives, and logs a slow
+        start."""
         reading, began = retrieved(asyncio.ensure_future(self._read())), time.monotonic()
         try:
             while not (await asyncio.wait([reading], timeout=SLOW_START_SECONDS))[0]:
@@ -503,6 +508,6 @@ async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseEx
 
 _PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
-_READY = msgspec.msgpack.Decoder(Ready)
+_FIRST = msgspec.msgpack.Decoder(Ready | Compiling)
 _COMPARED = msgspec.msgpack.Decoder(CompareResponse | list[Row])
 _ROWS = msgspec.msgpack.Decoder(list[Row] | Unavailable | SchemaRequest)

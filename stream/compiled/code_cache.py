@@ -53,7 +53,7 @@ _HEARTBEAT_SECONDS: Final = 1.0
 """Interval of heartbeats: the process that compiles touches the lock file."""
 _POLL_SECONDS: Final = 0.05
 _LOG_SECONDS: Final = 10.0
-"""Interval of log lines about progress, and time until the log says that we wait for another process."""
+"""Interval of log lines about progress."""
 _IN_TREE: Final = Path(__file__).parents[1] / "__pycache__" / "compiled"
 """The directory beside the source, as trusted as Python's own bytecode. An image, or root, may have filled it
 for all users."""
@@ -119,7 +119,7 @@ class CodeCache(_Cache):
                 return result
             except Exception as error:  # it refers to something that no longer exists: compile again
                 log.debug("cannot use the cached code of %s: %r", self._function, error)
-        _progress.begin()
+        _progress.report()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -131,7 +131,7 @@ class CodeCache(_Cache):
             raise TypeError(f"{name} is borrowing, but {returning} returns an array")
         if not self._enabled or data.lifted or data.library.has_dynamic_globals:
             return
-        _progress.note_compiled()
+        _progress.report()
         key = self._key(sig, data.codegen)
         content = dumps(data._reduce())  # type: ignore[no-untyped-call]
         for directory in _directories(make=True):
@@ -276,7 +276,7 @@ class _CompileLocks:
 
     def _acquire(self, file: int, kept: Callable[[], bool]) -> bool:
         """Acquire the lock. Returns False if it is no longer needed, or waiting is pointless."""
-        began = since = time.monotonic()
+        since = time.monotonic()
         sign = 0
         while True:
             try:
@@ -293,8 +293,7 @@ class _CompileLocks:
             elif now - since > LOCK_SECONDS:
                 self._patient = False
                 return False
-            if now - began > _LOG_SECONDS:
-                _log_waiting()
+            _progress.report()
             time.sleep(_POLL_SECONDS)
 
 
@@ -369,34 +368,40 @@ def _remove_unused(directory: Path) -> None:
                 path.unlink()
 
 
-_HOW_LONG: Final = "up to two minutes if none is compiled yet, more on a busy machine"
-
-
 class _Progress:
-    """Logs the progress of compiling: at a first start, and where a command has loops that no other has."""
+    """Logs that loops are compiled: a line now and then, from one of the processes that compile together."""
 
     def __init__(self) -> None:
-        self._functions = 0
-        self._began = self._logged = 0.0
+        self._last = -_LOG_SECONDS
 
-    def begin(self) -> None:
-        """Note that a function has to be compiled."""
-        if not self._began:
-            self._began = self._logged = time.monotonic()
-            log.warning("compiling inner loops, which later starts load: %s", _HOW_LONG)
-
-    def note_compiled(self) -> None:
-        """Note that a function is compiled."""
-        self._functions += 1
+    def report(self) -> None:
+        """Log how far the cache is filled, unless a process has done so within _LOG_SECONDS."""
         now = time.monotonic()
-        if now - self._logged > _LOG_SECONDS:
-            self._logged = now
-            log.warning("compiling inner loops: %d in %.0f s", self._functions, now - self._began)
+        if now - self._last < _LOG_SECONDS:
+            return
+        self._last = now
+        if _is_first_since(_LOG_SECONDS):
+            loops = sum(len(list(directory.glob(f"*{SUFFIX}"))) for directory in _directories())
+            log.warning(
+                "compiling inner loops, once for this machine: %d so far, about 200 in all;"
+                " `python -m stream.precompile` does it beforehand",
+                loops,
+            )
+
+
+def _is_first_since(seconds: float) -> bool:
+    """Whether no process with the same cache announced it within `seconds`."""
+    now = time.time()
+    for directory in _directories(make=True):
+        announcement = directory / ".announced"
+        with suppress(OSError):
+            if announcement.exists() and 0 <= now - announcement.stat().st_mtime < seconds:
+                return False
+            announcement.parent.mkdir(parents=True, exist_ok=True)
+            announcement.touch(0o644)
+            os.utime(announcement, (now, now))
+            return True
+    return True
 
 
 _progress: Final = _Progress()
-
-
-@cache
-def _log_waiting() -> None:
-    log.warning("waiting for another process that is compiling inner loops")

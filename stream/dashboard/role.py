@@ -145,9 +145,7 @@ class DashboardRole:
             gate = Gate(settings)
             described = about(settings, genesis)
             api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
-            await stack.enter_async_context(
-                self._serving(application(api, gate, settings.dashboard_host, metrics, health))
-            )
+            await stack.enter_async_context(self._serving(application(api, gate, settings, metrics, health)))
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))

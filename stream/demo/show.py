@@ -33,7 +33,7 @@ from stream.supervisor import Supervisor, dashboard, deployment
 WORKERS: Final = 2
 GENERATION: Final = 64
 """Anchors per generation and pages per batch, small so that most candidates are found in RocksDB."""
-_GAUGE: Final = re.compile(r"^neardup_elector_(journal_position|due_clusters) (\S+)$", re.MULTILINE)
+_GAUGE: Final = re.compile(r"^neardup_elector_(journal_position|due_clusters)\{[^}]*\} (\S+)$", re.MULTILINE)
 QUIET_SECONDS: Final = 60.0
 """The demo gives up when no role logs anything before it is ready, or no verdict arrives, for this long."""
 

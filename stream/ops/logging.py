@@ -32,22 +32,27 @@ def configure(log_format: str, role: str, least: int = logging.INFO, *, unattend
     With auto, commands that run unattended log JSON where stderr is not a terminal, for programs. Other
     commands always log text, as people read the stderr of a scan also where it is redirected.
 
-    The level is `least` for our own loggers and WARNING for libraries. `role` is added to every line.
+    The level is `least` for our own loggers and WARNING for libraries. Every line has its time, and the
+    `role`, but in the text of commands that a person runs.
     """
     for_people = sys.stderr.isatty() or not unattended
     text = log_format == "text" or (log_format == "auto" and for_people)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    plain = text and not unattended
+    if not plain:
+        shared.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
-    structlog.contextvars.bind_contextvars(role=role)
-    _format_everything(shared, _rendering(text))
+    structlog.contextvars.unbind_contextvars("role")
+    if not plain:
+        structlog.contextvars.bind_contextvars(role=role)
+    _format_everything(shared, _rendering(text), plain)
     logging.captureWarnings(capture=True)
     logging.getLogger(_OURS).setLevel(least)
     for name, level in _QUIET.items():
@@ -57,8 +62,12 @@ def configure(log_format: str, role: str, least: int = logging.INFO, *, unattend
 def _rendering(text: bool) -> list[Processor]:
     """Return the renderers. Tracebacks omit local variables, which hold passwords and tokens of clients."""
     if text:
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        return [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback,
+                pad_event_to=0, pad_level=False,
+            )
+        ]  # fmt: skip
     frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(frames), structlog.processors.JSONRenderer(sort_keys=True)]
 
@@ -69,14 +78,15 @@ def _is_for_a_person(record: logging.LogRecord) -> bool:
     return not moved or record.levelno > logging.INFO
 
 
-def _format_everything(shared: list[Processor], rendering: list[Processor]) -> None:
+def _format_everything(shared: list[Processor], rendering: list[Processor], plain: bool) -> None:
     """Install one handler for all loggers."""
+    foreign = shared if plain else [*shared, structlog.stdlib.add_logger_name]
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Repeats())
     handler.addFilter(_is_for_a_person)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=foreign,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )

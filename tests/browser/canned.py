@@ -197,7 +197,7 @@ def canned(words: PageContent | None) -> Canned:
 async def served(api: Api, **options: Any) -> AsyncIterator[str]:
     """The page's URL. `options` are settings."""
     gate = Gate(load(namespace="canned", **options))
-    app = application(api, gate, "127.0.0.1", DashboardMetrics(), Health())
+    app = application(api, gate, load(), DashboardMetrics(), Health())
     async with http_server(
         app, "127.0.0.1", 0, options="dashboard", close_seconds=1, cancel_handlers=True
     ) as url:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import logging
 import math
 import os
 import resource
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from stream.children.child import COMPILER
 from stream.dashboard.lookup.comparer import Comparer
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
@@ -122,7 +124,8 @@ class Slow(Scripted):
     """Starts when the file `gate` appears in the directory that the environment variable names."""
 
     def warm(self) -> None:
-        """Take long, as compiling does on a busy machine."""
+        """Take long, as compiling does on a busy machine, and say so."""
+        logging.getLogger(COMPILER).warning("compiling inner loops: 7 so far")
         while not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
             time.sleep(0.005)
 

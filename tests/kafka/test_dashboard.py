@@ -542,8 +542,9 @@ async def _says_which_partitions_are_behind(client: Client) -> None:
     assert group["partitions_behind"] == 2
     async with client.session.get(client.url + "/metrics") as response:
         metrics = (await response.text()).splitlines()
-    assert 'neardup_dashboard_role_lag_records{role="worker"} 5.0' in metrics
-    assert 'neardup_dashboard_role_processes{role="worker"} 0.0' in metrics
+    labels = f'{{neardup_namespace="{settings.namespace}",role="worker"}}'
+    assert f"neardup_dashboard_role_lag_records{labels} 5.0" in metrics
+    assert f"neardup_dashboard_role_processes{labels} 0.0" in metrics
     lag = await client.get("/api/v1/lag", role="worker", range="all")
     assert [each["role"] for each in lag["roles"]] == ["worker", "judge", "dashboard"]
     assert max(filter(None, lag["roles"][0]["lag_records"])) == 5

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from docs.site.metrics_page import ROLES
+from stream.ops.server import NAMESPACE
 from tests import validators
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS, DASHBOARD = DEPLOY / "prometheus", DEPLOY / "grafana" / "dashboards" / "neardup.json"
 DEFINED = {each.name: each for kind in ROLES for each in kind().defined}
 RULE_TESTS = "alerts.test.yml", "alerts_over_days.test.yml"
-NAME = re.compile(r"\bneardup_[a-z_]+\b")
+NAME = re.compile(r"\bneardup_(?!namespace\b)[a-z_]+\b")
 SELECTOR = re.compile(r"\b(neardup_[a-z_]+)\{([^}]*)\}")
-FROM_SCRAPING = {"instance", "job"}
+FROM_SCRAPING = {"instance", "job", NAMESPACE}
+"""Labels of all metrics."""
 OF_PROCESSES = {"process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 """What the client library of Prometheus exports for every process."""
 
@@ -111,6 +114,12 @@ def test_every_rule_is_tried() -> None:
     rules = re.findall(r"alert: (\w+)", (PROMETHEUS / "alerts.yml").read_text("utf-8"))
     tests = "\n".join((PROMETHEUS / name).read_text("utf-8") for name in RULE_TESTS)
     assert set(rules) == set(re.findall(r"alertname: (\w+)\n\s+exp_alerts", tests))
+
+
+def test_rules_of_the_operator_are_the_same() -> None:
+    path = DEPLOY / "kubernetes/components/monitoring/rules.yaml"
+    rules = yaml.safe_load(path.read_text("utf-8"))["spec"]
+    assert rules == yaml.safe_load((PROMETHEUS / "alerts.yml").read_text("utf-8"))
 
 
 def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:

@@ -345,7 +345,7 @@ async def test_leaving_ends_a_child_in_the_middle_of_a_page() -> None:
 
 
 async def test_child_that_starts_slowly_is_waited_for_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(SLOW_GATE, str(tmp_path))
     monkeypatch.setattr("stream.children.pool.SLOW_START_SECONDS", 0.01)
@@ -361,6 +361,7 @@ async def test_child_that_starts_slowly_is_waited_for_and_named(
         (tmp_path / "gate").touch()
         pool = await starting
         assert urls(await pool.fingerprint(list(PAGES))) == PAGES
+    assert caplog.messages == ["compiling inner loops: 7 so far"]  # in the parent's log, with its format
 
 
 async def test_pool_that_is_cancelled_while_it_starts_leaves_no_child(

@@ -421,6 +421,8 @@ def run(tree: Path, tmp_path: Path) -> Run:
     base = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
     def run(script: str, **environment: str) -> tuple[Any, bool]:
+        for announcement in tmp_path.rglob(".announced"):
+            announcement.unlink()
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(script)],
             cwd=tree,
@@ -535,6 +537,24 @@ def test_of_processes_that_start_together_one_compiles(tree: Path) -> None:
         for _ in range(3)
     ]
     assert sorted(process.communicate()[0].strip() for process in processes) == ["0", "1", "1"]
+
+
+def test_processes_that_compile_together_say_so_once_in_a_while(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(code_cache.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(code_cache.time, "time", lambda: 1e9 + clock[0])
+    first, second = code_cache._Progress(), code_cache._Progress()
+    kept.mkdir()
+    (kept / f"a-1{code_cache.SUFFIX}").touch()
+    for now, reports, lines in ((0.0, [first, second, first], 1), (11.0, [second, first], 2)):
+        clock[0] = now
+        for each in reports:
+            each.report()
+        assert len(caplog.messages) == lines
+    assert "1 so far" in caplog.text
+    assert "python -m stream.precompile" in caplog.text
 
 
 DIGESTS = """

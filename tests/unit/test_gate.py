@@ -78,7 +78,7 @@ class Clock:
 @asynccontextmanager
 async def dashboard(clock: Clock | None = None, **options: Any) -> AsyncIterator[TestClient[Any, Any]]:
     gate = Gate(load(**options), clock or Clock())
-    app = application(_Api(), gate, "127.0.0.1", DashboardMetrics(), Health())
+    app = application(_Api(), gate, load(), DashboardMetrics(), Health())
     async with TestClient(TestServer(app)) as client:
         yield client
 

@@ -40,7 +40,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def served(app: web.Application | None = None, **limits: Any) -> AsyncIterator[int]:
     if app is None:
         app = web.Application()
-        add_ops_routes(app, DashboardMetrics(), Health())
+        add_ops_routes(app, DashboardMetrics(), Health(), "n")
     options: dict[str, Any] = {"options": "ops", "close_seconds": 1.0, "cancel_handlers": True}
     async with http_server(app, "127.0.0.1", 0, limits=HttpLimits(**limits), **options) as url:
         yield int(url.rpartition(":")[2])
@@ -160,7 +160,7 @@ async def dashboard(**options: Any) -> AsyncIterator[int]:
     parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
     gate, metrics = Gate(load(**options)), DashboardMetrics()
     api = Api(statistics, LatestVerdicts(), *parts, gate, metrics)
-    async with served(application(api, gate, "127.0.0.1", metrics, Health())) as port:
+    async with served(application(api, gate, load(), metrics, Health())) as port:
         yield port
 
 

@@ -17,6 +17,7 @@ from stream.dashboard.web.openapi import document
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
 from stream.ops.server import add_ops_routes
+from stream.settings import Settings
 
 STATIC: Final = Path(__file__).parent / "static"
 KINDS: Final = {
@@ -43,9 +44,11 @@ HEADERS: Final = {
 log = structlog.get_logger(__name__)
 
 
-def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Health) -> web.Application:
+def application(
+    api: Api, gate: Gate, settings: Settings, metrics: Metrics, health: Health
+) -> web.Application:
     """Build the web application."""
-    app = web.Application(middlewares=[_guard(host, gate)], client_max_size=LOOKUP_BYTES)
+    app = web.Application(middlewares=[_guard(settings.dashboard_host, gate)], client_max_size=LOOKUP_BYTES)
     app.on_response_prepare.append(_add_headers)
     contract = msgspec.json.encode(document())
 
@@ -53,7 +56,7 @@ def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Healt
         return web.Response(body=contract, content_type="application/json")
 
     app.add_routes([*gate.routes(), *api.routes(), web.get("/api/openapi.json", openapi)])
-    add_ops_routes(app, metrics, health)
+    add_ops_routes(app, metrics, health, settings.namespace)
     app.add_routes([_file("/", STATIC / "index.html"), _file("/login", STATIC / "login.html")])
     app.add_routes([_file(page, STATIC / f"{page[1:]}.html") for page in PAGES])
     for path in sorted(STATIC.rglob("*")):
