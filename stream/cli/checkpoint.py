@@ -138,6 +138,8 @@ def list_all(settings: Settings, as_json: bool) -> None:
 
     logging.configure(settings.log_format, "checkpoint")
     catalogue, problems = _catalogue(settings), []
+    if not catalogue.journals():
+        click.echo(_empty(catalogue), err=True)
     for journal in catalogue.journals():
         if not as_json:
             click.echo(f"journal {journal}")
@@ -260,10 +262,16 @@ def _journal(catalogue: Catalogue, journal: str | None) -> str:
         return journal
     if journal is None and len(journals) == 1:
         return journals[0]
-    have = f"checkpoints of {', '.join(journals)}" if journals else "no checkpoints"
+    if not journals:
+        raise SettingsError(f"checkpoints: {_empty(catalogue)}")
     raise SettingsError(
-        f"--journal: {catalogue} has {have}" + ("" if journal is None else f", none of {journal}")
+        f"--journal: {catalogue} has checkpoints of {', '.join(journals)}"
+        + ("" if journal is None else f", none of {journal}")
     )
+
+
+def _empty(catalogue: Catalogue) -> str:
+    return f"{catalogue} is empty: no checkpoint was made yet; `neardup checkpoint now` makes one"
 
 
 def _name(catalogue: Catalogue, journal: str, kind: str, checkpoint: str | None) -> CheckpointName:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -229,6 +229,10 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+_PAPER_DISTANCES: Final = range(1, 10)
+"""Distances for which distance + 2 blocks, of which two are chosen, make tables that are allowed."""
+
+
 def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with `--mode`, `--distance`, `--similarity` and a repeatable `--option NAME=VALUE`.
 
@@ -250,6 +254,14 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
         if mode == "strict":
             k = 3 if distance is None else distance
+            if k not in _PAPER_DISTANCES and not any(
+                each.startswith(("blocks=", "choose=")) for each in given
+            ):
+                low, high = _PAPER_DISTANCES[0], _PAPER_DISTANCES[-1]
+                raise SettingsError(
+                    f"distance: {k} with --mode strict is not within {low} to {high};"
+                    " others need --option blocks=... and --option choose=..."
+                )
             base = VerdictOptions.paper(k=k, blocks=k + 2)
         else:
             if distance is not None:

@@ -39,6 +39,7 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
     logging.configure(settings.log_format, "topics")
     genesis = asyncio.run(topics.create(settings, scheme, options))
     click.echo(_genesis_line(settings, genesis))
+    click.echo("next: `neardup run` starts workers, a judge and a dashboard", err=True)
 
 
 def _genesis_line(settings: Settings, genesis: Genesis) -> str:

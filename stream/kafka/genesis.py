@@ -221,7 +221,7 @@ async def _poll(settings: Settings) -> Genesis:
             await refuse_records_without_genesis(client, settings)
             if not logged:
                 logged = True
-                _log.info("waiting", action="genesis.wait", wanted=_genesis_of(settings))
+                _log.warning("waiting", action="genesis.wait", wanted=_genesis_of(settings))
             await asyncio.sleep(POLL_SECONDS)
 
 

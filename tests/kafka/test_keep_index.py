@@ -113,8 +113,9 @@ async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings
 
     names = await create(settings)
     verdicts = [verdict("http://a.example/", "unique"), verdict("http://a.example/", "recrawl", "unchanged")]
-    verdicts += [verdict(f"http://mirror.example/{number}", "duplicate") for number in range(120)]
-    verdicts += [verdict(f"http://mirror.example/new/{number}", "unique") for number in range(60)]
+    verdicts += [verdict(f"http://mirror.example/day/{n}?view={n}", "duplicate") for n in range(120)]
+    verdicts += [verdict(f"http://mirror.example/article/{n}", "unique") for n in range(120)]
+    verdicts += [verdict(f"http://mirror.example/day/1{n}?view=0", "unique") for n in range(60)]
     many = [verdict(f"http://{number}.example/", "duplicate") for number in range(1000)]
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20)
     async with producer:
@@ -128,8 +129,8 @@ async def test_an_example_says_where_a_crawler_finds_nothing_but_copies(settings
     code, said, error = await run_process(*command, environment=settings.environment())
     assert code == 0, error
     assert said.splitlines() == [
-        "stop at mirror.example: 100 of its last 100 new URLs are copies",
-        "go on at mirror.example",
+        "stop at mirror.example/day/#?view: 100 of its last 100 new URLs are copies",
+        "go on at mirror.example/day/#?view",
         "stop at copies of http://a.example/, such as http://879.example/: there are 1000",
     ]
 
