@@ -32,8 +32,8 @@ def _write_queries(crawl: Path, url: str, path: Path) -> None:
 
 
 async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path) -> None:
-    code, out, _ = await neardup_process(settings, "topics", "create")
-    assert (code, "mode verified" in out) == (0, True)
+    code, out, advice = await neardup_process(settings, "topics", "create")
+    assert (code, "mode verified" in out, "next: `neardup run`" in advice) == (0, True, True)
     code, out, _ = await neardup_process(settings, "topics", "create")
     assert code == 0, "creating again is fine"
     code, _, error = await neardup_process(settings, "topics", "create", "--option", "baselines=3")

@@ -369,6 +369,10 @@ def test_checkpoints_of_a_closed_state_are_made_listed_verified_and_restored(
         neardup("checkpoint", "verify", "--checkpoint", "x", *at)
     with pytest.raises(SettingsError, match="checkpoints: not set"):
         neardup("checkpoint", "list")
+    empty = ("--checkpoints", tmp_path / "empty")
+    assert "empty is empty: no checkpoint was made yet" in neardup("checkpoint", "list", *empty).stderr
+    with pytest.raises(SettingsError, match="empty is empty: no checkpoint was made yet"):
+        neardup("checkpoint", "verify", *empty)
     shutil.rmtree(next((objects / JOURNAL).glob("*/files")))
     damaged = neardup("checkpoint", "verify", *at)
     assert damaged.exit_code == 1

@@ -34,6 +34,8 @@ DAYS = "--lifetime 90d --pages-a-day 1e6"
         ("explain a b --option mode=strickt", r"not one of verified, strict; did you mean strict\?"),
         ("explain a b --option distance=far", "--option distance=far: Expected `int | null`"),
         ("scan pages --mode strict --similarity .9", "--mode strict judges by distance alone"),
+        ("scan pages --mode strict -k 0", "distance: 0 with --mode strict is not within 1 to 9"),
+        ("scan pages --mode strict -k 10", "distance: 10 with --mode strict is not within 1 to 9"),
         ("scan pages --similarity 90", "write a number from 0 to 1"),
         ("scan pages -o x.tsv", "verdicts are not written as"),
         ("scan pages -o x.jsonl.gz", "verdicts are not written as"),
