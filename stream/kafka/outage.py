@@ -1,4 +1,4 @@
-"""Waits for unreachable brokers, and logs it at growing intervals; without a time limit unless one is set."""
+"""Waits for unreachable brokers, and logs it once a minute; without a time limit unless one is set."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import structlog
 
 from stream.errors import BrokerError, SecurityError
 
-FIRST_SECONDS: Final = 10.0
-LONGEST_SECONDS: Final = 600.0
+LOG_SECONDS: Final = 60.0
+"""Interval of log lines about an outage."""
 PAUSE_SECONDS: Final = 0.5
 """Pause between retries."""
 T = TypeVar("T")
@@ -42,14 +42,13 @@ _PATIENCE: Final = ContextVar[float | None]("patience", default=None)
 
 
 class Outage:
-    """Tracks whether something is unreachable. Logs that at growing intervals, and its end once."""
+    """Tracks whether something is unreachable. Logs that once a minute, and its end once."""
 
     def __init__(self, wanted: str) -> None:
         """`wanted` is its name in the log."""
         self._wanted = wanted
         self._since: float | None = None
         self._next = 0.0
-        self._interval = FIRST_SECONDS
 
     @property
     def is_ongoing(self) -> bool:
@@ -61,12 +60,10 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since = self._next = now
-            self._interval = FIRST_SECONDS
         if now >= self._next:
             away = round(now - self._since)
             log.warning("waiting", wanted=self._wanted, error=str(error) or repr(error), away_seconds=away)
-            self._next = now + self._interval
-            self._interval = min(2 * self._interval, LONGEST_SECONDS)
+            self._next = now + LOG_SECONDS
         limit = _PATIENCE.get()
         if limit is not None and now - self._since >= limit:
             raise BrokerError(f"waited {limit:g} s for {self._wanted}: {error}")

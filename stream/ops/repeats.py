@@ -13,7 +13,9 @@ from typing import Final
 
 SECONDS: Final = 60.0
 FREE: Final = 5
-"""Lines of one kind that are logged per period of SECONDS."""
+"""Our own lines of one kind that are logged per period of SECONDS."""
+FREE_OF_LIBRARIES: Final = 1
+"""Those of a library. Kafka's client writes two a second while a broker is away; our `waiting` says so."""
 MOST: Final = 500
 """Kinds of lines that are tracked; the least recently seen is dropped."""
 REFUSALS: Final = frozenset({"cluster_refused", "request_refused"})
@@ -30,7 +32,8 @@ class _Kind:
 
 
 class Repeats(logging.Filter):
-    """Passes FREE lines of a kind per SECONDS. The first line after that reports how many were suppressed.
+    """Passes FREE lines of a kind, or FREE_OF_LIBRARIES, per SECONDS. The first line after that reports how
+    many were suppressed.
 
     The kind of a line is its logger, level, exception type and message. For libraries, the message is taken
     before its arguments are filled in, so lines about different nodes or offsets are of one kind. For our own
@@ -54,7 +57,7 @@ class Repeats(logging.Filter):
             self._kinds[name] = kind  # most recently seen
             if len(self._kinds) > MOST:
                 self._kinds.popitem(last=False)
-            if kind.written >= FREE:
+            if kind.written >= (FREE if isinstance(record.msg, dict) else FREE_OF_LIBRARIES):
                 kind.left_out += 1
                 return False
             kind.written += 1

@@ -16,6 +16,7 @@ import click
 from stream.errors import NeardupError, SettingsError
 from stream.ops import logging
 from tests.bench import report
+from tests.bench.busyness import sample_others
 
 STAGES = {
     "fingerprint": ("fingerprint",),
@@ -95,6 +96,7 @@ def command(
             try:
                 module = import_module(f"tests.bench.bench_{part}")
                 takes = signature(module.run).parameters
+                others = sample_others() if keep else 0.0
                 figures = module.run(**{name: each for name, each in given.items() if each and name in takes})
             except NeardupError as error:
                 unmeasured.append(str(error))
@@ -106,7 +108,7 @@ def command(
         if compare:
             fallen += report.fallen(compare, part, figures)
         if keep:
-            report.keep(keep, part, figures)
+            report.keep(keep, part, figures, max(others, sample_others()))
         if as_json:
             sys.stdout.write(json.dumps({"stage": stage, "part": part, **figures}) + "\n")
             sys.stdout.flush()

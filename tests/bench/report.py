@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench import pictures
+from tests.bench.busyness import BUSY
 from tests.bench.costs import cost
 from tests.bench.goals import figure_at, judged
 
@@ -34,10 +35,12 @@ def machine() -> str:
     return f"{os.cpu_count()} cores of {model}, {memory} GiB, Python {platform.python_version()}"
 
 
-def keep(path: Path, part: str, found: dict[str, Any]) -> None:
-    """Put a part's results into the file at `path`, in their order, and write the page beside it anew."""
+def keep(path: Path, part: str, found: dict[str, Any], others: float = 0.0) -> None:
+    """Put a part's results into the file at `path`, in their order, and write the page beside it anew.
+    `others` is the share of the machine that other programs took before or after it."""
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    kept[part] = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "found": found}
+    date = datetime.now(UTC).date().isoformat()
+    kept[part] = {"date": date, "machine": machine(), "others": round(others, 3), "found": found}
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     path.with_suffix(".md").write_text(_page(path, kept), "utf-8")
 
@@ -85,13 +88,26 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
         "",
     ]
     for part, each in sorted(kept.items()):
-        lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]
+        lines += [
+            f"## {part.replace('_', ' ')}",
+            "",
+            f"{each['date']}, {each['machine']}.{_describe_others(each)}",
+            "",
+        ]
         if "note" in each:  # of a comparison that is kept, though no part measures it again
             lines += [each["note"], ""]
         if part == "growth":
             lines += [f"![growth]({_curve(path, each['found']['curve'])})", ""]
         lines += _tables(each["found"])
     return "\n".join(lines)
+
+
+def _describe_others(each: dict[str, Any]) -> str:
+    """Say that the machine was busy, or that nobody knows."""
+    if "others" not in each:
+        return " How busy the machine was is not known."
+    busy = each["others"] > BUSY
+    return f" **On a busy machine**: others took {each['others']:.0%} of it." if busy else ""
 
 
 SUMMARY: Final = (
@@ -123,7 +139,8 @@ def _summary(kept: dict[str, Any]) -> list[str]:
     for what, part, path, written in SUMMARY:
         value = figure_at(kept.get(part, {}).get("found"), path)
         if value is not None:
-            rows.append(f"| {what} | {written(value)} |")
+            mark = ", on a busy machine" if kept[part].get("others", 0.0) > BUSY else ""
+            rows.append(f"| {what} | {written(value)}{mark} |")
     if not rows:
         return []
     machines = sorted({each["machine"] for part, each in kept.items() if part in {row[1] for row in SUMMARY}})

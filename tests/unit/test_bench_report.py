@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench import report
+from tests.bench.busyness import share_used
 from tests.bench.goals import judged
 
 
@@ -38,6 +39,18 @@ def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
     assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: a verdict takes 20.0 us" in page
     assert "| judge | of publishing alone | >= 0.4 | 0.5 | met |" in page
     assert "2 of 4 goals are met." in page
+
+
+@pytest.mark.parametrize(
+    ("after", "share"), [([10, 0, 10, 180, 0, 0, 0, 0], 0.1), ([150, 0, 0, 40, 10, 0, 0, 0], 0.75)]
+)
+def test_figures_of_a_busy_machine_are_marked(after: list[int], share: float, tmp_path: Path) -> None:
+    assert share_used([0] * 8, after) == pytest.approx(share)
+    for others, marks in ((share, 1), (0.04, 0)):
+        report.keep(tmp_path / "kept.json", "judge", {"verdicts_per_second": 7}, others)
+        page = (tmp_path / "kept.md").read_text("utf-8")
+        assert page.count("on a busy machine |") == marks
+        assert page.count(f"**On a busy machine**: others took {share:.0%} of it.") == marks
 
 
 @pytest.mark.parametrize(("wrong", "faust", "met"), [(4, 5, [True]), (6, 5, [False]), (0, None, [])])

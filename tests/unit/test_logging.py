@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from stream.cli import ROLES
 from stream.errors import SettingsError
 from stream.ops import logging as ours
-from stream.ops.repeats import FREE
+from stream.ops.repeats import FREE, FREE_OF_LIBRARIES
 from tests.commands import run_process
 from tests.night import cases
 
@@ -104,9 +104,9 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
     done = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, check=True)
     lines: list[dict[str, Any]] = [json.loads(line) for line in done.stderr.splitlines()]
     storm = [line["event"] for line in lines if line.get("logger") == "aiokafka"]
-    assert len(storm) == 3 * FREE
+    assert len(storm) == 3 * FREE_OF_LIBRARIES
     assert [said for said in storm if "left_out" in said] == [
-        f"Unable connect to node with id 0: refused (left_out: {600 - FREE})"
+        f"Unable connect to node with id 0: refused (left_out: {600 - FREE_OF_LIBRARIES})"
     ] * 2
     ours = [line.get("left_out") for line in lines if line["event"] == "no_room"]
     assert ours == [None] * FREE + ([600 - FREE] + [None] * (FREE - 1)) * 2
