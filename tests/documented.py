@@ -30,6 +30,7 @@ NOT_RUN: Final = {
     "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_crawl_examples.py runs what it does",
     "neardup fingerprint s3://": "needs an object store: tests/engines/test_s3_sources.py has one",
     "neardup scan s3://": "the same",
+    "neardup dedup s3://": "the same",
     "neardup best ": "asks what an elector has flushed: tests/kafka/test_elector.py",
     "python stop_exploring.py": "never ends; tests/kafka/test_keep_index.py has it end",
     "PGPASSWORD=": "needs a PostgreSQL server; tests/kafka/test_export.py has one where it is installed",
@@ -50,7 +51,7 @@ PAGES_NOT_RUN: Final = {
 """Pages whose commands cannot run in this sandbox, and why."""
 NEEDS_KAFKA: Final = re.compile(
     r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|elector|best|trim|forget|dashboard|publish|load"
-    r"|tail|verdicts|query|audit)|python (publish_pages|read_verdicts|keep_index\w*))\b",
+    r"|tail|verdicts|query(?! --clusters)|audit)|python (publish_pages|read_verdicts|keep_index\w*))\b",
     re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
