@@ -117,9 +117,7 @@ def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None], time: 
         for each in (page or blank for page in pages)
     ]
     source = SourceRange("c", "pages", "0" * 32, 0, offset * 100, offset * 100 + len(rows), len(rows))
-    columns = Rows.of(
-        genesis.scheme, [source], rows, range(source.start, source.end), [None] * len(rows), uncertain=False
-    )
+    columns = Rows.of(genesis.scheme, [source], rows, range(source.start, source.end), [None] * len(rows))
     value = columns.encode()
     decoded = decode_journal(value, offset)
     assert isinstance(decoded, Rows)

@@ -232,7 +232,6 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
         "features": result["features"],
         "sums": sums if is_short else {"sha256": digest(struct.pack(f"<{len(sums)}q", *sums))},
         "fingerprint": f"{result['fingerprint']:0{len(sums) // 4}x}",
-        "uncertain": list(result["uncertain"]),
         "sketch": result["sketch"].hex(),
         "minima": minima_of(result["sketch"]),
         "text_hash": result["text_hash"].hex(),
@@ -273,7 +272,6 @@ def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:
         "sums": bit_sums(*weighted, scheme.width).tolist(),
         "features": whole.features,
         "fingerprint": whole.fingerprint,
-        "uncertain": whole.uncertain,
         "sketch": whole.sketch,
         "text_hash": whole.text_hash,
         "status": Status(row.status).name.lower(),
@@ -295,7 +293,7 @@ def content() -> dict[str, Any]:
             continue
         seed = bytes.fromhex(vector["seed"])
         fields = answer(result_of(text_of(vector["text"]), Scheme.of(options), seed))
-        del fields["sums"]  # as many as bits, and fingerprint and uncertain bits follow from them
+        del fields["sums"]  # as many as bits, and the fingerprint follows from them
         if changed := {name: value for name, value in fields.items() if value != vector[name]}:
             others.append({"name": vector["name"], "seed": vector["seed"], "options": options} | changed)
     return {

@@ -79,12 +79,11 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64)
             fingerprint = fingerprint & (1 << width - 26) - 1 | 0x1234567 << width - 26
             first_two = (1 << 2 * MINIMUM_BITS) - 1 << 256
             sketch = sketch & ~first_two | packed_minima([0x12345, 0x6789]) << 256
-        flipped = [b for b in range(width) if base and (base.fingerprint ^ fingerprint) >> b & 1]
-        rng.shuffle(flipped)
-        rest = [b for b in range(width) if b not in flipped]
-        rng.shuffle(rest)
-        order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
-        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(96, "little"))
+        apart = [b for b in range(width) if base and (base.fingerprint ^ fingerprint) >> b & 1]
+        for bits in (apart, [b for b in range(width) if b not in apart]):
+            rng.shuffle(bits)  # like the next number, drawn so that seeds keep their pages
+        rng.random()
+        page = OraclePage(None, url, fingerprint, sketch.to_bytes(96, "little"))
         pages.append(dataclasses.replace(page, shingles=frozenset(own) if whole else None))
     return pages
 
@@ -132,8 +131,8 @@ def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
         own = [each if rng.random() < 0.9 else rng.getrandbits(19) for each in minima]
         sketch |= 900 << 192 | packed_minima(own) << 256
         url = f"http://host/{rng.randrange(n // 3)}"
-        order = bytes(rng.sample(range(width), 32))
-        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(96, "little")))
+        rng.sample(range(width), 32)  # drawn so that seeds keep their pages
+        pages.append(OraclePage(None, url, fingerprint, sketch.to_bytes(96, "little")))
     return pages
 
 
@@ -192,7 +191,6 @@ def entries_of(
                 None,
                 digest_of_url(p.url),
                 p.fingerprint % 2**64,
-                p.uncertain or bytes(32),
                 p.sketch,
                 high=p.fingerprint >> 64,
             )
@@ -209,7 +207,7 @@ def entries_of(
 def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
     """A journal record as the judge gets it, from the wire."""
     offsets = range(first, first + len(rows))
-    columns = Rows.of(scheme, ranges, rows, offsets, [None] * len(rows), uncertain=True)
+    columns = Rows.of(scheme, ranges, rows, offsets, [None] * len(rows))
     decoded = decode_journal(columns.encode(), offset)
     assert isinstance(decoded, Rows)
     return Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), decoded)
@@ -281,7 +279,6 @@ def side(page: OraclePage) -> ExplainedPage:
         page.fingerprint,
         page.url,
         digest_of_url(page.url),
-        page.uncertain,
         page.sketch,
         status=Status(page.status),
     )
@@ -420,8 +417,8 @@ def templates(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
             fingerprint ^= 1 << rng.randrange(width)
         own = [each if rng.random() < 0.85 else rng.getrandbits(2) for each in own]
         sketch = text | 900 << 192 | packed_minima(own) << 256
-        order = bytes(rng.sample(range(width), 32))
-        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(96, "little")))
+        rng.sample(range(width), 32)  # drawn so that seeds keep their pages
+        pages.append(OraclePage(None, url, fingerprint, sketch.to_bytes(96, "little")))
     return pages
 
 

@@ -68,7 +68,6 @@ def records_of_long_urls(
             ranges=[SourceRange(cluster, "pages", TOPIC_ID, 0, first, end, n, opening=not first)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[some, None],
-            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[some],
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
             url_digest=digests_of_urls(urls),

@@ -72,7 +72,6 @@ class OraclePage:
     id: object
     url: str | None
     fingerprint: int = 0
-    uncertain: bytes = b""
     sketch: bytes = b""
     status: int = 0
     shingles: frozenset | None = None

@@ -507,10 +507,9 @@ def bit_sums(weighted: dict[int, int], width: int) -> list[int]:
     ]
 
 
-def simhash(sums: list[int], ties: str) -> tuple[int, bytes]:
+def simhash(sums: list[int], ties: str) -> int:
     tie = {"random": 0xF39CC0605CEDC8349E3779B97F4A7C15, "zero": 0, "one": 2**128 - 1}[ties]
-    value = sum((total > 0 if total else tie >> bit & 1) << bit for bit, total in enumerate(sums))
-    return value, bytes(sorted(range(len(sums)), key=lambda bit: (abs(sums[bit]), bit))[:32])
+    return sum((total > 0 if total else tie >> bit & 1) << bit for bit, total in enumerate(sums))
 
 
 # Shingles, minima and sketches
@@ -748,7 +747,7 @@ def fingerprint(text: str, seed: bytes, options: Options) -> dict[str, Any]:
         value = feature_hash(feature, seed, options)
         hashed[value] = hashed.get(value, 0) + weight
     sums = bit_sums(hashed, options["width"])
-    value, uncertain = simhash(sums, options["ties"])
+    value = simhash(sums, options["ties"])
     few = len(of_text) < options["minimum_tokens"] or not counts
     status = "insufficient" if few else "short" if len(of_text) < options["short_tokens"] else "ready"
     return {
@@ -760,7 +759,6 @@ def fingerprint(text: str, seed: bytes, options: Options) -> dict[str, Any]:
         "features": len(counts),
         "sums": sums,
         "fingerprint": value,
-        "uncertain": uncertain,
         "sketch": sketch(shingle_hashes, options),
         "text_hash": text_hash(plain, seed),
         "status": status,

@@ -340,9 +340,6 @@ def _show_bits(console: Any, explanation: Explanation) -> None:
     for side, name in enumerate("AB"):
         margins = [bit.margins[side] for bit in explanation.bits]
         columns.append((f"margin in {name}", [None if each is None else f"{each:+.2%}" for each in margins]))
-    for side, name in enumerate("AB"):
-        ranks = [bit.ranks[side] for bit in explanation.bits]
-        columns.append((f"uncertain in {name}", [None if each is None else f"{each}." for each in ranks]))
     shown = [(head, cells) for head, cells in columns if any(cell is not None for cell in cells)]
     rows = zip(*(cells for _, cells in shown), strict=True)
     _print_table(console, "Bits of the fingerprints that differ", [head for head, _ in shown], rows)

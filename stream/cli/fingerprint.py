@@ -35,7 +35,6 @@ if TYPE_CHECKING:
               help="Order in which rows are judged later: that of SOURCES, or by fetched_at.")  # fmt: skip
 @click.option("--pages-per-file", type=click.IntRange(1, 1_000_000), default=65_536, show_default=True,
               help="Pages of a file of rows. An interrupted run resumes behind the last file.")  # fmt: skip
-@click.option("--uncertain", is_flag=True, help="Keep the least certain bits of fingerprints.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print one JSON object per page, or the counts with --output.")  # fmt: skip
 def command(
@@ -45,7 +44,6 @@ def command(
     output: str | None,
     order: Any,
     pages_per_file: int,
-    uncertain: bool,
     as_json: bool,
 ) -> None:
     """Show the fingerprints of the pages in SOURCES, which may be whatever `neardup scan` reads.
@@ -85,7 +83,7 @@ def command(
                 scheme,
                 opened,
                 path_of(output),
-                RowsOptions(order=order, pages_per_file=pages_per_file, uncertain=uncertain),
+                RowsOptions(order=order, pages_per_file=pages_per_file),
                 counts=counts,
                 progress=reader.advance,
             )
@@ -148,7 +146,6 @@ def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> 
             "url": row.url,
             "status": Status(row.status).name.lower(),
             "fingerprint": f"{row.fingerprint:0{scheme.width // 4}x}" if ready else None,
-            "least_certain_bits": list(row.uncertain[:8]) if ready else None,
             "text_hash": row.text_hash.hex() if any(row.text_hash) else None,
             "scheme": scheme.id,
             "reason": row.reason,

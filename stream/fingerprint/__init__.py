@@ -1,1 +1,1 @@
-"""Fingerprints of pages: the SimHash, its least certain bits and a sketch, by the options of a scheme."""
+"""Fingerprints of pages: the SimHash and a sketch, by the options of a scheme."""

@@ -44,8 +44,6 @@ class Fingerprint(msgspec.Struct, frozen=True, gc=False):
 
     fingerprint: int
     """SimHash of `scheme.width` bits."""
-    uncertain: bytes
-    """The indexes of the 32 least certain bits, least certain first."""
     sketch: bytes
     """A sketch to estimate similarity by, of `scheme.sketch_bytes` (see `stream.fingerprint.sketch`)."""
     text_hash: bytes
@@ -134,7 +132,7 @@ class Fingerprinter:
             weighted = features(hash_ranges(points.points, ranges.starts, ranges.ends, self._keys))
         units = hash_ranges(points.points, ranges.unit_starts, ranges.unit_ends, self._unit_keys)
         return Fingerprint(
-            *simhash(*weighted, self.scheme.width, self._tie_word),
+            simhash(*weighted, self.scheme.width, self._tie_word),
             sketch(shingles(units.astype(np.uint32), self.scheme.shingle), self.scheme),
             self._hash_text(normalised.encode()),
             ranges.starts.size,
@@ -168,7 +166,7 @@ class Fingerprinter:
             (points.bounds[1:] - points.bounds[:-1] - 1).tolist(),
             strict=True,
         )
-        return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
+        return [Fingerprint(*of_text) for of_text in columns]
 
     def _tokens(self, texts: Points) -> Tokens:
         if self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
@@ -200,12 +198,11 @@ class Fingerprinter:
         """
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
         hashes = self._hash(names, self.scheme.width)
-        fingerprint, uncertain = simhash(*fold_signs(hashes, weights), self.scheme.width, self._tie_word)
+        fingerprint = simhash(*fold_signs(hashes, weights), self.scheme.width, self._tie_word)
         own = hash_tokens(names, self._unit_keys).astype(np.uint32)
         listed = msgspec.msgpack.encode(sorted(zip(names, weights.tolist(), strict=True)))
         return Fingerprint(
             fingerprint,
-            uncertain,
             sketch(shingles(own, 1), self.scheme),
             self._hash_text(listed),
             len(names),

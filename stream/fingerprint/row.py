@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 
-from stream.fingerprint.scheme import UNCERTAIN_BITS
-
 WORD: Final = 64
 """Bits of `Row.low`."""
 NO_HASH: Final = bytes(16)
@@ -47,8 +45,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Keyed digest of the URL key, by which URLs are compared. NO_DIGEST if `url` is None or malformed."""
     low: int = 0
     """The lowest 64 bits of the fingerprint; msgpack integers are at most 64 bits."""
-    uncertain: bytes = bytes(UNCERTAIN_BITS)
-    """The indexes of the least certain bits, least certain first."""
     sketch: bytes = b""
     text_hash: bytes = NO_HASH
     """A keyed hash of the normalised text."""

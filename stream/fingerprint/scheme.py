@@ -19,9 +19,6 @@ from stream.text import stemming, stop_words
 from stream.text.characters import UNICODE
 from stream.text.url import UrlRules, url_rules
 
-UNCERTAIN_BITS: Final = 32
-"""Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
-
 BEHAVIOUR: Final[dict[str, int]] = {
     # Versions of the steps, raised by hand when a golden output changes. Package versions are not part of the
     # scheme, since a patch release that changes no output must not stop a deployment.

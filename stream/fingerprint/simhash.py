@@ -1,5 +1,4 @@
-"""SimHash of weighted features, and its least certain bits (Charikar, STOC 2002; Manku, Jain and Das Sarma,
-WWW 2007, section 2.1)."""
+"""SimHash of weighted features (Charikar, STOC 2002; Manku, Jain and Das Sarma, WWW 2007, section 2.1)."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from stream.fingerprint.scheme import UNCERTAIN_BITS
 
 WIDTH: Final = 64
 TIES: Final = 0x9E3779B97F4A7C15
@@ -21,9 +18,8 @@ _FLOAT32_EXACT: Final = 2**24
 
 def simhash(
     hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH, tie_word: int = TIES
-) -> tuple[int, bytes]:
-    """Return the fingerprint of features with `hashes` and `weights` (n,), and the indexes of the
-    UNCERTAIN_BITS bits with the smallest |sum|, least certain first (on ties, the lower index first).
+) -> int:
+    """Return the fingerprint of features with `hashes` and `weights` (n,).
 
     Hashes are (n,), of which the lowest `width` bits count, or (n, width / 64), most significant first. Bit i
     (of value 2**i) is 1 if sum i > 0, 0 if it is < 0, and bit i of `tie_word` if it is 0.
@@ -31,20 +27,15 @@ def simhash(
     sums = bit_sums(hashes, weights, width)
     ones = int.from_bytes(np.packbits(sums > 0, bitorder="little").tobytes(), "little")
     ties = int.from_bytes(np.packbits(sums == 0, bitorder="little").tobytes(), "little")
-    order = np.argsort(np.abs(sums), kind="stable")
-    return ones | (ties & tie_word), order[:UNCERTAIN_BITS].astype(np.uint8).tobytes()
+    return ones | (ties & tie_word)
 
 
-def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
+def signs(sums: NDArray[np.int64], tie_word: int) -> list[int]:
     """Return the results of `simhash` from the bit sums of several texts (texts, 64)."""
     ones = np.packbits(sums > 0, axis=1, bitorder="little").view("<u8").ravel()
     ties = np.packbits(sums == 0, axis=1, bitorder="little").view("<u8").ravel()
-    # The index in the lowest bits of the sort key orders equal sums by index.
-    keyed = np.abs(sums) << 6 | np.arange(WIDTH)
-    keyed.sort(axis=1)
-    order = (keyed[:, :UNCERTAIN_BITS] & 63).astype(np.uint8).tobytes()
-    words = (ones | ties & np.uint64(tie_word)).tolist()
-    return [(word, order[i * UNCERTAIN_BITS : (i + 1) * UNCERTAIN_BITS]) for i, word in enumerate(words)]
+    words: list[int] = (ones | ties & np.uint64(tie_word)).tolist()
+    return words
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH) -> NDArray[np.int64]:

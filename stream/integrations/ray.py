@@ -35,7 +35,6 @@ def fingerprint(
     *,
     columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
-    uncertain: bool = False,
 ) -> Dataset:
     """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
     `columns` names the columns that have other names than those of page messages.
@@ -45,17 +44,15 @@ def fingerprint(
     """
     return pages.map_batches(
         _fingerprint_table,
-        fn_args=(scheme or Scheme(), columns, page_bytes, uncertain),
+        fn_args=(scheme or Scheme(), columns, page_bytes),
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
     )
 
 
-def _fingerprint_table(
-    table: pa.Table, scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
-) -> pa.Table:
+def _fingerprint_table(table: pa.Table, scheme: Scheme, columns: Columns, page_bytes: int) -> pa.Table:
     made = [
-        fingerprint_batch(batch, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain)
+        fingerprint_batch(batch, scheme, columns=columns, page_bytes=page_bytes)
         for batch in table.to_batches()
     ]
     return pa.Table.from_batches(made, schema(scheme))
@@ -68,7 +65,6 @@ def write_rows(
     scheme: Scheme | None = None,
     columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
-    uncertain: bool = False,
 ) -> Manifest:
     """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
     `columns` is as for `fingerprint`.
@@ -76,6 +72,6 @@ def write_rows(
     Rows wait for the sort in Ray's object store, which spills to disk: some 400 bytes a page. The directory
     is on a file system that driver and workers share.
     """
-    rows = fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain)
+    rows = fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes)
     rows.sort(["order", "source", "position"]).write_parquet(directory)
     return seal(Path(directory), scheme or Scheme())

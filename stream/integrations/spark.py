@@ -43,7 +43,6 @@ def fingerprint(
     *,
     columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
-    uncertain: bool = False,
 ) -> DataFrame:
     """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
     `columns` names the columns that have other names than those of page messages.
@@ -55,17 +54,15 @@ def fingerprint(
     read = columns_read(pages.columns, columns)
     pages = pages.select(["`" + name.replace("`", "``") + "`" for name in read])
     refuse_misfits(to_arrow_schema(pages.schema), columns)
-    return pages.mapInArrow(_batch_fingerprinter(scheme or Scheme(), columns, page_bytes, uncertain), SCHEMA)
+    return pages.mapInArrow(_batch_fingerprinter(scheme or Scheme(), columns, page_bytes), SCHEMA)
 
 
 def _batch_fingerprinter(
-    scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
+    scheme: Scheme, columns: Columns, page_bytes: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def fingerprint_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield fingerprint_batch(
-                batch, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain
-            )
+            yield fingerprint_batch(batch, scheme, columns=columns, page_bytes=page_bytes)
 
     return fingerprint_batches
 
@@ -78,7 +75,6 @@ def write_rows(
     scheme: Scheme | None = None,
     columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
-    uncertain: bool = False,
 ) -> Manifest:
     """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
     `columns` is as for `fingerprint`.
@@ -87,9 +83,7 @@ def write_rows(
     and fingerprints are the costly part. Both directories are on a file system that driver and workers share.
     """
     session: Any = pages.sparkSession
-    fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain).write.parquet(
-        work
-    )
+    fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes).write.parquet(work)
     place = ["order", "source", "position"]
     written = session.read.parquet(work)
     written.repartitionByRange(*place).sortWithinPartitions(*place).write.parquet(directory)

@@ -61,8 +61,6 @@ class Batch:
     status: NDArray[np.uint8]
     fingerprint: NDArray[np.uint64]
     """(n, lanes), the upper one first."""
-    uncertain: NDArray[np.uint8]
-    """(n, 0): no option needs them."""
     sketch: NDArray[np.uint64]
     text_hash: NDArray[np.uint8]
     offset: NDArray[np.int64]

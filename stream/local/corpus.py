@@ -52,7 +52,6 @@ class CorpusPlan(msgspec.Struct, frozen=True, kw_only=True):
     order: str
     pages_per_file: int
     page_bytes: int
-    uncertain: bool
     sources: list[tuple[str, int | None]]
     """Names and sizes in bytes."""
     columns: dict[str, dict[str, str]] = {}
@@ -65,8 +64,6 @@ class RowsOptions(NamedTuple):
     order: Literal["position", "fetched_at"] = "position"
     """The order key: the number of the page in the input, or its time; pages without a time come first."""
     pages_per_file: int = PAGES_PER_FILE
-    uncertain: bool = False
-    """Whether rows have the least certain bits."""
 
 
 class CorpusCounts:
@@ -115,7 +112,6 @@ async def fingerprint_corpus(
         order=options.order,
         pages_per_file=options.pages_per_file,
         page_bytes=settings.page_bytes,
-        uncertain=options.uncertain,
         sources=[(each.name, each.total_bytes) for each in sources],
         columns={each.name: given for each in sources if (given := each.columns.given)},
     )
@@ -160,7 +156,7 @@ async def fingerprint_corpus(
             for each in sources
             if each.damages
         ]
-        manifest = Manifest.of(scheme, files, uncertain=options.uncertain, damaged=damaged)
+        manifest = Manifest.of(scheme, files, damaged=damaged)
         manifest.write(directory)
     return manifest
 
@@ -246,7 +242,7 @@ class _File:
 
     def _pack(self) -> None:
         """Turn rows into columns, which take a third of the memory."""
-        made = batch_of(self._scheme, self._rows, self._places, self._keys, uncertain=self._plan.uncertain)
+        made = batch_of(self._scheme, self._rows, self._places, self._keys)
         self._batches.append(made)
         self._rows, self._places, self._keys = [], [], []
 

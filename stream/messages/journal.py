@@ -35,7 +35,7 @@ from stream.messages.row_columns import (
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 5
+VERSION: Final = 6
 AS_URL: Final = -2
 """Size, in a record, of a string that equals the URL of its row."""
 MAX_ROWS: Final = 65_535
@@ -215,8 +215,6 @@ class Rows:
     """(n,): values of `Status`."""
     fingerprint: NDArray[np.uint64]
     """(n, lanes), the upper one first."""
-    uncertain: NDArray[np.uint8]
-    """(n, 0): no option needs them."""
     sketch: NDArray[np.uint64]
     """(n, sketch_bytes / 8)."""
     url_digest: NDArray[np.uint8]
@@ -260,11 +258,8 @@ class Rows:
         offsets: Sequence[int],
         keys: Sequence[bytes | None],
         traceparent: Mapping[int, str] | None = None,
-        *,
-        uncertain: bool = False,
     ) -> Self:
-        """Convert `rows`, which are in the order of `ranges`, to columns; with the uncertain bits if verdict
-        options flip some."""
+        """Convert `rows`, which are in the order of `ranges`, to columns."""
         n, blank = len(rows), bytes(scheme.sketch_bytes)
         if n > MAX_ROWS or n != sum(r.rows for r in ranges):
             raise ValueError(f"{n} rows do not fit ranges {ranges}")
@@ -274,8 +269,6 @@ class Rows:
             "sketch": sketches.reshape(n, scheme.sketch_bytes // 8).astype(np.uint64, copy=False),
             "offset": np.fromiter(offsets, np.int64, n),
         }
-        if not uncertain:
-            numbers["uncertain"] = np.zeros((n, 0), np.uint8)
         for column, dtype in NUMBERS:
             if column.name not in numbers:
                 numbers[column.name] = numbers_of_rows(column, dtype, rows)
@@ -327,8 +320,6 @@ class Rows:
             size = int(self.sketch[:, genesis.scheme.sketch_bins // 64].max())
             if size > LARGEST_SET:
                 raise RecordError(f"{where}: a sketch of {size} shingles")
-        if self.uncertain.size:
-            raise RecordError(f"{where}: has uncertain bits, which no verdict option needs")
 
     @classmethod
     def of_record(cls, record: _RowsHead) -> Self:
@@ -361,8 +352,6 @@ class Rows:
         """
         for column, most in BOUNDED:
             refuse_unbounded(column, most, getattr(self, column.name))
-        if (bit := int(self.uncertain.max(initial=0))) >= (width := 64 * self.fingerprint.shape[1]):
-            raise ValueError(f"uncertain bit {bit} of a fingerprint of {width} bits")
 
 
 JournalRecord = Genesis | Rows

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.pages.times import EARLIEST, LATEST
 from stream.text.url import MAX_URL
 
@@ -48,7 +47,7 @@ class Column(NamedTuple):
     judged: bool = False
     """Whether a batch to judge has it."""
     widths: tuple[int, ...] = (1,)
-    """Numbers of each row, the same in all rows of a record; which of them depends on scheme and options."""
+    """Numbers of each row, the same in all rows of a record; which of them depends on the scheme."""
     least: float | None = None
     most: float | None = None
     """Bounds of a number, besides those of its type; or the maximum characters of a string."""
@@ -71,9 +70,6 @@ COLUMNS: Final = (
            nullable=False, judged=True, most=max(Status)),
     Column("fingerprint", U64, "binary",
            "SimHash: one or two words, the upper one first; big-endian in Arrow", judged=True, widths=(1, 2)),
-    Column("uncertain", U8, "binary",
-           "indexes of the least certain bits, least certain first; none unless verdict options flip bits",
-           judged=True, widths=(0, UNCERTAIN_BITS)),
     Column("sketch", U64, "binary", "of the shingles, of the scheme's size", judged=True, widths=ANY),
     Column("text_hash", U8, "binary", "keyed hash of the normalised text", judged=True, widths=(16,)),
     Column("url_digest", U8, "binary",

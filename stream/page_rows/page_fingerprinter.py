@@ -140,7 +140,6 @@ class PageFingerprinter(Fingerprinter):
             fingerprint = {
                 "low": result.fingerprint & (1 << WORD) - 1,
                 "high": result.fingerprint >> WORD,
-                "uncertain": result.uncertain,
                 "sketch": result.sketch,
             }
         return Row(

@@ -17,10 +17,10 @@ from pyarrow import compute
 
 from stream.fingerprint.parity import LARGEST_SET, SIZE_BYTES
 from stream.fingerprint.row import NO_DIGEST, NO_HASH, WORD, Row, Status, has_large_key, without_large_key
-from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
-VERSION: Final = 3
+VERSION: Final = 4
 TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
@@ -42,7 +42,6 @@ _VERSION: Final = b"neardup.rows"
 _SCHEME: Final = b"neardup.scheme"
 _SEED: Final = b"neardup.seed_digest"
 _LANGUAGE: Final = re.compile("([a-z]{2,3})?")
-_NO_UNCERTAIN: Final = bytes(UNCERTAIN_BITS)
 FIRST: Final = -(2**63)
 """Order of a page without an order key, before all others."""
 
@@ -87,11 +86,9 @@ def batch_of(
     rows: Sequence[Row],
     places: Sequence[Place],
     keys: Sequence[bytes | None],
-    *,
-    uncertain: bool = False,
 ) -> pa.RecordBatch:
     """Rows as columns. `keys` are the message keys, of which one that is too large rejects its page, as in a
-    stream; with `uncertain`, the least certain bits are kept."""
+    stream."""
     rows = list(map(without_large_key, rows, keys))
     size = scheme.width // 8
     columns: dict[str, list[Any]] = {
@@ -101,7 +98,6 @@ def batch_of(
         "url_digest": [row.url_digest if any(row.url_digest) else None for row in rows],
         "key": [None if has_large_key(key) else key for key in keys],
         "fingerprint": [row.fingerprint.to_bytes(size, "big") if row.ready else None for row in rows],
-        "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
         "sketch": [row.sketch or None for row in rows],
         "text_hash": [row.text_hash if any(row.text_hash) else None for row in rows],
         "quality": [None if row.quality_ignored else row.quality for row in rows],
@@ -156,7 +152,6 @@ def _rows(cells: dict[str, list[Any]]) -> Iterable[Row]:
         "low": [number & (1 << WORD) - 1 for number in numbers],
         "high": [number >> WORD for number in numbers],
         "url_digest": [each or NO_DIGEST for each in cells["url_digest"]],
-        "uncertain": [each or _NO_UNCERTAIN for each in cells["uncertain"]],
         "sketch": [each or b"" for each in cells["sketch"]],
         "text_hash": [each or NO_HASH for each in cells["text_hash"]],
     }
@@ -177,8 +172,6 @@ def _wrong(row: Row, fingerprint: bytes | None, scheme: Scheme) -> str | None:
         return "a fingerprint of a page that has none"
     if row.status != Status.REJECTED and (row.url is None or row.url_digest == NO_DIGEST):
         return "no URL"
-    if row.uncertain is not _NO_UNCERTAIN and max(row.uncertain) >= max(scheme.width, WORD):
-        return f"uncertain bit {max(row.uncertain)}"
     if not _LANGUAGE.fullmatch(row.language):
         return f"language {row.language!r}"
     return None

@@ -35,7 +35,6 @@ _ENCODINGS: Final = {
     "url": "DELTA_BYTE_ARRAY",
     "key": "DELTA_BYTE_ARRAY",
     "fingerprint": "DELTA_LENGTH_BYTE_ARRAY",
-    "uncertain": "DELTA_LENGTH_BYTE_ARRAY",
     "sketch": "DELTA_LENGTH_BYTE_ARRAY",
     "text_hash": "DELTA_LENGTH_BYTE_ARRAY",
     "url_digest": "DELTA_LENGTH_BYTE_ARRAY",
@@ -118,7 +117,6 @@ def seal(directory: AnyPath, scheme: Scheme) -> Manifest:
     Raises RowsError, which names a file without rows of this scheme, or whose rows are not in order.
     """
     files = []
-    uncertain = True
     try:
         paths = list(visible(directory))
     except OSError as error:
@@ -126,14 +124,8 @@ def seal(directory: AnyPath, scheme: Scheme) -> Manifest:
     for path in paths:
         if path.suffix != SUFFIX:
             raise RowsError(f"rows {path}: not a Parquet file")
-        table = _table(path, scheme)
-        files.append(_described(path, table))
-        if table.num_rows:
-            ready = compute.is_valid(table.column("fingerprint"))
-            uncertain &= compute.all(
-                compute.or_(compute.invert(ready), compute.is_valid(table.column("uncertain"))), min_count=0
-            ).as_py()
-    manifest = Manifest.of(scheme, files, uncertain=uncertain)
+        files.append(_described(path, _table(path, scheme)))
+    manifest = Manifest.of(scheme, files)
     manifest.write(directory)
     return manifest
 
@@ -144,7 +136,7 @@ def _table(path: AnyPath, scheme: Scheme) -> pa.Table:
         with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
             if wrong := foreign(file.schema_arrow, scheme.id):
                 raise RowsError(f"rows {path}: {wrong}")
-            table = file.read([*_PLACE, "scheme", "fingerprint", "uncertain"])
+            table = file.read([*_PLACE, "scheme"])
             table.validate(full=True)  # an engine may have written strings that are not UTF-8
             refuse_nulls(table)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -29,7 +29,6 @@ def fingerprint_batch(
     *,
     columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
-    uncertain: bool = False,
 ) -> pa.RecordBatch:
     """The rows of a batch of pages, in the same order; equal pages give equal rows, wherever they are made.
 
@@ -54,7 +53,7 @@ def fingerprint_batch(
     rows = [with_columns_named(row, columns) for row in _rows(fingerprinter, given, page_bytes)]
     keys = _cast("key", by_name["key"], pa.binary()) if "key" in by_name else [None] * len(rows)
     places = _places(by_name, pages.num_rows)
-    return batch_of(fingerprinter.scheme, rows, places, keys, uncertain=uncertain)
+    return batch_of(fingerprinter.scheme, rows, places, keys)
 
 
 @functools.lru_cache(maxsize=4)

@@ -54,8 +54,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     scheme: dict[str, Any]
     """Options of the scheme, without paths; with the digest of the seed."""
     behaviour: dict[str, int]
-    uncertain: bool
-    """Whether rows have the least certain bits."""
     rows: int
     files: list[RowsFile]
     damaged: list[DamagedSource] = []
@@ -69,7 +67,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         scheme: Scheme,
         files: Sequence[RowsFile],
         *,
-        uncertain: bool,
         damaged: Sequence[DamagedSource] = (),
     ) -> Manifest:
         """The manifest of these files, in the order of their first rows."""
@@ -78,7 +75,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             scheme_id=scheme.id,
             scheme=options_of(scheme),
             behaviour=BEHAVIOUR,
-            uncertain=uncertain,
             rows=sum(each.rows for each in files),
             files=listed,
             damaged=list(damaged),

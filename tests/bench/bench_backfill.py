@@ -114,7 +114,7 @@ def _fingerprinted(table: pa.Table, rows: Path) -> float:
     made = sorted_table([fingerprint_batch(batch) for batch in batches], scheme)
     file = write_file(rows / "rows-000000.parquet", made)
     spent = time.process_time() - begun
-    Manifest.of(scheme, [file], uncertain=False).write(rows)
+    Manifest.of(scheme, [file]).write(rows)
     return spent / len(table) * 1e6
 
 

@@ -53,7 +53,6 @@ class HostileJournal:
             ranges=[SourceRange("c", "pages", "0" * 32, 0, first, first + n, n, opening=not first)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[:, None],
-            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=np.zeros((n, 16), np.uint8),
             url_digest=digests_of_urls(names),

@@ -59,7 +59,6 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
             ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[at : at + n, None].copy(),
-            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[at : at + n].copy(),
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
             url_digest=digests_of_urls(urls),

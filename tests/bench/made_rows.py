@@ -122,7 +122,6 @@ class MadeRows:
             ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[:, None],
-            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=hashes(rows, 2, self.seed + len(host)).view(np.uint8).reshape(n, 16),
             url_digest=digests_of_urls(urls),

@@ -37,13 +37,12 @@ def record(
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
-            "version": 5,
+            "version": 6,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
             "length": bytes(4 * count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
-            "uncertain": b"",
-            "sketch": b"".join(bytes(240) + bytes([page + 1] * 32) for page in pages),
+            "sketch": b"".join(bytes(240) + bytes([page + 1] * 72) for page in pages),
             "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
             "url": b"".join(len(url).to_bytes(4, "little") for url in urls),
             "url_digest": b"".join((number + 1).to_bytes(16, "little") for number in numbers),

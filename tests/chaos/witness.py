@@ -138,7 +138,6 @@ def _rows_in_order(journal, records):
                             f"{journal[:8]}.{record.offset}.{i}",
                             _url(content, i),
                             int.from_bytes(content["fingerprint"][8 * i : 8 * i + 8], "little"),
-                            content["uncertain"][32 * i : 32 * i + 32],
                             content["sketch"][size * i : size * i + size],
                             content["status"][i],
                         ),

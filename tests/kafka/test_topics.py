@@ -274,10 +274,10 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
     settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
-    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=4)
+    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=5)
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
-    said = rf"{names.genesis}: .* use a new namespace .*has version 4, but this program reads version 5"
+    said = rf"{names.genesis}: .* use a new namespace .*has version 5, but this program reads version 6"
     with pytest.raises(RefusedError, match=said):
         await topics.wait_for_genesis(settings)
     with pytest.raises(RefusedError, match=said):

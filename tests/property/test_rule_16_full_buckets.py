@@ -49,7 +49,6 @@ def template(n: int) -> list[OraclePage]:
             None,
             f"http://host/{number}",
             rng.getrandbits(16),
-            bytes(range(32)),
             (rng.getrandbits(192) | 900 << 192 | word << 256).to_bytes(96, "little"),
         )
         for number in range(n)

@@ -41,7 +41,7 @@ def test_rule_18_only_pages_with_more_candidates_than_are_compared_count_as_cut(
     rng, end, pages = random.Random(1), 900 << 192 | packed_minima([7] * 10) << 256, list[OraclePage]()
     for number in range(5):
         sketch = (rng.getrandbits(192) | end).to_bytes(96, "little")
-        pages.append(OraclePage(None, f"http://host/{number}", 0, bytes(range(32)), sketch))
+        pages.append(OraclePage(None, f"http://host/{number}", 0, sketch))
     entries = entries_of(pages, 1, sizes=(1,))
     for at_once in (1, 5):
         cut = 0

@@ -40,7 +40,7 @@ def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336
         for name, shingles in (("first", own), ("second", other)):
             content = parity_sketch(np.array(sorted(shingles), np.uint32), scheme.sketch_bins)
             sketch = content + packed_minima([case + 1] * 30).to_bytes(64, "little")
-            page = OraclePage(None, f"http://{name}/{case}", case << 40, bytes(range(32)), sketch)
+            page = OraclePage(None, f"http://{name}/{case}", case << 40, sketch)
             pages.append(page)
     with judging(tmp_path / "state", scheme=scheme) as judge:
         verdicts = judge_all(judge, entries_of(pages, size, scheme), size)

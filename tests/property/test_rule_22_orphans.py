@@ -168,7 +168,7 @@ def test_rule_22_explain_says_which_cluster_an_orphan_would_join(
 
 def test_rule_22_a_look_up_says_which_cluster_an_orphan_would_join(tmp_path: Path) -> None:
     text, other = body(1), body(2)
-    row = Row(0, B, None, digest_of_url(B), text.fingerprint, text.uncertain, text.sketch)
+    row = Row(0, B, None, digest_of_url(B), text.fingerprint, text.sketch)
     before = [at(A, text), at(B, text)]
     ends = [*before, at(A, other)]
     goes_on = [*ends, at(C, text)]
@@ -194,7 +194,7 @@ def body(seed: int, *, edit: Iterable[int] = ()) -> OraclePage:
     text ^= sum(1 << each for each in edit)
     sketch = text | 900 << 192 | minima << 256
     fingerprint = int.from_bytes(rng.bytes(8), "little")
-    return OraclePage(None, None, fingerprint, bytes(range(32)), sketch.to_bytes(96, "little"))
+    return OraclePage(None, None, fingerprint, sketch.to_bytes(96, "little"))
 
 
 def at(url: str, page: OraclePage) -> OraclePage:

@@ -33,12 +33,6 @@ def test_sums_are_the_definition(rows: list[tuple[int, int]]) -> None:
     assert bit_sums(*columns(rows)).tolist() == expected
 
 
-@given(FEATURES)
-def test_uncertain_bits_are_the_least_sums(rows: list[tuple[int, int]]) -> None:
-    sums = [abs(s) for s in bit_sums(*columns(rows)).tolist()]
-    assert list(simhash(*columns(rows))[1]) == sorted(range(64), key=lambda bit: (sums[bit], bit))[:32]
-
-
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=60), st.randoms(use_true_random=False))
 def test_order_of_tokens_changes_no_feature(hashes: list[int], random: object) -> None:
     shuffled = list(hashes)

@@ -77,7 +77,6 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColum
         time=column("time", np.int64),
         status=np.zeros(n, np.uint8),
         fingerprint=words.reshape(n, 2)[:, -words_of(width) :] % np.uint64(1 << min(width, 64) - 1) * 2,
-        uncertain=np.zeros((n, 32), np.uint8),
         sketch=np.zeros((n, 5), np.uint64),
         text_hash=np.frombuffer(b"".join(row["text_hash"] for row in rows), np.uint8).reshape(n, 16),
         offset=column("offset", np.int64),

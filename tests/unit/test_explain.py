@@ -49,7 +49,7 @@ def opened_with(
     directory: Path, rows: list[Row], options: VerdictOptions, scheme: Scheme
 ) -> tuple[Judge, Entry]:
     source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
-    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows), uncertain=True)
+    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
     genesis = genesis_of(scheme, options)
     state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
     return Judge(state, genesis), Entry(1, 0, b"", columns)

@@ -29,7 +29,7 @@ from tests.seeds.hyperplanes import (
 def test_the_kernel_gives_the_signs_of_projections(vector: list[int], width: int) -> None:
     scheme = Scheme(width=width)  # type: ignore[arg-type]
     hashes = hasher(scheme, PUBLIC_SEED)([str(d).encode() for d in range(len(vector))], width)
-    fingerprint, _ = simhash(*fold_signs(hashes, np.array(vector, np.int64)), width, scheme.tie_word)
+    fingerprint = simhash(*fold_signs(hashes, np.array(vector, np.int64)), width, scheme.tie_word)
     assert signs(np.array([vector]), planes_of(hashes, width), scheme.tie_word) == [fingerprint]
 
 

@@ -20,7 +20,7 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "fingerprint.md"
-FIELDS = ("fingerprint", "uncertain", "sketch", "text_hash", "url_digest", "status", "length")
+FIELDS = ("fingerprint", "sketch", "text_hash", "url_digest", "status", "length")
 TEXTS = (
     "The ferry leaves the harbour at half past six, and whoever misses it waits until nine.",
     "清晨的码头很安静，渡船六点半离开港口。" * 3,

@@ -138,9 +138,7 @@ def make_rows(source: Path, output: Path, *arguments: str) -> Any:
     return neardup("fingerprint", source, "-o", output, "--worker-processes", "1", *arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["{pages}", "--scheme", DIGEST], ["{rows}"], ["{damaged}", "--uncertain"]]
-)
+@pytest.mark.parametrize("arguments", [["{pages}", "--scheme", DIGEST], ["{rows}"], ["{damaged}"]])
 def test_a_refused_run_leaves_no_plan_of_rows(
     pages: Path, rows: Path, tmp_path: Path, arguments: list[str]
 ) -> None:

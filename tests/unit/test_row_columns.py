@@ -37,7 +37,7 @@ DTYPES = {each.name: dtype for each, dtype in NUMBERS}
 def record() -> bytes:
     row = Row(Status.READY, "https://a.example/", 5, b"d" * 16, 7, sketch=bytes(Scheme().sketch_bytes))
     ranges = [SourceRange("c", "pages", "0" * 32, 0, 0, 2, 2)]
-    return Rows.of(Scheme(), ranges, [row, row], [0, 1], [None, b"key"], uncertain=True).encode()
+    return Rows.of(Scheme(), ranges, [row, row], [0, 1], [None, b"key"]).encode()
 
 
 def test_rows_have_the_declared_columns() -> None:
@@ -118,7 +118,6 @@ def test_columns_in_arrow_are_documented_as_declared() -> None:
         ("url_digest", bytes(16), "no URL"),
         ("url_digest", b"d" * 15, "url_digest of 15 bytes"),
         ("text_hash", bytes(15) + b"x" * 2, "text_hash of 17 bytes"),
-        ("uncertain", bytes(31), "uncertain of 31 bytes"),
         ("language", "zh-TW", "language 'zh-TW'"),
     ],
 )

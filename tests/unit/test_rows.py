@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from stream.errors import RowsError, SchemeMismatchError, SettingsError
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.rows.arrow import TYPES, Place, batch_of, foreign, rows_of, schema
 from stream.rows.files import RowsReader, seal, sorted_table, write_file
@@ -54,9 +53,8 @@ def fields(number: int) -> dict[str, Any]:
 
 
 def own_row(number: int) -> Row:
-    """The row of a page as a worker makes it, without the uncertain bits, which rows have if asked for."""
-    row = PageFingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
-    return msgspec.structs.replace(row, uncertain=bytes(UNCERTAIN_BITS))
+    """The row of a page as a worker makes it."""
+    return PageFingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
 
 
 def jsonl(path: Path, count: int) -> Path:
@@ -77,7 +75,7 @@ def directory(path: Path, *batches: pa.RecordBatch, scheme: Scheme = SCHEME) -> 
         write_file(path / f"rows-{number:06}.parquet", sorted_table([batch], scheme))
         for number, batch in enumerate(batches)
     ]
-    Manifest.of(scheme, files, uncertain=False).write(path)
+    Manifest.of(scheme, files).write(path)
     return path
 
 
@@ -103,11 +101,11 @@ def test_rows_of_a_batch_are_those_of_the_fingerprinter() -> None:
 
 def test_rows_of_an_older_version_are_refused_by_name(tmp_path: Path) -> None:
     rows = directory(tmp_path / "rows", fingerprint_batch(table(3)))
-    described = fingerprint_batch(table(3)).schema.with_metadata({b"neardup.rows": b"2"})
-    assert foreign(described, SCHEME.id) == "has format version 2, this program reads 3"
+    described = fingerprint_batch(table(3)).schema.with_metadata({b"neardup.rows": b"3"})
+    assert foreign(described, SCHEME.id) == "has format version 3, this program reads 4"
     manifest = json.loads((rows / NAME).read_text())
-    (rows / NAME).write_text(json.dumps(manifest | {"version": 2}))
-    with pytest.raises(RowsError, match=rf"{NAME}: format version 2, this program reads 3"):
+    (rows / NAME).write_text(json.dumps(manifest | {"version": 3}))
+    with pytest.raises(RowsError, match=rf"{NAME}: format version 3, this program reads 4"):
         read(rows)
 
 
@@ -118,7 +116,7 @@ def test_rows_survive_columns_in_every_scheme(scheme: Scheme) -> None:
     own = PageFingerprinter(scheme)
     rows = [own.message(json.dumps(fields(number)).encode(), 1 << 20) for number in range(20)]
     places = [Place(number, "a", 1) for number in range(20)]
-    back = rows_of(batch_of(scheme, rows, places, [b"key"] * 20, uncertain=True), scheme)
+    back = rows_of(batch_of(scheme, rows, places, [b"key"] * 20), scheme)
     assert [each.row for each in back] == rows
     assert {each.key for each in back} == {b"key"}
 

@@ -334,7 +334,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         plain = msgspec.msgpack.decode(rows.encode())
         rare = {"corpus", *(each.name for each in COLUMNS if each.omitted == "column")}
         assert list(plain) == [each for each in kinds if each not in rare], "no row has a value of these"
-        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 5, SCHEME.id)
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 6, SCHEME.id)
         sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 8}
         strings = strings_of(plain, sizes["n"])
         buffers = {name: kinds[name] for name in plain if kinds[name].startswith("bin, ")}
@@ -391,26 +391,16 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     assert np.frombuffer(plain["url"], "<i4")[2] == len(NEWS + "#top")
 
 
-def test_uncertain_bits_and_languages_take_no_bytes_where_there_are_none() -> None:
+def test_languages_take_no_bytes_where_there_are_none() -> None:
     fingerprinter = PageFingerprinter(SCHEME)
     pages = [
         Page(url=NEWS, html=f"<html lang={lang}><p>{HARBOUR}") for lang in ("en-GB", "zh", "x-none", "ast")
     ]
     rows = [fingerprinter.page(page) for page in pages]
     ranges = [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, 0, 4, 4)]
-    plain, bits = (
-        msgspec.msgpack.decode(Rows.of(SCHEME, ranges, rows, range(4), [None] * 4, uncertain=each).encode())
-        for each in (False, True)
-    )
-    assert (plain["uncertain"], bits["uncertain"]) == (b"", b"".join(row.uncertain for row in rows))
+    plain = msgspec.msgpack.decode(Rows.of(SCHEME, ranges, rows, range(4), [None] * 4).encode())
     assert plain["language"] == b"en\0zh\0\0\0\0ast"
     assert msgspec.msgpack.decode(entries()[0].rows.encode())["language"] == b""
-
-
-def test_a_record_with_uncertain_bits_which_nobody_reads_is_refused() -> None:
-    rows = dataclasses.replace(entries()[0].rows, uncertain=np.zeros((6, 32), np.uint8))
-    with pytest.raises(RecordError, match="here: has uncertain bits"):
-        rows.refuse_foreign(genesis(VerdictOptions()), "here")
 
 
 def test_a_record_with_a_sketch_of_more_shingles_than_there_are_is_refused() -> None:
@@ -452,30 +442,28 @@ def inside_a_character(plain: dict[str, Any]) -> None:
         # URLs become JSON.
         (lambda plain: plain.update(strings=b"\xff" + plain["strings"][1:]), "(UTF-8|utf-8)"),
         (inside_a_character, "(UTF-8|utf-8)"),
-        # Years of five digits cannot be written, and compiled loops index by uncertain bits.
+        # Years of five digits cannot be written.
         (ended("status", "u1", 4), "status 4"),
         (ended("fetched_at", "<i8", 253_402_300_800_000), "fetched_at"),
         (ended("fetched_at", "<i8", -(2**63) + 1), "fetched_at"),
-        (ended("uncertain", "u1", 64), "uncertain bit 64 of a fingerprint of 64 bits"),
         (lambda plain: plain.update(traceparent={6: TRACE}), "a traceparent of a row that does not exist"),
     ],
 )
 def test_a_journal_record_that_cannot_be_is_refused(
     change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    rows = dataclasses.replace(entries()[0].rows, uncertain=np.zeros((6, 32), np.uint8))
-    plain = msgspec.msgpack.decode(rows.encode())
+    plain = msgspec.msgpack.decode(entries()[0].rows.encode())
     change(plain)
     with pytest.raises(RecordError, match=f"journal offset 2: .*{said}"):
         decode_journal(msgspec.msgpack.encode(plain), 2)
 
 
 @pytest.mark.parametrize("kind", ["genesis", "rows"])
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [4, 5])
 def test_a_journal_record_of_another_version_is_refused_by_name(kind: str, version: int) -> None:
     old = {"kind": kind, "version": version, "scheme": SCHEME.id, "url": [None], "reason": [None]}
     with pytest.raises(
-        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 5 only; create"
+        RecordVersionError, match=rf"journal offset 5: has version {version}, .* version 6 only; create"
     ):
         decode_journal(msgspec.msgpack.encode(old), 5)
 

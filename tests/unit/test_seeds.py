@@ -22,7 +22,7 @@ def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[flo
     width = len(pairs[0][0])
     hashes = np.array([int(bits, 2) for bits, _ in pairs], np.uint64)
     hashes, weights = fold_signs(hashes, weighted_pairs(pairs)[1])
-    fingerprint, _ = simhash(hashes, weights, width, ties)
+    fingerprint = simhash(hashes, weights, width, ties)
     sums = bit_sums(hashes, weights, width) / UNIT
     return f"{fingerprint:0{width}b}", sums[::-1].tolist()
 
@@ -125,7 +125,7 @@ def test_signed_formatting_loses_the_highest_bit_and_ours_does_not() -> None:
     weights = [1 if bit == "1" else -1 for bit in as_signed]  # its loop: whatever is no "0" counts as 1
     wrong = sum(1 << len(weights) - 1 - place for place, weight in enumerate(weights) if weight > 0)
     assert wrong & 2**64 - 1 != top
-    fingerprint, _ = simhash(np.array([top], np.uint64), np.array([1]))
+    fingerprint = simhash(np.array([top], np.uint64), np.array([1]))
     assert fingerprint == top
     assert f"{fingerprint:016x}" == "cbf29ce484222325"
     scheme = Scheme(hash="fnv1a")

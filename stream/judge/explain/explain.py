@@ -50,8 +50,6 @@ class ExplainedPage:
     fingerprint: int
     url: str | None = None
     url_digest: bytes = NO_DIGEST
-    uncertain: bytes | None = None
-    """Bit indexes, least certain first."""
     sketch: bytes | None = None
     text_hash: bytes | None = None
     tokens: int | None = None
@@ -93,8 +91,6 @@ class Bit(msgspec.Struct, frozen=True, kw_only=True):
     margins: tuple[float | None, float | None]
     """Sum of the bit in the anchor and the page, as a share of the total weight, -1 to 1. Its sign is the
     bit."""
-    ranks: tuple[int | None, int | None]
-    """Rank among the least certain bits of the anchor and the page, from 1; None beyond the stored ones."""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,7 +257,6 @@ def side_of_text(
         fingerprint=fingerprint.fingerprint,
         url=url,
         url_digest=url_digest,
-        uncertain=fingerprint.uncertain,
         sketch=fingerprint.sketch,
         text_hash=fingerprint.text_hash,
         tokens=fingerprint.tokens,
@@ -420,17 +415,11 @@ def _bits(
             return None
         return round(int(side.sums[bit]) / max(sum(side.weights.values()), 1), 5)
 
-    def rank(side: ExplainedPage, bit: int) -> int | None:
-        if side.uncertain is None or bit not in side.uncertain:
-            return None
-        return side.uncertain.index(bit) + 1
-
     return [
         Bit(
             bit=bit,
             block=int(design.block_of_bit[bit]) if design is not None else None,
             margins=(margin(anchor, bit), margin(page, bit)),
-            ranks=(rank(anchor, bit), rank(page, bit)),
         )
         for bit in reversed(_ones(apart))
     ]

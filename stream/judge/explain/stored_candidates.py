@@ -58,7 +58,7 @@ def candidates_of(
     options = rule.options
     if page.sketch is None and not options.strict:
         return None
-    if page.uncertain is None and options.short_distance:
+    if page.tokens is None and options.short_distance:
         return None
     prints, within = from_integers([page.fingerprint], rule.scheme.width), rule.largest_distance(page.status)
     words, design = rule.table_words(prints, _sketches(page)), rule.design()

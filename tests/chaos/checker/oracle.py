@@ -29,7 +29,7 @@ class IndexedOracle(Oracle):
             near = np.flatnonzero((far <= self.distance) & ~self._dead[known])
             return [self._numbered[number] for number in near.tolist()]
         found: dict[int, Anchor] = {}
-        for bucket in self.probed(page):
+        for bucket in self.looks_into(page):
             found.update(self._buckets.get(bucket, {}))
         return [found[number] for number in sorted(found)]
 

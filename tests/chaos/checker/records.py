@@ -28,7 +28,7 @@ class JournalContent:
     def admit_rows(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None, int]]:
         """Place, page, URL and length of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
-        assert content["version"] == 5
+        assert content["version"] == 6
         url, _ = columns(content)
         first = 0
         for source in content["ranges"]:
@@ -68,7 +68,6 @@ class JournalContent:
             f"{self.uuid[:8]}.{offset}.{row}",
             digest.hex() if any(digest) else None,
             int.from_bytes(content["fingerprint"][8 * row : 8 * row + 8], "little"),
-            content["uncertain"][32 * row : 32 * row + 32],
             content["sketch"][size * row : size * row + size],
             content["status"][row],
         )
