@@ -130,7 +130,7 @@ def detected(body: bytes) -> str:
     try:
         # Text in another charset is practically never valid UTF-8. Not final: the sample may end inside a
         # character.
-        codecs.getincrementaldecoder("utf-8")().decode(sample, final=False)
+        codecs.utf_8_decode(sample, "strict", False)
     except UnicodeDecodeError:
         guess = cchardet.detect(sample)["encoding"]
         name = codec(guess) if guess else None
@@ -145,6 +145,8 @@ def utf_16(body: bytes) -> str | None:
     """The codec of UTF-16 without a byte order mark, if the bytes are such text with markup or of a Latin
     script."""
     sample = body[: min(_WIDE, len(body) & ~1)]
+    if b"\0" not in sample:
+        return None
     zeros = sample[::2].count(0), sample[1::2].count(0)
     if 8 * max(zeros) <= len(sample):
         return None
