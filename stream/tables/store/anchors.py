@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
+from stream.fingerprint.minima import KEY_WORDS, MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.store.contents import difference, digest, hash_words, union
 from stream.tables.store.failures import damage_error
@@ -162,6 +163,8 @@ class AnchorLog:
 
 
 _EVERY: Final = np.uint64(2**64 - 1)
+_GONE: Final = bytes(8 * (1 + MINIMA_WORDS - KEY_WORDS))
+"""Stands for the record of a skipping anchor that is gone."""
 
 
 class _Bitmap(NamedTuple):
@@ -372,12 +375,11 @@ class Skipped:
         """The words (n, ...) of the further minima of some of these anchors (n,), read from the store; zeros
         for those that are gone. Raises DamagedStateError."""
         keys = [SKIPPED + each for each in anchors.astype(">i8").view("V8").tolist()]
-        records, width = self._store.get(DEFAULT, keys), 0
+        records = self._store.get(DEFAULT, keys)
         for number, record in zip(anchors.tolist(), records, strict=True):
-            width = max(width, len(record or b""))
             if record is None and number >= self._first:
                 raise damage_error(self._store.path, f"minima of anchor {number} are missing")
-        joined = b"".join(record or bytes(width) for record in records)
+        joined = b"".join(record or _GONE for record in records)
         words: U64 = np.frombuffer(joined, "<u8").astype(np.uint64).reshape(len(anchors), -1)[:, 1:].copy()
         return words
 
