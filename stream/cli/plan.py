@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from stream.cli.options import DURATION
 from stream.output import write_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stream.offline.log_planner import LogPlan
+    from stream.offline.planner import TablePlan
 
 
 @click.command("plan")
@@ -28,6 +36,7 @@ from stream.output import write_json
 @click.option(
     "--keep", type=DURATION, default="7d", show_default=True, help="What `neardup trim` keeps of the logs."
 )
+@click.option("--strict", is_flag=True, help="Also compare table designs of mode strict and of `match`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     pages: str | None,
@@ -39,25 +48,20 @@ def command(
     tables_memory: str,
     days: float | None,
     keep: float,
+    strict: bool,
     as_json: bool,
 ) -> None:
-    """Compare table designs for a number of pages, and recommend one with reasons.
+    """Say what a number of pages takes: RAM, disk and speed of a judge in the default mode, and its logs.
 
-    This concerns the tables of `match` and of mode strict, where each design finds all pairs within the
-    distance. Figures are computed for random fingerprints. The default mode uses tables of minima, whose
-    design does not depend on the number of pages; the last lines say what a judge takes for it, and what
-    brokers and a store of checkpoints hold.
+    With --strict it also compares the table designs of mode strict and of `match`, of which each finds all
+    pairs within the distance, and recommends one with reasons; figures are those of random fingerprints.
     """
     import msgspec
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
     from stream.offline.judge_planner import pages_in_window, plan_judge
     from stream.offline.log_planner import DAY, plan_logs
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
-    from stream.tables.search.pair_collector import MOST_ANCHORS
 
     if lifetime is None or pages_a_day is None:
         if pages is None or lifetime is not None or pages_a_day is not None:
@@ -81,9 +85,50 @@ def command(
         write_json(msgspec.json.encode(both))
         return
     of = "" if lifetime is None else f" at a time, of {judged:,} in {days:g} days"
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    of_each = "" if judge.judges == 1 else f"{judge.judges} judges, a namespace each, of them one "
+    console.print(
+        f"{remembered:,} pages{of}, in the default mode: {of_each}with {judge.anchors:,} anchors",
+        f"RAM: {size(judge.memory)}, with NEARDUP_TABLES_MEMORY={size(judge.tables_memory).replace(' ', '')};"
+        f" {judge.packed:,} anchors are in it, and a page that is like no other reads"
+        f" {number(judge.groups)} groups",
+        f"disk: {size(judge.disk)}, {duration(judge.start_seconds)} to start",
+        f"speed: {number(judge.rows_per_second)} pages a second on two cores, with"
+        f" {size(judge.page_cache)} of page cache",
+        f"logs: {_describe_logs(logs, days, keep, for_ever=lifetime is not None)}",
+        sep="\n",
+    )
+    if strict:
+        _show_designs(console, plans)
+
+
+def _describe_logs(logs: LogPlan, days: float, keep: float, *, for_ever: bool) -> str:
+    """What brokers hold of journal and decisions, and a store of checkpoints."""
+    from stream.offline.log_planner import DAY
+    from stream.offline.planner import size
+
+    if for_ever:
+        hold = f"{size(logs.brokers)} more in {days:g} days on {logs.replicas} replicas, for ever"
+    else:
+        hold = f"{size(logs.brokers)} on {logs.replicas} replicas"
+    return (
+        f"{hold}; at most {size(logs.trimmed)} with `neardup trim` and {keep / DAY:g} days kept"
+        f"{'' if for_ever else f', if the pages come in {days:g} days'}; checkpoints take up to"
+        f" {size(logs.store)}"
+    )
+
+
+def _show_designs(console: Console, plans: TablePlan) -> None:
+    """Print the table designs of mode strict, and the one that is recommended, with reasons."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from stream.offline.planner import duration, number, size
+    from stream.tables.search.pair_collector import MOST_ANCHORS
+
     table = Table(
-        title=f"{plans.pages:,} pages{of}, {width} bits, distance {distance}, {size(plans.memory)} of RAM",
+        title=f"{plans.pages:,} pages, {plans.width} bits, distance {plans.distance}, {size(plans.memory)}",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=0,
@@ -117,31 +162,9 @@ def command(
         console.print(f"  - A judge has at most {MOST_ANCHORS:,} unique pages at a time.")
     elif best.judge_bytes is not None:
         blocks, choose = plans.recommended.split(" choose ")
-        options = f"--option distance={distance} --option blocks={blocks} --option choose={choose}"
+        options = f"--option distance={plans.distance} --option blocks={blocks} --option choose={choose}"
         console.print(
             f"  - For the judge: neardup topics create --mode strict {options}, and"
             f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, plans.memory))}"
             + ("." if best.judge_bytes <= plans.memory else ": older anchors are probed in RocksDB.")
         )
-    of_each = "" if judge.judges == 1 else f"{judge.judges} judges, a namespace each, of them one with "
-    console.print(
-        f"  - In the default mode: {of_each}{judge.anchors:,} anchors and NEARDUP_TABLES_MEMORY="
-        f"{size(judge.tables_memory).replace(' ', '')} takes {size(judge.memory)} of RAM,"
-        f" {size(judge.disk)} of disk and {duration(judge.start_seconds)} to start; {judge.packed:,} anchors"
-        f" are in RAM, and a page that is like no other reads {number(judge.groups)} groups. With"
-        f" {size(judge.page_cache)} of page cache, two cores judge {number(judge.rows_per_second)} pages a"
-        " second."
-    )
-    if lifetime is None:
-        hold = f"Brokers hold {size(logs.brokers)} of journal and decisions, on {logs.replicas} replicas"
-        come = f"the pages come in {days:g} days and "
-    else:
-        hold = (
-            f"Journal and decisions grow by {size(logs.brokers)} in {days:g} days, on {logs.replicas}"
-            " replicas, for ever"
-        )
-        come = ""
-    console.print(
-        f"  - {hold}; with neardup trim, brokers hold at most {size(logs.trimmed)}, if {come}{keep / DAY:g}"
-        f" days of them are kept. Checkpoints take up to {size(logs.store)} of their store."
-    )

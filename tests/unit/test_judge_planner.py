@@ -58,8 +58,10 @@ def test_more_pages_than_a_judge_can_number_are_divided() -> None:
 
 
 def test_the_command_says_what_a_judge_takes() -> None:
-    shown = neardup("plan", "--pages", "1e8", "--tables-memory", "8GiB", env={"COLUMNS": "400"}).stdout
-    assert "In the default mode: 100,000,000 anchors and NEARDUP_TABLES_MEMORY=8GiB" in shown
+    shown = neardup("plan", "--pages", "1e8", "--tables-memory", "8GiB").stdout
+    assert "100,000,000 pages, in the default mode: with 100,000,000 anchors" in shown
+    assert "NEARDUP_TABLES_MEMORY=8GiB" in shown
+    assert [line.partition(":")[0] for line in shown.splitlines()[1:]] == ["RAM", "disk", "speed", "logs"]
     judge = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)["judge"]
     assert judge["judges"] == 2
 

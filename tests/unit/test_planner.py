@@ -78,7 +78,7 @@ def test_sizes_and_numbers_of_pages_are_read() -> None:
 
 
 def test_the_command_shows_table_reasons_and_json() -> None:
-    shown = neardup("plan", "--pages", "8e9", env={"COLUMNS": "160"}).stdout
+    shown = neardup("plan", "--pages", "8e9", "--strict", env={"COLUMNS": "160"}).stdout
     for text in (
         "5 choose 2",
         "Recommended: 5 choose 2, compressed, which 64 GiB cannot hold",
