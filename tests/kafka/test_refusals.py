@@ -111,7 +111,7 @@ async def cluster_of(settings: Settings) -> str:
             {"options": VerdictOptions(baselines=3)},
             f"options {VerdictOptions(baselines=3).id}, but verdict options says {VerdictOptions().id}",
         ),
-        ({"options": VerdictOptions.paper(blocks=6)}, "made for 20 tables, opened for 11"),
+        ({"options": VerdictOptions.paper(blocks=6)}, "made for 20 tables, opened for 10"),
     ],
     ids=["cluster", "journal", "scheme", "options", "design"],
 )

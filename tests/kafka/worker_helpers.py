@@ -25,6 +25,7 @@ from stream.kafka import broker_metadata, topics
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.messages.verdict_options import VerdictOptions
+from stream.ops.server import NAMESPACE
 from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
@@ -75,12 +76,14 @@ async def get(role: Role, path: str) -> tuple[int, Any]:
 
 
 async def scrape(role: Role) -> dict[str, float]:
-    """Series -> value, as Prometheus reads them; labels without the names of histograms' bounds."""
+    """Series -> value, as Prometheus reads them; without the namespace, which each must have."""
     _, text = await get(role, "/metrics")
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for each in family.samples:
-            labels = ",".join(f"{name}={value}" for name, value in sorted(each.labels.items()))
+            own = {name: value for name, value in each.labels.items() if name != NAMESPACE}
+            assert len(own) < len(each.labels), each
+            labels = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
             found[f"{each.name}{{{labels}}}" if labels else each.name] = each.value
     return found
 

@@ -245,10 +245,10 @@ def test_options_are_checked_when_they_are_given(tmp_path: Path, given: dict[str
 def test_an_index_of_another_scheme_is_refused_by_the_options_that_differ(tmp_path: Path) -> None:
     path = tmp_path / "index"
     Index(path, options=VerdictOptions(baselines=3)).close()
-    with pytest.raises(SchemeMismatchError, match=r"shingle is 5, not 4, sketch_bins is 1920, not 64$"):
+    with pytest.raises(SchemeMismatchError, match=r"shingle is 5, not 4, sketch_bins is 1920, not 64; "):
         Index(path, scheme=Scheme(shingle=4, sketch_bins=64))
     with pytest.raises(
-        SchemeMismatchError, match=r"verdict options: compared is 64, not 0, baselines is 3, not 2$"
+        SchemeMismatchError, match=r"verdict options: compared is 64, not 0, baselines is 3, not 2; "
     ):
         Index(path, options=VerdictOptions(compared=0))
     (tmp_path / "file").touch()

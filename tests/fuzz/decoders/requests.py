@@ -103,7 +103,7 @@ class Requests(Decoder):
         watch.changes = ChangeLog(1_900_000_000.0)
         gate, metrics = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock)), DashboardMetrics()
         made = Api(statistics, LatestVerdicts(), watch, finder, superseded, kept, ABOUT, gate, metrics)
-        self._app = application(made, gate, "127.0.0.1", metrics, Health())
+        self._app = application(made, gate, load(), metrics, Health())
         self._app.freeze()
         self._runner = self.stack.enter_context(asyncio.Runner())
         first = make_mocked_request("GET", "/")  # making the doubles of a connection takes 10 ms
