@@ -184,24 +184,28 @@ def entries_of(
     entries, i, offset = [_entry(scheme, 1, [opening], [], 0)], 0, 2
     while i < len(pages):
         part = pages[i : i + rng.choice(sizes)]
-        rows = [
-            Row(
-                p.status,
-                p.url or WITHOUT_A_KEY,
-                None,
-                digest_of_url(p.url),
-                p.fingerprint % 2**64,
-                p.sketch,
-                high=p.fingerprint >> 64,
-            )
-            for p in part
-        ]
+        rows = rows_of(part)
         for index, page in enumerate(part):
             page.id = pack(offset, index)
         source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part))
         entries.append(_entry(scheme, offset, [source], rows, i))
         i, offset = i + len(part), offset + rng.choice([1, 1, 2])
     return entries
+
+
+def rows_of(pages: Sequence[OraclePage]) -> list[Row]:
+    return [
+        Row(
+            page.status,
+            page.url or WITHOUT_A_KEY,
+            None,
+            digest_of_url(page.url),
+            page.fingerprint % 2**64,
+            page.sketch,
+            high=page.fingerprint >> 64,
+        )
+        for page in pages
+    ]
 
 
 def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:

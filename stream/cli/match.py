@@ -69,10 +69,10 @@ def command(
     NumPy arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (- for stdin), JSON Lines
     with a field `fingerprint` (such as verdicts), state directories, or pages or rows as for `neardup scan`.
 
-    With --verified, a pair matches if a deployment would call it similar by default: two of five minima are
-    equal, and the similarity, which is printed too, is at least 0.8. About 7 in 1,000 pairs of similarity 0.8
-    do not share two minima and are missed. Unlike a deployment, which compares pages with anchors only, this
-    compares all pages. BATCH and the corpus must be pages, rows or state directories, since fingerprints
+    With --verified, a pair matches if a deployment would call it similar by default: one of nine pairs of
+    minima is equal, and the similarity, which is printed too, is at least 0.8. About 1 in 1,000 pairs of
+    similarity 0.8 shares none and is missed. Unlike a deployment, which compares pages with anchors only,
+    this compares all pages. BATCH and the corpus must be pages, rows or state directories, since fingerprints
     alone do not suffice.
 
     Tables are built of BATCH, so BATCH should be the smaller side. The corpus is read once, on all cores.

@@ -158,7 +158,7 @@ def _misfit_names(decisions: Decisions, pages: I64, state: State) -> str | None:
 
 def _misfit_anchors(decisions: Decisions, unique: NDArray[np.bool_], state: State, rule: Rule) -> str | None:
     """Check what happens to anchors. `unique` are the rows that become anchors (N,)."""
-    masks = np.array([mask for _, mask in decisions.skipped], np.uint64)
+    masks = np.array([max(0, mask) for _, mask in decisions.skipped], np.uint64)
     fits = are_possible(masks) if rule.reserves else np.zeros(len(masks), np.bool_)
     for (row, mask), possible in zip(decisions.skipped, fits.tolist(), strict=True):
         if not (0 <= row < len(unique) and unique[row] and possible):

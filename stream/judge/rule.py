@@ -23,7 +23,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import SketchPairs, both_listed, counted, similarities
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
-from stream.tables.reserves.keys import BUCKETS, FIRST_PAIRS, PAIRS
+from stream.tables.reserves.keys import FIRST_PAIRS, PAIRS
 from stream.tables.search.probing import SearchOptions
 
 NO_SIMILARITY: Final = -1
@@ -63,11 +63,6 @@ class Rule:
     def reserves(self) -> bool:
         """Whether anchors enter reserves in place of full pairs (rule 16)."""
         return not self.options.strict
-
-    @property
-    def buckets(self) -> int:
-        """Number of buckets of a page whose anchors are counted (rule 16)."""
-        return 0 if self.options.strict else BUCKETS
 
     def full_buckets(self, skipped: int) -> int:
         """Return how many full buckets an anchor with this mask was kept out of."""

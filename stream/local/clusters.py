@@ -56,9 +56,9 @@ def clusters_of(directory: Path) -> Iterator[Cluster]:
         clusters, of_label = np.concatenate(cluster), np.concatenate(label)
         order = np.lexsort((of_label, clusters))
         clusters, of_label = clusters[order], of_label[order]
-        starts = np.flatnonzero(np.r_[True, np.diff(clusters) != 0]) if len(clusters) else clusters
+        starts = np.flatnonzero(np.diff(clusters, prepend=-1))
         urls = _urls(anchors, clusters[starts])
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(clusters)], strict=True):
+        for start, end in zip(starts.tolist(), np.append(starts, len(clusters))[1:].tolist(), strict=True):
             named, counts = np.unique(of_label[start:end], return_counts=True)
             sources = dict(zip(map(labels.name, named.tolist()), counts.tolist(), strict=True))
             anchor = int(clusters[start])

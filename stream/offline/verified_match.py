@@ -1,7 +1,7 @@
 """`neardup match --verified`: all pairs of pages that are similar by the judge's rule, in any order.
 
-Candidates share two of five minima, as in the judge's tables. Unlike in the judge, all pairs of candidates
-are compared: buckets are not limited in size, and duplicates are compared as well as anchors.
+Candidates share one of nine pairs of minima, as in the judge's tables. Unlike in the judge, all pairs of
+candidates are compared: buckets are not limited in size, and duplicates are compared as well as anchors.
 """
 
 from __future__ import annotations

@@ -194,8 +194,7 @@ class JudgeMetrics(CheckpointMetrics):
         )
         self.candidates = self._counter(
             "neardup_judge_candidates_total",
-            "Candidate anchors found in the tables, by outcome: verified (similar enough) or refused. "
-            "Of crowded pages, about the nearest alone are counted.",
+            "Candidate anchors found in the tables, by outcome: verified (similar enough) or refused.",
             "outcome",
         )
         for outcome in ("verified", "refused"):

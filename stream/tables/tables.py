@@ -42,8 +42,9 @@ RESERVES_SHARE: Final = 1 / 8
 MOST_SEARCHED_ROWS: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
-"""Most pairs found at a time, 16 MiB in each of a few arrays. A row of spam may have ten thousand. If the
-limit is reached, the search is repeated with fewer rows."""
+"""Most pairs found at a time, 16 MiB in each of a few arrays. A row has 496
+by default, and in strict mode as many as there are. If the limit is reached, the search is repeated with
+fewer rows."""
 
 
 class IndexKind(NamedTuple):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from stream.judge.query import matching_anchors
 from stream.messages.verdict_options import VerdictOptions
 from tests.judged_crawls import (
     crowd,
@@ -17,6 +19,8 @@ from tests.judged_crawls import (
     judging,
     oracle_of,
     packed_minima,
+    rows_of,
+    templates,
 )
 from tests.oracle import OraclePage
 
@@ -51,3 +55,20 @@ def test_rule_18_only_pages_with_more_candidates_than_are_compared_count_as_cut(
                 cut += decided.crowding["cut_lists"]
                 judge.apply(decided.entries, decided.record(), start)
         assert cut == 1, at_once
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_rule_18_a_look_up_names_what_the_judge_would(seed: int, tmp_path: Path) -> None:
+    """Pages of templates, which look into reserves and have more candidates than are compared."""
+    options = VerdictOptions(bucket_cap=4, compared=2, similarity="0.7")
+    pages = [replace(page, url=f"http://h/{place}") for place, page in enumerate(templates(seed, 400))]
+    found = 0
+    with judging(tmp_path / "state", options) as judge:
+        for start, entry in enumerate(entries_of(pages, 1, sizes=(1,))):
+            rows = rows_of(pages[start - 1 : start] if start else [])
+            named = [each["url"] for matches in matching_anchors(judge, rows) for each in matches[:1]]
+            decided = judge.decide([entry])
+            assert named == [each.duplicate_of.url for each in decided.verdict_records() if each.duplicate_of]
+            judge.apply([entry], decided.record(), start)
+            found += len(named)
+    assert found > 50

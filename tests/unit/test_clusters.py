@@ -128,6 +128,13 @@ def test_labels_of_a_batch_that_a_crash_lost_are_not_those_of_the_next(tmp_path:
     assert [each.sources for each in clusters_of(tmp_path / "index")] == [{"": 1}, {"": 1}]
 
 
+def test_an_index_whose_pages_were_all_removed_has_no_clusters(tmp_path: Path) -> None:
+    with Index(tmp_path / "index") as index:
+        index.add("page", text(1))
+        index.remove("page")
+    assert list(clusters_of(tmp_path / "index")) == []
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_dropped_pages_have_size_and_sources_of_their_cluster(
     suffix: str, dumps: list[Path], tmp_path: Path

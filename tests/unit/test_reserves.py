@@ -193,7 +193,7 @@ def test_masks_that_no_anchor_can_have_are_refused(tmp_path: Path) -> None:
         row, _ = decisions.skipped[0]
         resort = 1 << PAIRS + LAST_RESORT
         impossible = [
-            *(0, 1 << BUCKETS, 1 << BUCKETS | 1),
+            *(0, -1, 1 << BUCKETS, 1 << BUCKETS | 1),
             1 << PAIRS,  # in a reserve, in place of no pair
             1 | 3 << PAIRS,  # in two, in place of one
             resort,

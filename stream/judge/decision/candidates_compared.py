@@ -67,7 +67,7 @@ class Compared(NamedTuple):
     ends: NDArray[np.int64]
     """(n,): end of each row's pairs."""
     returned: int
-    """Number of pairs that the tables returned; for crowded rows, little more than are compared."""
+    """Number of pairs that the tables returned."""
 
     @property
     def url_bytes(self) -> NDArray[np.int64]:
@@ -152,9 +152,8 @@ class _Search:
         if self._most < returned and sizes.max() > self._most:
             wanted = self._wanted().from_row(first)
             rank = self._ranks(candidates, words, np.repeat(sizes > self._most, sizes))
-            kept = nearest_alive(
-                ends, candidates.anchor, candidates.distance, rank, candidates.reserve, wanted
-            )
+            unsure = candidates.reserve & ~candidates.reserves.further[candidates.row]
+            kept = nearest_alive(ends, candidates.anchor, candidates.distance, rank, unsure, wanted)
             candidates = replace(
                 candidates,
                 row=candidates.row[kept],

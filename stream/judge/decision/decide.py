@@ -91,7 +91,7 @@ class BatchVerdicts:
     """Row -> bit mask of the tables whose full bucket its anchor did not enter, and above these of the
     reserves that it entered."""
     candidates: int = 0
-    """Number of candidates that the tables returned, of crowded rows about the nearest alone; for metrics."""
+    """Number of candidates that the tables returned, for metrics."""
     verified: int = 0
     """Number of candidates that were similar enough."""
 

@@ -86,7 +86,7 @@ class Baselines(NamedTuple):
 
 class StoredCandidates(NamedTuple):
     """m pairs of a row and a stored anchor, by age in each row: those that it is compared with (rule 18), and
-    one more if there are more."""
+    more if there are more."""
 
     ends: I64
     """Where those of each row end (n + 1,)."""

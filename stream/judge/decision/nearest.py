@@ -61,7 +61,7 @@ def nearest_alive(
     anchor: NDArray[np.int64],
     distance: NDArray[np.uint8],
     rank: NDArray[np.uint8],
-    reserve: NDArray[np.bool_],
+    unsure: NDArray[np.bool_],
     wanted: Nearest,
 ) -> NDArray[np.bool_]:
     """Return the mask (m,) of pairs of a row and a stored anchor that are among the row's live ones of the
@@ -90,7 +90,7 @@ def nearest_alive(
             continue
         counts = kept[first:start] & (distance[first:start] <= wanted.within[row])
         kept[first:start] = False
-        for some in (counts, counts & ~reserve[first:start]):
+        for some in (counts, counts & ~unsure[first:start]):
             at_rank[:] = 0
             for i in range(len(some)):
                 at_rank[rank[first + i]] += some[i]

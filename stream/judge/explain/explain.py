@@ -226,7 +226,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     shingles: ShingleDiff | None
     """What their shingles share, and do not, as text."""
     equal_minima: list[bool] | None
-    """Which of their ten minima are equal, if the tables index the first of these."""
+    """Which of their thirty minima are equal, if the tables index the first of these."""
     stored: StoredPair | None = None
     """What a state directory makes of them, if one was named."""
 

@@ -86,7 +86,8 @@ def merged(
     further = ordered_pairs(of_reserves, first)
     row, anchor = np.concatenate([pairs[0], further[0]]), np.concatenate([pairs[1], further[1]])
     distance = np.concatenate([pairs[2], further[2]])
-    order = np.lexsort((anchor, row))  # stable: of equal pairs, the one that is not in reserves comes first
+    # Stable: of equal pairs, the one that is not in reserves comes first.
+    order = np.argsort(row << 32 | (anchor - first), kind="stable")
     row, anchor = row[order], anchor[order]
     new = np.ones(len(row), np.bool_)
     new[1:] = (row[1:] != row[:-1]) | (anchor[1:] != anchor[:-1])

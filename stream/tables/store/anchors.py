@@ -380,7 +380,7 @@ class Skipped:
             if record is None and number >= self._first:
                 raise damage_error(self._store.path, f"minima of anchor {number} are missing")
         joined = b"".join(record or _GONE for record in records)
-        words: U64 = np.frombuffer(joined, "<u8").astype(np.uint64).reshape(len(anchors), -1)[:, 1:].copy()
+        words: U64 = np.frombuffer(joined, "<u8").astype(np.uint64).reshape(-1, len(_GONE) // 8)[:, 1:].copy()
         return words
 
     @property
