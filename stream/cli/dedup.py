@@ -124,10 +124,12 @@ def command(
     choice = Choice(Policy.parse(keep, "keep"), clusters)
     started = time.monotonic()
     request = Request(settings, scheme, options, opened, same_pages)
-    with ScratchDirectory("dedup") as temporary, open_run(Path(temporary), index_directory, request) as run:
-        with if_interrupted(lambda: _describe_rest(index_directory)):
-            summary, warnings = _dedup(run, request, outputs, choice, dropped)
-        run.finish()
+    with (
+        ScratchDirectory("dedup") as temporary,
+        open_run(Path(temporary), index_directory, request) as run,
+        if_interrupted(lambda: _describe_rest(index_directory)),
+    ):
+        summary, warnings = _dedup(run, request, outputs, choice, dropped)
     summary["seconds"] = round(time.monotonic() - started, 3)
     _show(summary, warnings, opened, outputs.output, as_json)
     if (
@@ -168,10 +170,7 @@ def _dedup(
         with counting("electing", None):
             _elect(election, run, request, rows, choice)
         with counting("written", rows.count) as progress:
-            size = _write(election, run, sources, outputs, choice, progress)
-        if dropped:
-            election.add_no_pages(each for source in sources for each in source.no_pages())
-            _report(election, dropped)
+            size = _write(election, run, sources, outputs, choice, dropped, progress)
         summary = _summary(election, sources, size) | crowding
         warnings = counts.warnings
         return summary | {"quality_ignored": warnings.quality_ignored, "in_1970": warnings.in_1970}, warnings
@@ -208,9 +207,12 @@ def _write(
     sources: Sequence[Source],
     outputs: Outputs,
     choice: Choice,
+    dropped: Path | None,
     progress: Callable[[int], None],
 ) -> int:
-    """Write the pages that are kept, and return how many bytes they take."""
+    """Write the pages that are kept, and the file that names the others, and return how many bytes the former
+    take. The run is finished before the output appears: whoever is killed then has the output, or may run the
+    command again."""
     from stream.dedup.copies import copy, size_of
     from stream.dedup.election import NO_PAGES
     from stream.dedup.kept_pages import KeptPages
@@ -241,6 +243,10 @@ def _write(
                 run.refuse_changed(source)
                 size += size_of(path)
             failpoints.reach("dedup.copied")
+        if dropped:
+            election.add_no_pages(each for source in sources for each in source.no_pages())
+            _report(election, dropped)
+        run.finish()
     failpoints.reach("dedup.written")
     return size
 
