@@ -62,7 +62,7 @@ def test_a_page_is_rightly_dropped_for_a_kept_one_that_is_like_it(
 
 BUSY = """
 import subprocess, sys, time
-child = "import time; held = b'x' * (64 << 20)\\nwhile time.process_time() < 1: pass"
+child = "import time; held = b'x' * (64 << 20)\\nwhile time.process_time() < 1: pass\\ntime.sleep(1.5)"
 subprocess.run([sys.executable, "-c", child], check=True)
 """
 
