@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 async def create(settings: Settings) -> TopicNames:
     await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
+    await topics.wait_for_genesis(settings)  # before anything is in the journal: its commit may take a moment
     return TopicNames(settings.namespace)
 
 
