@@ -62,13 +62,6 @@ def add_pair(pairs: PackedPairs, row: Integer, number: Integer | np.uint64, dist
 
 
 @borrowing
-def place_among(number: Integer, numbers: I64) -> int:
-    """Index of `number` in `numbers`, which are ascending; -1 if it is not among them."""
-    place = np.searchsorted(numbers, number)
-    return int(place) if place < len(numbers) and numbers[place] == number else -1
-
-
-@borrowing
 def is_dead(number: Integer, dead: U8) -> bool:
     """Whether an anchor is dead by the bitmap `dead` (see `NumberSet.bits`)."""
     byte = number >> 3
