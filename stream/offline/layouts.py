@@ -45,8 +45,6 @@ class Layout:
         words = words_of(width)
         self.masks: Final[U64] = np.zeros((len(prefixes), words), np.uint64)
         """Shape (T, lanes): mask of the bits of a fingerprint that form each table's prefix."""
-        self.prefixes: Final = prefixes
-        """The bits of each table's prefix, counted from the most significant one."""
         self._moves = [moves(prefix, width) for prefix in prefixes]
         for table, prefix in enumerate(prefixes):
             for bit in prefix:

@@ -21,9 +21,9 @@ from tests.bench.busyness import sample_others
 STAGES = {
     "fingerprint": ("fingerprint",),
     "extract": ("extract", "extract_quality"),
-    "tables": ("tables", "table_peers", "methods"),
-    "judge": ("judge", "judge_hostile", "records"),
-    "elector": ("elector", "kept_pages"),
+    "tables": ("tables", "table_peers"),
+    "judge": ("judge", "judge_hostile"),
+    "elector": ("elector",),
     "dashboard": ("dashboard",),
     "worker": ("worker",),
     "end-to-end": ("end_to_end",),

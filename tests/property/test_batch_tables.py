@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,19 @@ from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import FIRST_PAIRS
 from tests.fingerprint_sets import as_integers, flip_bits, random_set
-from tests.property.test_methods import brute_force, listed
+
+
+def brute_force(stored: list[int], queries: list[int], distance: int) -> list[tuple[int, int, int]]:
+    return [
+        (row, place, (query ^ held).bit_count())
+        for row, query in enumerate(queries)
+        for place, held in enumerate(stored)
+        if (query ^ held).bit_count() <= distance
+    ]
+
+
+def listed(found: Pairs) -> list[tuple[int, int, int]]:
+    return list(zip(found.row.tolist(), found.stored.tolist(), found.distance.tolist(), strict=True))
 
 
 def scanned(tables: BatchTables, corpus, chunk: int, threads: int) -> Pairs:
@@ -34,7 +48,7 @@ def test_pairs_are_those_of_brute_force(width: int, distance: int, threads: int)
     assert listed(scanned(BatchTables(batch, width, distance), corpus, 333, threads)) == wanted
 
 
-@pytest.mark.parametrize("layout", ["4 choose 1", "6 choose 3", "4 then 4"])
+@pytest.mark.parametrize("layout", ["4 choose 1", "6choose3", "4 then 4"])
 def test_every_layout_finds_the_same(layout: str) -> None:
     rng = np.random.default_rng(1)
     batch = random_set(rng, 2000, 64)
@@ -59,9 +73,25 @@ def test_empty_sides_have_no_pairs() -> None:
     assert len(scanned(BatchTables(some, 64, 3), none, 2, 1)) == 0
 
 
-def test_a_layout_that_could_miss_pairs_is_refused() -> None:
-    with pytest.raises(SettingsError, match="distance: 4, but 5 choose 2 finds every pair up to 3"):
-        BatchTables(np.zeros(1, np.uint64), 64, 4, Layout.choose(5, 2))
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (lambda some: BatchTables(some, 64, 4, Layout.choose(5, 2)), "5 choose 2 finds every pair up to 3"),
+        (lambda _: Layout.parse("40 choose 20"), "layout: 40 choose 20 makes"),
+        (lambda _: Layout.parse("2 choose 3"), "layout: 2 choose 3"),
+        (lambda _: Layout.parse("65 then 1"), "layout: 65 then 1 blocks do not fit"),
+        (lambda _: Layout.parse("65 then 64", 128), "layout: 65 then 64"),
+        (lambda _: Layout.parse("5 of 2"), "'5 of 2' is not a layout such as"),
+        (lambda some: BatchTables(some.astype(np.int64), 64, 3), "uint64"),
+        (lambda some: BatchTables(some.reshape(1, 2), 64, 3), "shape"),
+        (lambda some: BatchTables(some, 128, 3), "shape"),
+        (lambda some: BatchTables(some + np.uint64(1 << 33), 32, 3), "more than 32 bits"),
+        (lambda some: BatchTables(some, 48, 3), "width"),
+    ],
+)
+def test_layouts_and_arrays_that_cannot_be_are_refused(refused: Any, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        refused(np.zeros(2, np.uint64))
 
 
 @pytest.mark.parametrize("width", [64, 128])

@@ -47,13 +47,6 @@ def table_peers(patch: Change) -> dict[str, Any]:
     return {"thousands": 2, "one_by_one": 1, "many": 1, "of_sets": 1}
 
 
-def methods(patch: Change) -> dict[str, Any]:
-    patch("BALLS", 10)
-    patch("TURNS", 1)
-    patch("QUERIES", {"brute-force": 20, "query-ball": 5, "one-bit": 5})
-    return {"stored": 5000}
-
-
 def backfill(patch: Change) -> dict[str, Any]:
     patch("PAGES", {"text": 64, "html": 48})
     patch("ROUNDS", 1)
@@ -86,23 +79,14 @@ def templates(patch: Change) -> dict[str, Any]:
     return {"copies": 4}
 
 
-def records(patch: Change) -> dict[str, Any]:
-    patch("BATCH", 2)
-    patch("RUNS", 1)
-    return {"rows": 8192}
-
-
 SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "fingerprint": fingerprint,
     "extract": lambda _: {"count": 8, "rounds": 1},
     "extract_quality": lambda _: {},
     "tables": tables,
     "table_peers": table_peers,
-    "methods": methods,
     "judge_hostile": lambda _: {"rows": 512},
-    "records": records,
     "elector": lambda _: {"rows": 16_384, "members": 16_384},
-    "kept_pages": lambda _: {"rows": 16_384},
     "growth": growth,
     "lifetime": lambda _: {"pages": 8192, "window": 2000, "executor": lambda: ThreadPoolExecutor(1)},
     "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},
@@ -181,12 +165,11 @@ def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.Mon
     def refuses() -> dict[str, Any]:
         raise NeardupError("the peer is missing")
 
-    for part, run in (("tables", fails), ("table_peers", refuses), ("methods", lambda: {"figure": 7})):
+    for part, run in (("tables", fails), ("table_peers", refuses), ("elector", lambda: {"figure": 7})):
         monkeypatch.setattr(import_module(f"tests.bench.bench_{part}"), "run", run)
-    monkeypatch.delattr(import_module("tests.bench.bench_methods"), "show")
-    done = CliRunner().invoke(bench.command, ["tables", "--json"])
+    done = CliRunner().invoke(bench.command, ["tables", "elector", "--json"])
     assert done.exit_code == 1
-    assert json.loads(done.stdout.splitlines()[0]) == {"stage": "tables", "part": "methods", "figure": 7}
+    assert json.loads(done.stdout.splitlines()[0]) == {"stage": "elector", "part": "elector", "figure": 7}
     assert "bench tables: tables failed: IndexError('too many indices')" in done.stderr
     assert "the peer is missing" in done.stderr
     assert "Traceback" in done.stderr

@@ -8,12 +8,10 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stream.errors import SettingsError
 from stream.fingerprint.fingerprinter import Fingerprint
-from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -24,7 +22,6 @@ from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
-from tests.bench.methods.brute_force import BruteForce
 from tests.genesis import genesis_of
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，
@@ -310,24 +307,6 @@ def test_fingerprints_of_128_bits_are_judged_like_those_of_64(tmp_path: Path) ->
 def test_tables_of_fingerprints_of_128_bits_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="width: 128 bits"):
         judged([text_of(1)], tmp_path, VerdictOptions.paper(), width=128)
-
-
-@pytest.mark.parametrize("width", [32, 64, 128])
-def test_neighbour_searches_take_fingerprints_of_every_width(width: int) -> None:
-    fingerprinter = PageFingerprinter(Scheme(width=width))  # type: ignore[arg-type]
-    stored, queries = (
-        from_integers([fingerprinter.text(text).fingerprint for text in texts], width)
-        for texts in (EDITED, SHORT)
-    )
-    distance = width // 8
-    expected = [
-        (query, place)
-        for query in range(len(queries))
-        for place in np.flatnonzero(distances(stored, queries[query : query + 1]) <= distance).tolist()
-    ]
-    found = BruteForce(stored, width, distance).search(queries)
-    assert sorted(zip(found.row.tolist(), found.stored.tolist(), strict=True)) == expected
-    assert len(expected) > 50
 
 
 def test_pages_of_two_words_do_not_fall_together_by_ties(tmp_path: Path) -> None:
