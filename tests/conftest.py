@@ -33,11 +33,9 @@ hypothesis.settings.load_profile("patient")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options by which a test is made larger."""
     group = parser.getgroup("neardup")
-    group.addoption("--trimmed-pages", type=int, default=0, help="Pages of tests/chaos/test_trimming.py.")
     group.addoption(
         "--forgotten-of", type=int, default=1500, help="Pages of tests/kafka/test_forgotten_everywhere.py."
     )
-    group.addoption("--trim-every", type=int, default=1, help="Seconds from a trim to the next one there.")
     group.addoption("--seconds-to", type=Path, help="File that takes the seconds of each test file.")
 
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import random
 import signal
-from collections.abc import Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -87,31 +85,11 @@ class Deployment:
         for name in list(self.running):
             await self.kill(name)
 
-    async def start(
-        self, name: str, failpoint: str | None = None, options: Sequence[str] = (), **changes: object
-    ) -> None:
+    async def start(self, name: str, failpoint: str | None = None) -> None:
         """Start the role before the first dash of its name; `failpoint` is where it will kill itself."""
-        environment = self.settings.model_copy(update=changes).environment()
+        environment = self.settings.environment()
         environment |= {"NEARDUP_FAILPOINT": failpoint} if failpoint else {}
-        command = (name.split("-")[0], *options)
-        self.running[name] = await fork(command, environment, self.logs / f"{name}.log")
-
-    @asynccontextmanager
-    async def keep_running(self, name: str, **changes: object):
-        """Context manager that restarts a role whenever it ends: a supervisor of three lines."""
-
-        async def keep() -> None:
-            while True:
-                await self.start(name, **changes)
-                await self.running[name].wait()
-                await asyncio.sleep(0.2)
-
-        keeping = asyncio.create_task(keep())
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        self.running[name] = await fork((name.split("-")[0],), environment, self.logs / f"{name}.log")
 
     async def kill(self, name: str) -> None:
         """End a role by SIGKILL."""
@@ -126,9 +104,9 @@ class Deployment:
         async with asyncio.timeout(HANG_SECONDS):
             return await process.wait()
 
-    async def wait_for_end(self, name: str, seconds: float = HANG_SECONDS) -> int:
+    async def wait_for_end(self, name: str) -> int:
         """Wait until a role ends by itself, and return its exit code."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(HANG_SECONDS):
             code = await self.running[name].wait()
         del self.running[name]
         return code

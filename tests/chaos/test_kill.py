@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.audit import audit
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness
@@ -85,13 +86,13 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         await deployment.start("judge")
 
         async def judged() -> bool:
-            findings = await _audited(chaos)
+            findings = await audit(chaos)
             return not (findings.missing or findings.waiting)
 
         await until(judged)
         await deployment.stop("judge")
         await deployment.stop("worker-steady")
-    said = await bear_witness(chaos.bootstrap_servers, chaos.namespace)
+    said = await bear_witness(chaos)
     report(f"kills per point {dict(sorted(kills.items()))}; {said}")
     assert not said.missing
     assert not said.repeated
@@ -99,9 +100,3 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
     assert said.pages == crawler.published >= 500
     assert all(kills[point] >= times for point in points)
     assert all(said.verdicts[v] for v in ("unique", "duplicate", "recrawl", "insufficient", "rejected"))
-
-
-async def _audited(settings: Settings):
-    from stream.roles.auditor.audit import audit
-
-    return await audit(settings)

@@ -1,8 +1,9 @@
-"""A witness that shares no code with the system: it reads the topics and says what should have come out.
+"""A witness that shares no code with the judge: it reads the topics and says what should have come out.
 
-The journal is unpacked by hand, re-deliveries are trimmed by hand, the oracle judges page by page, and the
-verdicts are read with `read_committed` like any consumer reads them. Shingles are those of the published
-texts, so that similarities are held against the texts rather than against what the worker made of them.
+The journal is unpacked and re-deliveries are trimmed as in the account of `make chaos`, the oracle judges
+page by page, and the verdicts are read with `read_committed` like any consumer reads them. Shingles are those
+of the published texts, so that similarities are held against the texts rather than against what the worker
+made of them.
 """
 
 from __future__ import annotations
@@ -12,38 +13,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from stream.kafka.names import TopicNames
+from stream.settings import Settings
 from tests.bench.quality.truth import shingles
-from tests.oracle import Oracle, OraclePage
+from tests.chaos.checker.records import JournalContent
+from tests.kafka.worker_helpers import read_all
+from tests.oracle import Oracle
 
 ONE_SHINGLE = 0.02
 """More than the similarity grows by one common shingle more, of pages of 60 words or more."""
-
-
-async def read_all(servers: str, topic: str):
-    """Return all committed records of a topic, partition by partition."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest",
-        max_partition_fetch_bytes=16 << 20,
-    )  # fmt: skip
-    await consumer.start()
-    try:
-        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not partitions:
-            await consumer._client.fetch_all_metadata()
-            count = len(await consumer._client._wait_on_metadata(topic) or ())
-            partitions = [TopicPartition(topic, p) for p in range(count)]
-        consumer.assign(partitions)
-        ends = await consumer.end_offsets(partitions)
-        records = []
-        for partition in partitions:
-            while await consumer.position(partition) < ends[partition]:
-                for found in (await consumer.getmany(partition, timeout_ms=200)).values():
-                    records += found
-        return records
-    finally:
-        await consumer.stop()
 
 
 @dataclass
@@ -63,27 +42,27 @@ class Statement:
         )
 
 
-async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = None) -> Statement:
+async def bear_witness(settings: Settings) -> Statement:
     """Compare pages, journal and verdicts of a deployment whose pages have one topic id."""
-    oracle = oracle or Oracle()
-    topic = f"{namespace}.pages"
-    messages = await read_all(servers, topic)
-    pages = {(topic, r.partition, r.offset): _shingles(r.value) for r in messages}
+    names, oracle = TopicNames(settings.namespace), Oracle()
+    pages = {
+        (each.partition, each.offset): _shingles(each.value) for each in await read_all(settings, names.pages)
+    }
     given: dict[tuple, list] = {}
     said = Statement(pages=len(pages))
-    for record in await read_all(servers, f"{namespace}.verdicts"):
+    for record in await read_all(settings, names.verdicts):
         verdict = json.loads(record.value)
         said.verdicts[verdict["verdict"]] += 1
         source = verdict["source"]
-        place = source["topic"], source["topic_id"], source["partition"], source["offset"]
-        given.setdefault(place, []).append(verdict)
-    said.missing = sorted(pages.keys() - {(topic, *place) for topic, _, *place in given})
+        given.setdefault((source["topic_id"], source["partition"], source["offset"]), []).append(verdict)
+    said.missing = sorted(pages.keys() - {place[1:] for place in given})
     said.repeated = sorted(place for place, verdicts in given.items() if len(verdicts) > 1)
 
-    (genesis,) = await read_all(servers, f"{namespace}.genesis")
-    journal = msgspec.msgpack.decode(genesis.value)["journal"]
-    for place, page in _rows_in_order(journal, await read_all(servers, f"{namespace}.journal")):
-        page.shingles = pages.get((place[0], *place[2:]))
+    (genesis,) = await read_all(settings, names.genesis)
+    content = JournalContent(msgspec.msgpack.decode(genesis.value)["journal"])
+    records = await read_all(settings, names.journal)
+    for place, page, *_ in (row for each in records for row in content.admit_rows(each.value, each.offset)):
+        page.shingles = pages.get(place[1:])
         want = oracle.judge(page)
         for got in given.get(place, ()):
             nearest = got.get("nearest") or {"id": None, "similarity": None}
@@ -115,39 +94,3 @@ def _shingles(value):
     except ValueError:
         return None
     return frozenset(shingles(text)) if isinstance(text, str) and text.isascii() else None
-
-
-def _rows_in_order(journal, records):
-    """Return source coordinates and page of every row of the journal, without re-deliveries."""
-    expected: dict[tuple, int] = {}
-    for record in records:
-        content = msgspec.msgpack.decode(record.value)
-        row = 0
-        count = len(content["status"])
-        size = len(content["sketch"]) // max(1, count)
-        for cluster, topic, topic_id, partition, start, end, rows, *flags in content["ranges"]:
-            key = cluster, topic_id, partition
-            admitted = start <= expected.get(key, -1) or bool(flags and flags[0])
-            since = max(expected.get(key, start), start)
-            for i in range(row, row + rows):
-                offset = int.from_bytes(content["offset"][8 * i : 8 * i + 8], "little")
-                if admitted and offset >= since:
-                    yield (
-                        (topic, topic_id, partition, offset),
-                        OraclePage(
-                            f"{journal[:8]}.{record.offset}.{i}",
-                            _url(content, i),
-                            int.from_bytes(content["fingerprint"][8 * i : 8 * i + 8], "little"),
-                            content["sketch"][size * i : size * i + size],
-                            content["status"][i],
-                        ),
-                    )
-            row += rows
-            if admitted:
-                expected[key] = max(since, end)
-
-
-def _url(content, row):
-    """Return the digest of a row's URL, by which URLs are compared; None for one that has none."""
-    digest = content["url_digest"][16 * row : 16 * row + 16]
-    return digest if any(digest) else None

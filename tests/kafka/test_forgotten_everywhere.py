@@ -57,7 +57,6 @@ from stream.tables.store import rocks
 from stream.text.url import url_key
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.checker.records import JournalContent
-from tests.chaos.witness import read_all
 from tests.kafka.dashboard_helpers import Client, dashboard
 from tests.kafka.disk_scan import DiskScan, found_in
 from tests.kafka.judge_helpers import (
@@ -71,8 +70,7 @@ from tests.kafka.judge_helpers import (
     text,
 )
 from tests.kafka.judge_helpers import decided as decided_up_to
-from tests.kafka.worker_helpers import read_all as read_topic
-from tests.kafka.worker_helpers import running
+from tests.kafka.worker_helpers import read_all, running
 from tests.oracle import OraclePage
 from tests.waiting import until
 
@@ -173,7 +171,7 @@ async def publish(settings: Settings, messages: list[bytes]) -> None:
 
 async def verdicts_of(settings: Settings) -> dict[str, dict[str, Any]]:
     """Verdicts by the ids of their pages, which have one each."""
-    records = await read_all(settings.bootstrap_servers, TopicNames(settings.namespace).verdicts)
+    records = await read_all(settings, TopicNames(settings.namespace).verdicts)
     found = [json.loads(each.value) for each in records]
     of_pages = {str(each["id"]): each for each in found}
     assert len(of_pages) == len(found)
@@ -236,15 +234,17 @@ async def compare(
     """Hold all verdicts against the oracle, which forgets the pages of these URLs where decisions say that
     requests were decided, by URL, whatever else decisions say. Returns what only these pages have, and what
     others have."""
-    servers, names = settings.bootstrap_servers, TopicNames(settings.namespace)
-    decided = [decode_decisions(each.value, each.offset) for each in await read_all(servers, names.decisions)]
+    names = TopicNames(settings.namespace)
+    decided = [
+        decode_decisions(each.value, each.offset) for each in await read_all(settings, names.decisions)
+    ]
     (start,) = {each.start for each in decided if each.forgotten is not None}
-    (genesis,) = await read_all(servers, names.genesis)
+    (genesis,) = await read_all(settings, names.genesis)
     journal = msgspec.msgpack.decode(genesis.value)["journal"]
     oracle, content, records = (
         IndexedOracle(),
         JournalContent(journal),
-        await read_all(servers, names.journal),
+        await read_all(settings, names.journal),
     )
     forgotten, is_forgotten, compared = set[str](), False, 0
     ours, others = Traces.none(), Traces.none()
@@ -410,7 +410,7 @@ async def test_records_of_clusters_that_had_ended_before_go_as_well(
         await until(have_expired)
 
         async def is_told() -> bool:
-            last = {each.key: each.value for each in await read_topic(settings, names.best())}
+            last = {each.key: each.value for each in await read_all(settings, names.best())}
             best = [decode_best(each, "best") for each in last.values() if GONE in each]
             urls = {each.was.url for each in best if each.was and not each.best}
             return urls == set(gone) and all(each.best is None for each in best)
@@ -429,7 +429,7 @@ async def test_records_of_clusters_that_had_ended_before_go_as_well(
         found = await status(settings)
         assert (found.unknown, found.pages) == (2, 0)
         for topic in told:
-            last = {each.key: each.value for each in await read_topic(settings, topic)}
+            last = {each.key: each.value for each in await read_all(settings, topic)}
             assert not [value for value in last.values() if value and GONE in value], topic
         await asyncio.to_thread(let_go, settings)
 
