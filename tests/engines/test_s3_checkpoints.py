@@ -1,13 +1,13 @@
-"""Whole checkpoints in a real S3 server, by a user who may do no more than a store needs."""
+"""Whole checkpoints in a real S3 server, by a user who may do no more than a store needs. `test_s3_stores.py`
+has what goes wrong with single files there, `tests/unit/test_stored_checkpoints.py` with checkpoints."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.restoring import restore, verify
 from stream.checkpoints.uploads import linked
-from stream.errors import CheckpointError, DamagedCheckpointError
+from stream.errors import CheckpointError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
@@ -31,14 +31,9 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer.role import trim_once
 from stream.settings import Settings
 from stream.stores import bucket as buckets
-from stream.tables.store.rocks import LOG
-from tests import kills
 from tests.checkpointed import (
     checkpoint,
-    cut,
     digest_of,
-    flip,
-    make_checkpoints,
     open_store,
     uploads_of,
     write,
@@ -49,8 +44,6 @@ from tests.genesis import JOURNAL
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import running
 from tests.waiting import until
-
-SMALL_DISK = 2 << 20
 
 
 @pytest.fixture
@@ -115,20 +108,6 @@ def test_files_of_a_pruned_checkpoint_go_a_day_later(
     verify(catalogue, made[-1])
 
 
-def test_half_an_upload_is_no_checkpoint_and_the_next_one_goes_on(
-    tmp_path: Path, url: str, catalogue: Catalogue
-) -> None:
-    kills.killed("checkpoint.file:2", make_checkpoints, tmp_path / "judge", url)
-    assert catalogue.kept(JOURNAL, JUDGE) == []
-    stored = {each.digest: each.size for each in catalogue.contents(JOURNAL).files}
-    assert len(stored) == 3, "two, and the one that tells the time"
-    with open_store(tmp_path / "judge") as store:
-        manifest, progress = checkpoint(store, uploads_of(catalogue))
-    there = sum(stored.get(each.digest, 0) for each in manifest.files)
-    assert 0 < progress[0].remaining <= manifest.bytes - there
-    verify(catalogue, manifest)
-
-
 def test_a_store_that_is_away_in_the_middle_is_named_and_the_next_attempt_goes_on(
     tmp_path: Path, url: str, gateway: Gateway, catalogue: Catalogue, made: Manifest, hurried: None
 ) -> None:
@@ -182,99 +161,6 @@ def test_a_slow_store_is_waited_for(tmp_path: Path, gateway: Gateway, catalogue:
         ended.set()
         thread.join()
     assert digest_of(tmp_path / "restored") == digest_of(tmp_path / "judge")
-
-
-def test_a_store_that_does_not_answer_is_named(
-    tmp_path: Path, gateway: Gateway, catalogue: Catalogue, made: Manifest, hurried: None
-) -> None:
-    gateway.pause()
-    try:
-        with open_store(tmp_path / "judge") as store:
-            write(store, 2)
-            with pytest.raises(CheckpointError, match="the store did not answer in time"):
-                checkpoint(store, uploads_of(catalogue))
-        with pytest.raises(CheckpointError, match="the store did not answer in time"):
-            restore(catalogue, made, tmp_path / "restored")
-    finally:
-        gateway.resume()
-    assert catalogue.kept(JOURNAL, JUDGE) == [made.name]
-
-
-@pytest.mark.parametrize("spoil", [cut, flip, Path.unlink])
-def test_a_spoiled_object_is_named_and_nothing_is_restored(
-    tmp_path: Path,
-    url: str,
-    prefix: str,
-    gateway: Gateway,
-    catalogue: Catalogue,
-    made: Manifest,
-    spoil: Callable[[Path], None],
-) -> None:
-    file = max(made.files, key=lambda each: each.size)
-    spoil(gateway.path(f"{prefix}/{made.name.file(file.digest)}"))
-    checked = neardup("checkpoint", "verify", "--all", "--checkpoints", url)
-    assert checked.exit_code == 1
-    why = f"checkpoint {made.name}: {file.name}: {made.name.file(file.digest)} is "
-    assert why in checked.stderr
-    with pytest.raises(DamagedCheckpointError, match=why):
-        restore(catalogue, made, tmp_path / "restored")
-    assert not (tmp_path / "restored").exists()
-    catalogue.delete([made.name.file(file.digest)])  # as the guide says
-    with open_store(tmp_path / "judge") as store:
-        write(store, 2)
-        again, _ = checkpoint(store, uploads_of(catalogue))
-    verify(catalogue, again)
-
-
-def test_a_full_store_keeps_the_checkpoint_that_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And takes another one once there is room."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no tmpfs can be mounted")
-    server = None
-    try:
-        server = Gateway(disk)
-        for name, value in server.environment(USER).items():
-            monkeypatch.setenv(name, value)
-        catalogue = Catalogue(f"s3://{BUCKET}/{ALLOWED}")
-        with open_store(tmp_path / "judge") as store:
-            write(store, 1)
-            first, _ = checkpoint(store, uploads_of(catalogue))
-            batch = store.batch()
-            for number in range(SMALL_DISK >> 10):
-                batch.put(LOG, (1 << 40 | number).to_bytes(8, "big"), os.urandom(1 << 10))
-            store.write(batch)
-            write(store, 2)
-            with pytest.raises(CheckpointError, match="the store is full"):
-                checkpoint(store, uploads_of(catalogue))
-            assert catalogue.kept(JOURNAL, JUDGE) == [first.name]
-            verify(catalogue, first)
-            server.forget_parts()
-            more = ["mount", "-o", f"remount,size={8 * SMALL_DISK}", str(disk)]
-            subprocess.run(more, check=True)
-            second, _ = checkpoint(store, uploads_of(catalogue))
-        verify(catalogue, second)
-        restore(catalogue, second, tmp_path / "restored")
-        assert digest_of(tmp_path / "restored") == digest_of(tmp_path / "judge")
-    finally:
-        if server:
-            server.stop()
-        subprocess.run(["umount", disk], check=True)
-
-
-def test_what_the_policy_denies_is_named(
-    tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = Catalogue(f"s3://{BUCKET}/elsewhere")
-    with open_store(tmp_path / "judge") as store:
-        write(store, 1)
-        with pytest.raises(CheckpointError, match="access denied to these credentials") as error:
-            checkpoint(store, uploads_of(elsewhere))
-    assert not any(secret in str(error.value) for secret in USER)
 
 
 @pytest.mark.broker

@@ -12,7 +12,6 @@ from stream.fingerprint.row import Status
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     FileGate,
-    commit,
     committed,
     create,
     exit_code,
@@ -117,19 +116,6 @@ async def test_rule_5_a_page_that_is_long_at_hand_of_a_running_worker_is_counted
     await all_but_one_are_judged(quick, {0: 3}, (0, 1))
 
 
-@pytest.mark.night
-async def test_rule_5_a_slow_page_counts_only_while_it_is_at_hand(quick: Settings, tmp_path: Path) -> None:
-    await create(quick)
-    own, gate = await topic_id(quick), FileGate(tmp_path / "gate")
-    async with working(quick):
-        await publish(quick, [b"a"])
-        await until(lambda: has_committed(quick, 0, 1, own))
-        await publish(quick, [gate.page])
-        await until(lambda: has_committed(quick, 0, 1, f"{own} 1"))
-        gate.open()
-        await until(lambda: has_committed(quick, 0, 2, own))
-
-
 @pytest.mark.parametrize(
     "failpoint", cases(["worker.before_append:1", "worker.append:1"], by_day=["worker.append:1"])
 )
@@ -158,29 +144,6 @@ async def test_rule_5_workers_killed_between_pages_cost_none(quick: Settings, fa
 
 
 @pytest.mark.night
-async def test_rule_5_workers_killed_while_idle_count_for_nothing(quick: Settings) -> None:
-    await create(quick)
-    own = await topic_id(quick)
-    await publish(quick, [b"a", b"b"])
-    done = {0: (2, own), 1: (0, own), 2: (0, own)}
-
-    async def idle() -> bool:
-        return await committed(quick) == done
-
-    async with working(quick):
-        await until(idle)
-    for _ in range(3):
-        async with worker_process(quick) as process:
-            await publish(quick, [b"c"], partition=2)  # so that it is known to read
-            done[2] = (done[2][0] + 1, own)
-            await until(idle)
-            process.kill()
-            assert await exit_code(process) == -signal.SIGKILL
-        assert await idle()
-    assert set((await statuses(quick)).values()) == {READY}
-
-
-@pytest.mark.night
 async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Settings, tmp_path: Path) -> None:
     """A page stays in flight while its partition is reassigned repeatedly."""
     await create(quick)
@@ -200,15 +163,3 @@ async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Setti
                 await until(all_at_hand)
             await until(lambda: steady.stats.partitions == 3)
     assert await committed(quick) == dict.fromkeys(range(3), (0, own))
-
-
-@pytest.mark.night
-async def test_rule_5_attempts_are_about_the_page_that_was_at_hand(quick: Settings) -> None:
-    """After an operator sets the offset, earlier attempts do not count for other pages."""
-    await create(quick)
-    own = await topic_id(quick)
-    await publish(quick, [b"a", b"b", b"c"])
-    await commit(quick, 0, f"{own} 3 1")
-    async with working(quick):
-        await until(lambda: has_committed(quick, 0, 3, f"{own} 1"))
-    assert await statuses(quick) == {(0, n): READY for n in range(3)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,16 +13,13 @@ from stream.checkpoints.restoring import restore
 from stream.errors import DamagedStateError
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from tests.commands import succeeded
 from tests.kafka.judge_helpers import (
     append,
     decided,
-    delete_records,
     once,
     part,
     places,
     record,
-    refusal_of,
     verdicts,
 )
 from tests.kafka.judged_rounds import (
@@ -43,8 +39,6 @@ from tests.kafka.judged_rounds import (
     with_checkpoints,
 )
 from tests.kafka.worker_helpers import create, running
-from tests.kills import killed_command
-from tests.night import cases
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -126,24 +120,6 @@ async def test_a_checkpoint_ahead_of_the_journal_is_refused(judged: Settings) ->
 
 
 @pytest.mark.night
-async def test_without_the_decisions_before_it_only_a_checkpoint_will_do(judged: Settings) -> None:
-    """A state that needs deleted decisions is refused, and names why each checkpoint cannot be used."""
-    manifest = kept(judged)[0]
-    await delete_records(judged, f"{judged.namespace}.decisions", manifest.decided)
-    lose(judged)
-    away = judged.model_copy(update={"checkpoints": str(stored(judged, "none"))})
-    said = await refusal_of(JudgeRole(away))
-    assert f"empty, but topic {judged.namespace}.decisions starts at {manifest.decided}" in said
-    assert "there is none of this journal" in said
-    assert not directory(judged).exists()
-    said = await refusal_of(JudgeRole(judged.model_copy(update={"tables_generation": 17})))
-    assert said.count("has generation 16, but 17 is needed") == 3
-    logs = await deliver_again(judged, ROUNDS)
-    assert restored(logs) == [str(manifest.name)]
-    assert places(await verdicts(judged)) == once(part(0, 0, PAGES + 1))
-
-
-@pytest.mark.night
 async def test_a_damaged_state_is_restored(judged: Settings) -> None:
     (directory(judged) / "CURRENT").unlink()
     mending = judged.model_copy(update={"rebuild_damaged": True})
@@ -216,26 +192,3 @@ async def test_leader_and_standby_both_make_checkpoints_and_either_ones_are_rest
     async with running(JudgeRole(judged)):
         await decided(judged, await append(judged, record(part(0, PAGES + 1, PAGES + 2))))
     assert places(await verdicts(judged)) == once(part(0, 0, PAGES + 2))
-
-
-@pytest.mark.night
-async def test_a_query_restores_its_own_copy(judged: Settings, tmp_path: Path) -> None:
-    pages = tmp_path / "pages.jsonl"
-    pages.write_text(json.dumps({"url": "http://a/x", "text": "nothing of the sort"}) + "\n")
-    _, errors = await succeeded(judged, "query", str(pages))
-    assert "restored" in errors
-    assert (directory(judged).with_name("query") / "CURRENT").exists()
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("failpoint", cases(["restore.file:2", "restore.renamed"], by_day=["restore.file:2"]))
-async def test_a_judge_that_is_killed_while_it_restores_leaves_no_half_state(
-    judged: Settings, failpoint: str
-) -> None:
-    lose(judged)
-    await killed_command(judged, failpoint, "judge")
-    assert directory(judged).exists() is (failpoint == "restore.renamed")
-    logs = await deliver_again(judged, ROUNDS)
-    assert len(restored(logs)) == (failpoint != "restore.renamed")
-    assert not list(directory(judged).parent.glob("neardup-*"))
-    await all_once(judged, ROUNDS)

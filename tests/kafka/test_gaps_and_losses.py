@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
 from stream.errors import StateError
@@ -37,7 +36,6 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.worker_helpers import (
-    admin_of,
     commit,
     committed,
     create,
@@ -184,36 +182,6 @@ async def test_rule_4_declared_gap_is_counted_once_however_often_it_is_declared(
 
 
 @pytest.mark.night
-async def test_pages_that_retention_took_are_declared_decided_and_audited(
-    settings: Settings, logged: list[Any]
-) -> None:
-    names = await create(settings)
-    pages = [page(f"http://a/{n}", n) for n in range(14)]
-    await publish(settings, pages[:5])
-
-    async def all_committed() -> bool:
-        return (await committed(settings)).get(0, (0, ""))[0] == 5
-
-    async with running(JudgeRole(settings)):
-        async with running(WorkerRole(settings)):
-            assert (await audited(settings, 5)).clean
-            await until(all_committed)
-        await publish(settings, pages[5:])
-        async with admin_of(settings) as admin:
-            await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(8)})
-        async with running(WorkerRole(settings)) as worker:
-            found = await audited(settings, 6)
-        assert worker.stats.lost == 3
-    assert (found.pages, found.lost, found.missing, found.repeated, found.earlier) == (6, 3, 0, 0, 5)
-    assert not found.clean
-    assert sorted(each["source"]["offset"] for each in await verdicts(settings)) == [*range(5), *range(8, 14)]
-    assert {key[1]: lost for key, (_, lost) in (await lost_of(settings)).items()} == {0: 3, 1: 0, 2: 0}
-    (declared,) = [each for each in logged if each["event"] == "pages_lost_to_retention"]
-    assert [declared[name] for name in ("topic", "partition", "lost")] == [names.pages, 0, 3]
-    assert gaps_in(logged) == []
-
-
-@pytest.mark.night
 async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
     settings: Settings, logged: list[Any]
 ) -> None:
@@ -242,11 +210,12 @@ async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("taken", [0, 2], ids=["whole", "trimmed"])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (2, 0), (0, 2)], ids=["whole", "trimmed", "overtaken"])
 async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_printed_cure_heals(
-    settings: Settings, logged: list[Any], taken: int
+    settings: Settings, logged: list[Any], before: int, after: int
 ) -> None:
-    """The partition is unknown yet, so its log start, committed manually, is an opening."""
+    """The partition is unknown yet, so its log start, committed manually, is an opening. What retention takes
+    after the cure is lost."""
     names = await create(settings)
     await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
     await commit(settings, 6)
@@ -254,33 +223,13 @@ async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_pri
         async with running(WorkerRole(settings)):
             await until(lambda: len(judge.stats.gaps) == 1)
         assert gaps_in(logged) == [(0, None, 6)]
-        if taken:
-            async with admin_of(settings) as admin:
-                await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(taken)})
+        await delete_records(settings, names.pages, before)
         await follow_cure(settings, logged)
-        async with running(WorkerRole(settings)):
-            assert (await audited(settings, 9 - taken)).clean
-        await until(lambda: not judge.stats.gaps)
-    assert len(gaps_in(logged)) == 1
-
-
-@pytest.mark.night
-async def test_rule_7_cure_that_retention_overtakes_still_heals(
-    settings: Settings, logged: list[Any]
-) -> None:
-    """The judge does not know the partition yet, and counts what was lost all the same."""
-    names = await create(settings)
-    await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
-    await commit(settings, 6)
-    async with running(JudgeRole(settings)) as judge:
-        async with running(WorkerRole(settings)):
-            await until(lambda: len(judge.stats.gaps) == 1)
-        await follow_cure(settings, logged)
-        async with admin_of(settings) as admin:
-            await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(2)})
+        await delete_records(settings, names.pages, before + after)
         async with running(WorkerRole(settings)) as worker:
-            findings = await audited(settings, 7)
-        assert (findings.missing, findings.lost, worker.stats.lost) == (0, 2, 2)
+            findings = await audited(settings, 9 - before - after)
+        assert (findings.missing, findings.lost, worker.stats.lost) == (0, after, after)
+        assert findings.clean == (not after)
         await until(lambda: not judge.stats.gaps)
     assert len(gaps_in(logged)) == 1
 

@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError
-from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state.state import State
 from stream.kafka import broker_metadata, topics
@@ -258,20 +258,6 @@ async def test_role_that_waits_for_the_genesis_hears_a_stop(
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
-async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
-    settings: Settings,
-    kind: Callable[[Settings], JudgeRole | WorkerRole],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    genesis = await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
-    await publish(settings, [b"page"])
-    monkeypatch.setitem(BEHAVIOUR, "segment", 999)
-    said = await refusal(kind(settings))
-    assert f"fingerprints have scheme {genesis.scheme_id}" in said
-
-
-@pytest.mark.night
 async def test_journal_record_of_another_scheme_ends_the_judge_unjudged(settings: Settings) -> None:
     names = await create(settings)
     other = Scheme(segmenter="jieba")
@@ -281,19 +267,3 @@ async def test_journal_record_of_another_scheme_ends_the_judge_unjudged(settings
     assert f"topic {names.journal} offset 0" in str(error)
     assert other.id in str(error)
     assert await verdicts(settings) == []
-
-
-async def test_rule_11_creating_with_other_options_is_refused_and_names_them(settings: Settings) -> None:
-    await create(settings)
-    before = await ends(settings)
-    with pytest.raises(RefusedError) as refused:
-        await topics.create(
-            settings, Scheme(segmenter="jieba"), VerdictOptions(baselines=3, similarity="0.9")
-        )
-    for named in (
-        "scheme.segmenter is 'rjieba' in the journal, 'jieba' here",
-        "options.baselines is 2 in the journal, 3 here",
-        "options.similarity is '0.798' in the journal, '0.9' here",
-    ):
-        assert named in str(refused.value)
-    assert await ends(settings) == before

@@ -133,28 +133,6 @@ async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
     assert made[0] == await topics.wait_for_genesis(settings)
 
 
-@pytest.mark.night
-async def test_a_creator_that_died_half_way_leaves_no_genesis(
-    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
-) -> None:
-    await make()
-    dead = AIOKafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{settings.namespace}.genesis"
-    )
-    await dead.start()
-    lost = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), journal="0" * 32)
-    await dead.begin_transaction()
-    await dead.send_and_wait(names.genesis, encode_genesis(lost), key=b"lost", partition=0)
-    try:
-        made = await topics.create(settings, SCHEME, OPTIONS)
-        assert made.journal != lost.journal
-        with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
-            await dead.commit_transaction()
-        assert await topics.wait_for_genesis(settings) == made
-    finally:
-        await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
-
-
 async def test_other_options_are_refused_and_named(settings: Settings) -> None:
     made = await topics.create(settings, SCHEME, OPTIONS)
     other = VerdictOptions(baselines=3)

@@ -22,7 +22,6 @@ from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, SettingsError, StaleError, StateError
 from stream.judge.state.meta import Meta, meta_of
 from stream.kafka import broker_metadata, topics
-from stream.kafka.decided_positions import expected_offsets
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.decision import encode_decisions
@@ -38,8 +37,6 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import (
-    CLUSTER,
-    TOPIC_ID,
     append,
     audited,
     decided,
@@ -320,15 +317,6 @@ async def test_audit_and_recomputation_of_trimmed_logs(judged: Settings, tmp_pat
 
 
 @pytest.mark.night
-async def test_positions_of_idle_sources_are_known_from_trimmed_decisions(judged: Settings) -> None:
-    """So a worker without a commit does not read a partition again that moved long ago."""
-    await trim(judged, kept(judged)[0])
-    keys = [(CLUSTER, TOPIC_ID, partition) for partition in range(3)]
-    async with broker_metadata.connect(judged) as client:
-        assert await expected_offsets(judged, client, keys) == {keys[0]: PAGES, keys[1]: 1}
-
-
-@pytest.mark.night
 async def test_an_elector_that_begins_behind_a_trim_is_refused_by_name(settings: Settings) -> None:
     """It has no checkpoint that it could go on from."""
     settings = settings.model_copy(update={"elect": "longest"})
@@ -368,28 +356,3 @@ async def test_pages_and_rows_judged_before_a_trim_are_audited_and_not_loaded_ag
     assert await recompute(settings) == []
     loading = await load(settings, rows)  # no judge is there to wait for
     assert loading.judged_before == loading.judged == 700
-
-
-@pytest.mark.night
-async def test_decisions_that_start_with_no_ledger_record_are_refused_by_name(
-    crawled: tuple[Settings, RowsSource],
-) -> None:
-    """As after a deletion by hand: nobody knows what was judged before."""
-    settings, rows = crawled
-    topic = TopicNames(settings.namespace).decisions
-    last = max(await ledgers(settings))
-    rarely = settings.model_copy(update={"checkpoint_interval": 3600.0})
-    async with running(WorkerRole(settings)), running(JudgeRole(rarely)):
-        await publish(settings, [page("http://a/more", "more")], partition=2)
-
-        async def has_ledger() -> bool:
-            return max(await ledgers(settings)) > last
-
-        await until(has_ledger)
-        await publish(settings, [page("http://a/most", "most")], partition=2)
-        await audited(settings, 23)
-    await delete_records(settings, topic, max(await ledgers(settings)) + 1)
-    with pytest.raises(StateError, match=rf"topic {topic}: starts at \d+, but not with a ledger record"):
-        await audit(settings)
-    with pytest.raises(StateError, match=rf"topic {topic}: begins at offset \d+ and has no ledger record"):
-        await load(settings, rows)

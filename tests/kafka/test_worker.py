@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
 from stream.roles.worker import positions
 from stream.roles.worker.polling import POLL_RECORDS
-from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     FileGate,
@@ -37,7 +35,6 @@ from tests.kafka.worker_helpers import (
     publish,
     read_all,
     topic_id,
-    waits_for_genesis,
     worker_process,
     working,
 )
@@ -397,16 +394,6 @@ async def test_rule_5_worker_that_waits_hands_its_partitions_over(
     assert sum(map(len, judged(await journal(limited)).values())) == 1800
 
 
-async def test_rule_6_worker_waits_for_the_genesis(settings: Settings) -> None:
-    with capture_logs() as logs:
-        async with working(settings) as worker:
-            await until(lambda: waits_for_genesis(logs))
-            assert worker.opened is None
-            await create(settings)
-            await publish(settings, [b"page"])
-            await until(lambda: worker.stats.pages == 1)
-
-
 async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(
     settings: Settings, gate: FileGate
 ) -> None:
@@ -474,19 +461,3 @@ async def test_workers_that_come_and_go_lose_nothing(settings: Settings) -> None
     own = await topic_id(settings)
     for partition, count in published.items():
         assert pages[own, partition] == [(n, f"page {n}") for n in range(count)]
-
-
-async def test_real_pages_become_rows(settings: Settings) -> None:
-    await create(settings)
-    words = " ".join(f"word{n}" for n in range(50))
-    pages = [json.dumps({"url": f"http://a/{n}", "text": f"{words} {n}"}).encode() for n in range(5)]
-    await publish(settings, [*pages, b"not json"])
-    worker = WorkerRole(settings)
-    running = asyncio.create_task(worker.run())
-    try:
-        await until(lambda: worker.stats.pages == 6 or running.done())
-    finally:
-        worker.stop()
-        await running
-    rows = [rows for rows in await journal(settings) if len(rows)]
-    assert [status for each in rows for status in each.status] == [Status.READY] * 5 + [Status.REJECTED]

@@ -91,7 +91,7 @@ SAMPLES = {
     "windows-1257": "Bākas remonts pirms vētrām",
     "windows-1258": "Sửa ngọn hải đăng",
     "x-mac-cyrillic": "Ремонт маяка",
-    "gbk": "修理灯塔",
+    "gbk": "修理灯塔𠮷",
     "gb18030": "修理灯塔𠮷",
     "big5": "修理燈塔嘅",
     "euc-jp": "灯台を修理",
@@ -105,6 +105,8 @@ SAMPLES = {
     "hz-gb-2312": "修理灯塔",
     "x-user-defined": "plain",
 }
+OTHERS = [("gbk", "cp936"), ("utf-8", "utf_8"), ("utf-8", '"utf-8"')]
+"""Labels that are not the standard's, and are known all the same."""
 LABELLED = [(encoding, label) for encoding, labels in LABELS.items() for label in labels.split()]
 WRITERS = {
     "gbk": "gb18030",
@@ -133,7 +135,7 @@ def written(encoding: str) -> bytes:
     return text.encode(WRITERS.get(encoding, encoding))
 
 
-@pytest.mark.parametrize(("encoding", "label"), LABELLED)
+@pytest.mark.parametrize(("encoding", "label"), [*LABELLED, *OTHERS])
 def test_all_labels_of_the_standard_are_known(encoding: str, label: str) -> None:
     body = written(encoding)
     expected = body.decode(WRITERS.get(encoding, encoding))
@@ -315,6 +317,13 @@ DETECTED = [
     ("ascii", "a\0b\0"),
     ("ascii", ""),
     ("ascii", "\0"),
+    ("gb18030", "今天天气很好，我们去公园散步，然后回家吃饭。" * 3),
+    ("big5", "今天天氣很好，我們去公園散步，然後回家吃飯。" * 3),
+    ("shift_jis", "今日は天気がいいので、公園まで散歩してから家に帰りました。" * 3),
+    ("euc_jp", "今日は天気がいいので、公園まで散歩してから家に帰りました。" * 3),
+    ("euc_kr", "오늘은 날씨가 좋아서 공원까지 산책하고 집에 돌아왔습니다." * 3),
+    ("cp1251", "Сегодня хорошая погода, мы пошли гулять в парк." * 3),
+    ("cp1252", "Le café fermé l’été reste à côté du théâtre." * 3),
 ]
 
 
@@ -328,7 +337,24 @@ def test_bytes_that_are_no_text_are_not_taken_for_utf_16() -> None:
     assert "\0" in decode(sound)
 
 
-def test_a_label_is_no_name_of_a_codec() -> None:
-    """Python has codecs of these names, which are no charsets."""
-    for label in ("hex", "rot13", "string_escape", "raw_unicode_escape", "utf_8_sig", "cp65001", "quopri"):
-        assert codec(label) is None
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("utf-7", "idna", "punycode", "unicode_escape", "rot13", "hex", "", "é", "a\0b"),
+        *("string_escape", "raw_unicode_escape", "utf_8_sig", "cp65001", "quopri"),
+    ],
+)
+def test_a_label_is_no_name_of_a_codec(label: str) -> None:
+    """Python has codecs of most of these names, which are no charsets."""
+    assert codec(label) is None
+
+
+def test_the_message_beats_the_header_and_the_header_the_meta_tag() -> None:
+    body = b"<meta charset=koi8-r>" + CYRILLIC
+    assert decode(body, charset="windows-1251", header="koi8-r").endswith(UTF_8)
+    assert decode(body, header="windows-1251").endswith(UTF_8)
+
+
+def test_malformed_and_cut_sequences_become_replacement_characters() -> None:
+    assert decode(b"abc\xff", charset="utf-8") == "abc\ufffd"
+    assert decode(SAMPLES["gbk"].encode()[:-1], charset="utf-8") == SAMPLES["gbk"][:-1] + "\ufffd"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import json
-import lzma
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -22,13 +19,10 @@ from stream.sources.compressed import CountingFile
 from stream.sources.open import open_source
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
-from tests.unit.test_sources import warc_record
+from tests.unit.test_sources import PACKS, warc_record
 
 pytestmark = pytest.mark.usefixtures("no_children")
 
-PACKS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress,
-}  # fmt: skip
 ALL = [f"http://a.example/{number}" for number in range(4)]
 LINES = [json.dumps({"url": url, "text": "some words"}).encode() for url in ALL]
 SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
@@ -77,7 +71,7 @@ def test_other_bytes_behind_the_last_member_are_damage(suffix: str, behind: byte
 def test_a_truncated_member_is_damage(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"pages.jsonl{suffix}"
     path.write_bytes(PACKS[suffix](b"\n".join(LINES) + b"\n")[:-1])
-    with pytest.raises(PageError, match="damaged_source"):
+    with pytest.raises(PageError, match=rf"damaged_source: {path} after line \d"):
         urls(path)
 
 

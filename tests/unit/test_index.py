@@ -121,17 +121,6 @@ def test_an_index_keeps_its_seed(tmp_path: Path) -> None:
         Index(tmp_path / "index", scheme=Scheme())
 
 
-def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_path: Path) -> None:
-    Index(tmp_path / "mine").close()
-    with pytest.raises(SchemeMismatchError, match="mine"):
-        Index(tmp_path / "mine", scheme=Scheme(features="ngrams"))
-    with pytest.raises(SchemeMismatchError, match="verdict options"):
-        Index(tmp_path / "mine", options=VerdictOptions(baselines=3))
-    (tmp_path / "mine" / "genesis").write_bytes(b"?")
-    with pytest.raises(StateError, match="damaged"):
-        Index(tmp_path / "mine")
-
-
 def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
     Index(tmp_path / "mine").close()
     genesis = tmp_path / "mine" / "genesis"

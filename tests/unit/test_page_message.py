@@ -49,14 +49,6 @@ GOOD = [
         {"text": "x", "fetched_at": "2023-11-14T22:13:20.123Z"},
         Page(url=URL, text="x", fetched_at=1_700_000_000_123),
     ),
-    (
-        {"text": "x", "fetched_at": "2023-11-15T06:13:20.123999+08:00"},
-        Page(url=URL, text="x", fetched_at=1_700_000_000_123),
-    ),
-    (
-        {"text": "x", "fetched_at": "1969-12-31T23:59:59.999Z"},
-        Page(url=URL, text="x", fetched_at=-1),
-    ),
     ({"body": base(gzip.compress(b"abc")), "content_encoding": "gzip"}, Page(url=URL, body=b"abc")),
     (
         {"body": base(gzip.compress(b"ab") + gzip.compress(b"c")), "content_encoding": "x-gzip"},
@@ -74,11 +66,6 @@ GOOD = [
     ({"html": "\1" * LIMIT}, Page(url=URL, html="\1" * LIMIT)),
     ({"text": "ä" * (LIMIT // 2)}, Page(url=URL, text="ä" * (LIMIT // 2))),
     ({"body": base(b"a" * LIMIT)}, Page(url=URL, body=b"a" * LIMIT)),
-    (
-        {"text": "x", "fetched_at": "2023-11-14T22:13:20"},
-        Page(url=URL, text="x", fetched_at=1_700_000_000_000),
-    ),
-    ({"text": "x", "fetched_at": 1_700_000_000_123.9}, Page(url=URL, text="x", fetched_at=1_700_000_000_123)),
     ({"text": "x", "fetched_at": "", "charset": "", "content_type": ""}, Page(url=URL, text="x")),
     ({"text": "x", "html": "", "body": "", "canonical_url": ""}, Page(url=URL, text="x")),
     ({"text": "", "html": ""}, Page(url=URL, html="")),
@@ -127,9 +114,6 @@ BAD = [
     ({"text": "x", "canonical_url": 5}, "wrong_type"),
     ({"text": "x", "redirected_from": ["http://a/"]}, "wrong_type"),
     ({"text": "x", "fetched_at": "yesterday"}, "wrong_type"),
-    ({"text": "x", "fetched_at": True}, "wrong_type"),
-    ({"text": "x", "fetched_at": 10**15}, "wrong_type"),
-    ({"text": "x", "fetched_at": 10**30}, "wrong_type"),
     ({"body": "not base64!"}, "bad_base64"),
     ({"body": "é"}, "bad_base64"),
     ({"body": base(gzip.compress(b"abc" * 99)[:11]), "content_encoding": "gzip"}, "bad_compression"),
@@ -190,10 +174,6 @@ def test_what_is_no_page_message_says_why(value: bytes | None, reason: str) -> N
     assert caught.value.url is None
 
 
-def test_escaped_lone_surrogates_become_replacement_characters() -> None:
-    assert decode_page(b'{"url": "http://e.com/", "text": "a\\ud800b"}', LIMIT).text == "a�b"
-
-
 def test_a_lone_surrogate_may_stand_in_any_name_and_at_any_depth() -> None:
     named = b'{"url": "http://e.com/", "text": "a", "\\udfff": 1, "meta": [{"\\ud800": "\\ud800"}]}'
     assert decode_page(named, LIMIT).text == "a"
@@ -206,33 +186,10 @@ def test_a_lone_surrogate_may_stand_in_any_name_and_at_any_depth() -> None:
         decode_page(b'{"url": "http://e.com/", "text": "\\ud800", "depth": nan}', LIMIT)
 
 
-BESIDE = [
-    b"NaN",
-    b"-Infinity",
-    b"[Infinity, {}]",
-    b"[" * 1000 + b"]" * 1000,
-    b'{"a":' * 10_000 + b"NaN" + b"}" * 10_000,
-    b"1" + b"0" * 5000,
-    b"-1e999999",
-    b'"\\udfff\\ud800"',
-    b'"]\\"NaN"',
-    b'"\xff"',
-]
-"""Values that no standard or no stack allows, or that no number holds."""
-
-
-@pytest.mark.parametrize("value", BESIDE, ids=lambda value: value[:20])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["", "byte order mark"])
-def test_a_field_beside_the_text_costs_nothing(value: bytes, mark: bytes) -> None:
-    page = decode_page(
-        mark + b'{"x": %b, "url": "%b", "y": [%b], "text": "NaN [\\"{"}' % (value, URL.encode(), value), LIMIT
-    )
-    assert page == Page(url=URL, text='NaN ["{')
-
-
 def test_nan_is_a_missing_value() -> None:
-    page = decode_page(b'{"url": "http://a/", "html": NaN, "text": "x", "fetched_at": NaN}', LIMIT)
-    assert page == Page(url="http://a/", text="x")
+    for mark in (b"", b"\xef\xbb\xbf"):
+        page = decode_page(mark + b'{"url": "http://a/", "html": NaN, "text": "x", "fetched_at": NaN}', LIMIT)
+        assert page == Page(url="http://a/", text="x")
     with pytest.raises(PageMessageError, match="missing_field"):
         decode_page(b'{"url": NaN, "text": "x"}', LIMIT)
 

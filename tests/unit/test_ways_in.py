@@ -38,7 +38,6 @@ from stream.sources.source import Message
 from stream.text.url import MAX_URL
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
-from tests.unit.test_sources import warc_record
 
 pytestmark = pytest.mark.usefixtures("no_children")
 
@@ -605,10 +604,3 @@ def test_a_saved_page_with_a_time_after_the_last_is_rejected(
     expected = [None, "wrong_type", None]
     assert [reason for _, reason in scanned(tmp_path / "pages", tmp_path)] == expected
     assert [each.row.reason for each in read(fingerprinted(tmp_path / "pages", tmp_path))] == expected
-
-
-@pytest.mark.parametrize("date", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
-def test_an_archived_page_without_a_valid_time_has_none(tmp_path: Path, date: str) -> None:
-    (tmp_path / "a.warc").write_bytes(warc_record(date=date))
-    (row,) = streamed(list(open_source(str(tmp_path / "a.warc"))))
-    assert (row.reason, row.fetched_at) == (None, None)
