@@ -14,8 +14,8 @@ FUZZED := $(VENV)/.fuzzed
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 EXAMPLES := .cache/examples
 KUBERNETES := .cache/kubernetes/cluster
-# Tests run side by side, each process with a broker of its own; more than four help little.
-PYTEST := tests/in_memory $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+# Tests run side by side, each process with a broker of its own; tests/conftest.py says how many, and in which order.
+PYTEST := tests/in_memory $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 ENGINES := .cache/engines
 S3 := .cache/s3
 GATEWAY := .cache/versitygw

@@ -20,6 +20,7 @@ from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings, load
 from tests.kills import stop_server
+from tests.seconds import order_of_files
 from tests.slowest_files import SlowestFiles
 from tests.waiting import HANG_SECONDS
 
@@ -182,6 +183,21 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their argument: compressed ones hold the time at which a process collected the tests, and
     all processes must find the same."""
     return argname if isinstance(val, bytes) and (len(val) > 64 or val.startswith(b"\x1f\x8b")) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than processors, as tests wait half of the time; more than four help little."""
+    return min(4, len(os.sched_getaffinity(0)) + 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order files for processes that run tests side by side, as the Makefile lets them."""
+    if hasattr(config, "workerinput"):
+        of_file = [item.nodeid.partition("::")[0] for item in items]
+        place = {file: number for number, file in enumerate(order_of_files(dict.fromkeys(of_file)))}
+        items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
 
 
 @pytest.hookimpl(trylast=True)

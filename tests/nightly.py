@@ -24,7 +24,7 @@ from tests.seconds import seconds_of_files
 ROOT: Final = Path(__file__).parents[1]
 PYTEST: Final = (
     *("tests/in_memory", sys.executable, "-m", "pytest"),
-    *("--numprocesses=logical", "--maxprocesses=4", "--dist=loadfile"),
+    *("--numprocesses=auto", "--dist=loadfile", "--no-loadscope-reorder"),
 )
 CHECKED: Final = {"NUMBA_BOUNDSCHECK": "1"}
 """Compiled loops check each array access."""
