@@ -21,10 +21,12 @@ def header_fields(lines: bytes) -> dict[str, str]:
     except UnicodeDecodeError:
         text = lines.decode("latin-1")
     fields: dict[str, str] = {}
+    several: dict[str, list[str]] = {}
+    """What fields of several lines consist of: joined once, as a server may send a hundred thousand."""
     name = ""
     for line in text.split("\n"):
         if line[:1] in (" ", "\t") and name:
-            fields[name] = f"{fields[name]} {line.strip()}".strip()
+            several.setdefault(name, [fields[name]]).append(f" {line.strip()}")
             continue
         name, colon, value = line.partition(":")
         if not colon:
@@ -34,7 +36,9 @@ def header_fields(lines: bytes) -> dict[str, str]:
         if name not in fields:
             fields[name] = value.strip()
         elif name in _LISTS:
-            fields[name] += ", " + value.strip()
+            several.setdefault(name, [fields[name]]).append(f", {value.strip()}")
         else:
             name = ""
+    for name, parts in several.items():
+        fields[name] = "".join(parts).strip()
     return fields

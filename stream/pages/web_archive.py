@@ -17,11 +17,18 @@ from stream.pages.http_response import STATUS_LINE, HttpResponse, http_response
 from stream.pages.members import DAMAGED, Members
 
 _VERSION: Final = re.compile(rb"WARC/\d+(?:\.\d+)?[ \t]*\r?\n", re.IGNORECASE)
+_END: Final = re.compile(END.pattern + rb"|(?=" + _VERSION.pattern + rb")", re.IGNORECASE)
+"""The end of a header, or where another one begins before it, in linear time."""
+_USUAL: Final = 1024
+"""Bytes of a header whose end is searched for alone, which is faster."""
 _BEGINNING: Final = b"WARC/"
 _LONGEST_VERSION: Final = 32
 _LONGEST_NUMBER: Final = 19
 _GAP: Final = re.compile(rb"[\r\n\0 \t]+")
 """What is skipped between records."""
+_REREAD: Final = 50
+"""Most times that as much is gone back to as was read: content that shows very many records within one
+another costs no more."""
 
 
 @dataclass
@@ -41,7 +48,7 @@ class ArchiveRecord:
     content: bytes
     """The first MAX_HEADERS bytes if it is too large to be kept."""
     gap: bytes = b""
-    """The empty lines behind it."""
+    """The empty lines behind it, the first MAX_HEADERS bytes."""
 
     @property
     def place(self) -> str:
@@ -98,6 +105,8 @@ class ArchiveReader:
         self._at = 0
         self._offset = 0
         """Where `_data` begins in the content of the archive."""
+        self._read = self._reread = 0
+        """Bytes that were read, and that were gone back to."""
         self._error: BaseException | None = None
         """The damage at the end of `_data`."""
 
@@ -143,7 +152,7 @@ class ArchiveReader:
         if self._data[self._at : self._at + len(_BEGINNING)].upper() != _BEGINNING:
             self._at += 1
             raise RecordError(self._why("no WARC record begins there"))
-        while (end := END.search(self._data, self._at, self._at + MAX_HEADERS)) is None:
+        while (end := self._end_of_header()) is None:
             too_long = len(self._data) - self._at > MAX_HEADERS
             if too_long or not self._fill():
                 self._at += 1
@@ -151,11 +160,17 @@ class ArchiveReader:
                     "its header does not end" if too_long else self._why("truncated in its header")
                 )
         header = self._data[self._at : end.end()]
-        if inner := _VERSION.search(header, 1):
-            self._at += inner.start()
+        inner = _VERSION.search(header, 1) if header.upper().rfind(_BEGINNING) else None
+        self._at += inner.start() if inner else len(header)
+        if inner or not end[0]:
             raise RecordError("truncated in its header")
-        self._at += len(header)
         return header
+
+    def _end_of_header(self) -> re.Match[bytes] | None:
+        """Return the end of the header that begins here, or the beginning of another one before that, which
+        is empty. Returns None if neither was read yet."""
+        usual = END.search(self._data, self._at, self._at + _USUAL)
+        return usual or _END.search(self._data, self._at + 1, self._at + MAX_HEADERS)
 
     def _refuse_wrong_length(self, record: ArchiveRecord) -> None:
         """Raise RecordError if the content has the beginning of another record, and none begins behind it."""
@@ -169,9 +184,10 @@ class ArchiveReader:
         while len(self._data) - self._at < _LONGEST_VERSION and self._fill():
             pass
         inner = _VERSION.search(content + self._data[self._at : self._at + _LONGEST_VERSION])
-        if inner is None or inner.start() >= len(content):
+        if inner is None or inner.start() >= len(content) or self._reread > _REREAD * self._read:
             return False
         back = content[inner.start() :]
+        self._reread += len(back)
         self._offset += self._at - len(back)
         self._data, self._at = back + self._data[self._at :], 0
         return True
@@ -189,11 +205,11 @@ class ArchiveReader:
         return True
 
     def _skip_gap(self) -> bytes:
-        """Skip the empty lines between records, and return them."""
+        """Skip the empty lines between records, and return the first MAX_HEADERS bytes of them."""
         gap = b""
         while True:
             if blank := _GAP.match(self._data, self._at):
-                gap += blank[0]
+                gap += blank[0][: MAX_HEADERS - len(gap)]
                 self._at = blank.end()
             # A record begins there once there are enough bytes to tell.
             if len(self._data) - self._at >= len(_BEGINNING) or not self._fill():
@@ -239,6 +255,7 @@ class ArchiveReader:
         except DAMAGED as error:
             self._error = error
             return False
+        self._read += len(block)
         self._offset += self._at
         self._data, self._at = self._data[self._at :] + block, 0
         return bool(block)

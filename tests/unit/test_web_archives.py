@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,11 @@ import pytest
 import zstandard
 
 from stream.errors import PageError
+from stream.pages.headers import MAX_HEADERS
 from stream.pages.http_response import http_response
+from stream.pages.members import Members
 from stream.pages.page import PageMessageError, decode_page
+from stream.pages.web_archive import ArchiveReader, ArchiveRecord
 from stream.sources.warc import WarcSource
 from tests.unit.test_sources import BODY, brotli, warc_record
 
@@ -162,6 +166,30 @@ def test_what_cannot_be_read_costs_one_record(
     assert [each.pages for each in source.damages] == [1]
     with pytest.raises(PageError, match=r"damaged_source: .*a\.warc record at byte \d+: "):
         list(WarcSource(source.name))
+
+
+HOSTILE = {
+    "a field of very many lines": http(OK + "X: a\n" + " b\n" * 300_000 + "\n"),
+    "a list of very many lines": http(OK + "Link: a\n" * 120_000 + "\n"),
+    "headers that do not end": b"WARC/1.0\n" * 300_000,
+    "records within one another": b"WARC/1.0\nContent-Length: 9000000\n\n" * 250_000,
+}
+"""What takes minutes if it is read again and again."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_archives_take_linear_time(name: str, tmp_path: Path) -> None:
+    began = time.process_time()
+    read(tmp_path / "a.warc", HOSTILE[name])
+    assert time.process_time() - began < 10, "quadratic, it would take minutes"
+
+
+def test_of_a_long_gap_only_the_beginning_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.warc"
+    path.write_bytes(http(OK + "\n") + bytes(5 << 20) + http(OK + "\n"))
+    with path.open("rb") as file:
+        records = list(ArchiveReader(Members(file), LIMIT))
+    assert [len(each.gap) for each in records if isinstance(each, ArchiveRecord)] == [MAX_HEADERS, 4]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, bz2.compress, lzma.compress])
