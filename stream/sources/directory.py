@@ -39,7 +39,7 @@ CONTENT_TYPES: Final = {
 _SNIFFED: Final = 2048
 """Bytes of a file with another suffix in which it must begin as HTML, as a mirror's `view.php?id=7` does."""
 _HTML: Final = re.compile(
-    r"\s*(?:(?:<\?xml\b[^>]*>|<!--.*?-->)\s*)*"
+    r"\s*+(?>(?:<\?xml\b[^>]*>|<!--.*?-->)\s*)*+"
     r"<(?:!doctype\s+html|html|head|body|title|meta|script|style|iframe|div|h1|table|font|p|br|a|b)[\s/>]",
     re.IGNORECASE | re.DOTALL,
 )

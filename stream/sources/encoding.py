@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from stream.errors import SettingsError
 
-_BETWEEN_OBJECTS: Final = re.compile(r"\}\s*\r\s*\{")
+_BETWEEN_OBJECTS: Final = re.compile(r"\}[^\S\r]*+\r\s*+\{")
 """A carriage return that may end a line of JSON, in which others are white space."""
 SAMPLE: Final = 1 << 16
 """Bytes from which the encoding of a table is told."""

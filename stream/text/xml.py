@@ -17,10 +17,10 @@ _QUOTED: Final = r""""[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)"""
 _PIECE: Final = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<(?:script|style)(?=[\s>])[^>]*+(?<!/)>.*?(?:</(?:script|style)|\Z)"
-    rf"|<([a-z][^\s/>]*+)((?:[^\"'>]++|{_QUOTED})*+)>",
+    rf"|<([a-z][^\s/>]*+)((?:[^\"'>]++|{_QUOTED})*+)(>|\Z)",
     _FLAGS,
 )
-"""A comment, an element of raw text, or a start tag."""
+"""A comment, an element of raw text, or a start tag. What does not end has the rest of the page."""
 _VOID: Final = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source"]
 )
@@ -50,6 +50,6 @@ def _escaped(section: re.Match[str]) -> str:
 def _closed(piece: re.Match[str]) -> str:
     """Return a start tag, with its end tag if it is an empty element's."""
     name, attributes = piece[1], piece[2]
-    if name and attributes.endswith("/") and name.lower() not in _VOID:
+    if name and piece[3] and attributes.endswith("/") and name.lower() not in _VOID:
         return f"{piece[0]}</{name}>"
     return piece[0]

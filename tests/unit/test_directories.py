@@ -29,6 +29,7 @@ PAGES = {
 OTHERS = {
     "a.css?v=1": b"a{}", "feed": b"<?xml version='1.0'?><rss>", "i.svg": b"<svg >", "j.js": b"'<div>'",
     "k.png?x=1": b"\x89PNG", "l": b"", "m.json": LINE, "n": b"<abbr>", "o": b"<!-- never closed <html>",
+    "p.php": b"<!---->" * 60,  # to try how they may end takes as long as anybody waits
 }  # fmt: skip
 
 
