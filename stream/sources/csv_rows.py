@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TextIO
 
 from stream.errors import PageError
 from stream.sources.source import MAX_MESSAGE
@@ -44,13 +44,13 @@ class CsvRows:
     Where tabs separate cells, most programs write quotation marks as they are. There, a cell is quoted only
     if its closing mark stands before a tab or a line end, and marks within it are doubled. Elsewhere, a row
     whose marks make no cells may have them escaped, `\"`, as Spark writes them, and a mark that is not closed
-    takes the rest of the file: iterating raises PageError.
+    takes the rest of the file: iterating raises PageError. So does a line that is longer than any message.
     """
 
-    def __init__(self, lines: Iterable[str], name: str) -> None:
+    def __init__(self, text: TextIO, name: str) -> None:
         csv.field_size_limit(MAX_MESSAGE)
         self._name = name
-        coming = iter(lines)
+        coming = _lines(text, name)
         before: list[str] = []
         first = next(coming, "")
         while first and not first.strip("\r\n"):
@@ -197,6 +197,17 @@ class CsvRows:
 def delimiter_of(path: str) -> str:
     """What separates the cells of a CSV file of this name, unless its header tells otherwise."""
     return "\t" if ".tsv" in Path(path).name.lower() else ","
+
+
+def _lines(text: TextIO, name: str) -> Iterator[str]:
+    """Yield lines with their ends. Raises PageError."""
+    for number in count(1):
+        line = text.readline(MAX_MESSAGE + 1)
+        if len(line) > MAX_MESSAGE:
+            raise PageError("damaged_source", f"{name} line {number}: over {MAX_MESSAGE} characters")
+        if not line:
+            return
+        yield line
 
 
 def _one_line(line: str) -> str:

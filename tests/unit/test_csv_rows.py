@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream.errors import PageError
 from stream.pages.page import decode_page
+from stream.sources import csv_rows
 from stream.sources.csv_rows import CsvRows
 from stream.sources.open import open_source
 
@@ -105,6 +106,16 @@ def test_every_dialect_is_read(tmp_path: Path, name: str, data: bytes, due: list
     damage = [each for each in due if isinstance(each, str)]
     assert found == [each for each in due if not isinstance(each, str)]
     assert [each.error.startswith(f"{path} {damage[0]}") for each in source.damages] == [True] * len(damage)
+
+
+def test_a_line_that_no_message_can_have_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not read to its end first: zero bytes that compress to nothing would take all memory."""
+    monkeypatch.setattr(csv_rows, "MAX_MESSAGE", 1000)
+    (tmp_path / "a.csv").write_text(f"url,text\nu,{'a' * 997}\nu,{'a' * 998}\nu,a\n")
+    source = open_source(str(tmp_path / "a.csv"))
+    source.strict = False
+    assert [each.place for each in source] == ["line 2"]
+    assert [each.error for each in source.damages] == [f"{tmp_path}/a.csv line 3: over 1000 characters"]
 
 
 CELLS = st.text(st.sampled_from("ab\"\n\r\t,;| '"), max_size=6)
