@@ -193,7 +193,8 @@ class Blocks(NamedTuple):
     title: NDArray[np.uint8]
     """Text of the element `title`, as it stands in the page."""
     code: int
-    """Number of elements that hold code, or terms that are defined."""
+    """Number of elements that hold code, or terms that are defined; of those that are blocks, with text: the
+    pictures of old galleries stand in such terms."""
 
 
 def read(page: bytes) -> Blocks:
@@ -500,7 +501,7 @@ def _read(  # noqa: C901
             text[length] = _NEWLINE
             length += 1
             blank = True
-        if flags & CODE and not closing:
+        if flags & CODE and not flags & BREAK and not closing:
             code += 1
         if flags & CONTROL and not closing:
             containers[numbers[height - 1], CONTROLS] += 1
@@ -519,6 +520,7 @@ def _read(  # noqa: C901
                 links,
             )
             count += 1
+            code += kind & CODE != 0
             text[length] = _NEWLINE
             length += 1
         else:
@@ -565,6 +567,7 @@ def _read(  # noqa: C901
         block[START], block[END], block[SIZE], block[LINKED] = start, length, size, linked
         block[INSIDE], block[KIND], block[ELEMENT], block[LINKS] = numbers[height - 1], kind, element, links
         count += 1
+        code += kind & CODE != 0
     return length, count, held, named, title, title_end, code
 
 

@@ -31,6 +31,7 @@ from stream.text.blocks import (
     Blocks,
 )
 from stream.text.content_model import model
+from stream.text.extract import CODE, FEW_BYTES
 
 LIKELY: Final = 0
 """Score above which a block is content."""
@@ -50,6 +51,9 @@ LITTLE: Final = 20
 """Less content, in bytes as blocks are measured, says nothing."""
 LEAST_SHARE: Final = 2
 """Content that is less than this percentage of the body says nothing."""
+LEAST_SHARE_WITH_CODE: Final = 50
+"""The same of a page with CODE code elements, up to FEW_BYTES: of a class in a manual, whose markup is too
+long for reference documentation, its name may be all that looks like prose."""
 LEAST_OF_COMMENTS: Final = 3
 """Main content that is less than this percentage of the comments is a question: the answers belong to it."""
 
@@ -63,8 +67,12 @@ def main_content(page: Blocks) -> NDArray[np.bool_]:
     rows = features(page, tables.names, tables.words, tables.boxes)
     scores = block_scores(blocks, containers, rows, tables.nodes, *tables.roots)
     whole = body(page)
-    least = max(LITTLE, LEAST_SHARE * int(blocks[whole, SIZE].sum()) // 100)
-    for limit in (LIKELY, POSSIBLE):
+    size = int(blocks[whole, SIZE].sum())
+    least = max(LITTLE, LEAST_SHARE * size // 100)
+    with_code = page.code >= CODE
+    if with_code:
+        least = max(least, min(FEW_BYTES, LEAST_SHARE_WITH_CODE * size // 100))
+    for limit in (LIKELY,) if with_code else (LIKELY, POSSIBLE):
         kept = _chosen(blocks, containers, scores, limit)
         _complete(blocks, containers, scores, kept)
         if int(blocks[kept, SIZE].sum()) >= least:

@@ -205,6 +205,49 @@ def test_reference_documentation_keeps_signatures_tables_and_boxes_whatever_the_
     assert "Overview" not in texts[0]
 
 
+def test_a_class_of_a_manual_is_more_than_its_name() -> None:
+    """Its markup is too long for reference documentation, and only its name looks like prose."""
+    name = "SilentShipException"
+    links = ", ".join(
+        f'<a href="Throwable.html#{each}()">{each}</a>'
+        for each in ("addSuppressed", "getCause", "getMessage")
+    )
+    constructors = "".join(
+        f'<div><code><a href="#{each}">{name}</a>({each})</code></div>'
+        for each in ("String message", "Throwable cause")
+    )
+    details = "".join(
+        f'<li><section class="detail"><h3>{name}</h3><div>public {name}({each})</div></section></li>'
+        for each in ("String message", "Throwable cause")
+    )
+    text = extract(
+        f"""<body><main role="main"><div class="header"><div>Package <a href="a.html">org.harbour</a></div><h1
+class="title">Class {name}</h1></div><section class="class-description"><dl class="notes">
+<dt>All Implemented Interfaces:</dt><dd><code>Serializable</code></dd></dl><div>public class {name}</div>
+<dl class="notes"><dt>See Also:</dt><dd><ul><li><a href="a.html">Serialized Form</a></li></ul></dd></dl>
+</section><section class="summary"><h2>Constructor Summary</h2><div>{constructors}</div>
+<h2>Method Summary</h2><div><h3>Methods inherited from Throwable</h3><code>{links}</code></div>
+</section><section class="details"><h2>Constructor Details</h2><ul>{details}</ul></section></main>
+<script>{"menu.push(1);" * 900}</script></body>"""
+    )
+    for each in ("org.harbour", "Serializable", "getMessage", "Throwable cause"):
+        assert each in text
+
+
+def test_pictures_in_lists_of_terms_do_not_make_a_post_documentation() -> None:
+    pictures = (
+        "<dl class='gallery-item'><dt class='gallery-icon'><a href='/1'><img src='/1.jpg'></a></dt></dl>" * 40
+    )
+    ferries = "".join(f"<li><a href='/t{i}'>Ferry number {i} to the islands</a></li>" for i in range(12))
+    text = extract(
+        "<div id='content'><div class='post hentry'><h2 class='entry-title'>Ships in the fog</h2>"
+        f"<div class='entry-content'><p>{SENTENCES[0]}{SENTENCES[1]}</p>{pictures}</div></div>"
+        f"<div class='extra'><h3>Timetable</h3><ul>{ferries}</ul></div></div>"
+    )
+    assert SENTENCES[1].strip() in text
+    assert "Ferry" not in text
+
+
 def test_a_few_code_elements_do_not_make_an_article_documentation() -> None:
     html = PAGE.replace("</article>", "<code>a</code><code>b</code><code>c</code></article>")
     assert "About us" not in extract(html)
