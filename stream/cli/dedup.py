@@ -172,8 +172,7 @@ def _dedup(
         with counting("written", rows.count) as progress:
             size = _write(election, run, sources, outputs, choice, dropped, progress)
         summary = _summary(election, sources, size) | crowding
-        warnings = counts.warnings
-        return summary | {"quality_ignored": warnings.quality_ignored, "in_1970": warnings.in_1970}, warnings
+        return summary | counts.warnings.summary(), counts.warnings
 
 
 def _report(election: Election, dropped: Path) -> None:

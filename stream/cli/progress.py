@@ -71,7 +71,22 @@ def show_crowding(crowding: Mapping[str, int]) -> None:
 
 
 def show_warnings(warnings: RowWarnings) -> None:
-    """Print what is odd about pages, if anything is."""
+    """Print how much of HTML pages is compared, and what is odd about pages."""
+    if (share := warnings.compared_share) is not None:
+        little = f"; less than a tenth of {quantity(warnings.little_compared, 'large page')}"
+        click.echo(
+            f"{share:.0%} of the visible text of HTML pages is compared"
+            f"{little if warnings.little_compared else ''}",
+            err=True,
+        )
+    if text := warnings.shared_text:
+        click.echo(
+            printable(
+                f"{text.pages:,} of these have the same little text, such as {text.one} and {text.other}:"
+                " `neardup explain` shows it; if they differ otherwise, they are no duplicates"
+            ),
+            err=True,
+        )
     if pages := warnings.quality_ignored:
         click.echo(
             f"{quantity(pages, 'page')} with a quality that is no finite number: it counts as none", err=True

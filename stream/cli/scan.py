@@ -167,8 +167,7 @@ class ScanCounts:
             "missing": self.pages - self._distinct,
             "repeated": self.verdicts.total() - self._distinct,
             **self.crowding,
-            "quality_ignored": self.warnings.quality_ignored,
-            "in_1970": self.warnings.in_1970,
+            **self.warnings.summary(),
             "seconds": round(seconds, 3),
             "pages_per_second": round(self.pages / seconds, 1),
         }

@@ -62,6 +62,9 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     quality: float | None = None
     """A number that the crawler gives: higher is better to keep. NaN if it gave what is no finite number,
     which counts as none."""
+    share: float | None = None
+    """Share of the visible text of an HTML page that is compared; None of other pages. For summaries: it is
+    not in the journal."""
 
     @property
     def fingerprint(self) -> int:

@@ -87,6 +87,7 @@ COLUMNS: Final = (
     Column("traceparent", MAP, None, "W3C Trace Context of the page message, which the verdict gets",
            judged=True, omitted="column"),
     Column("detail", None, "string", "why the page was rejected, for people"),
+    Column("share", None, None, "share of the visible text that is compared (`Row.share`)"),
     Column("scheme", None, "string", "id of the scheme; a journal record has it once", nullable=False),
 )
 # fmt: on

@@ -35,6 +35,8 @@ class ReadPage(NamedTuple):
     """See `Row.quality`."""
     visible: str = ""
     """See `Extract.visible`."""
+    share: float | None = None
+    """See `Row.share`."""
 
 
 class PageFingerprinter(Fingerprinter):
@@ -95,7 +97,14 @@ class PageFingerprinter(Fingerprinter):
             key, content = self.read_content(page)
             extract, language = content.extract(), declared_language(page)
             return ReadPage(
-                page.url, key, page.fetched_at, extract.text, language, page.quality, extract.visible
+                page.url,
+                key,
+                page.fetched_at,
+                extract.text,
+                language,
+                page.quality,
+                extract.visible,
+                extract.share if content.is_html else None,
             )
         except PageError as error:
             return self._reject(error, page.url, page.fetched_at)
@@ -151,6 +160,7 @@ class PageFingerprinter(Fingerprinter):
             length=result.length,
             language=page.language,
             quality=page.quality,
+            share=page.share,
             **fingerprint,
         )
 

@@ -154,6 +154,7 @@ def _rows(cells: dict[str, list[Any]]) -> Iterable[Row]:
         "url_digest": [each or NO_DIGEST for each in cells["url_digest"]],
         "sketch": [each or b"" for each in cells["sketch"]],
         "text_hash": [each or NO_HASH for each in cells["text_hash"]],
+        "share": [None] * len(numbers),
     }
     return map(Row, *(values[name] for name in Row.__struct_fields__))
 
