@@ -211,12 +211,12 @@ class Settings(BaseSettings):
     flush_seconds: float = Field(5.0, gt=0)
     """Seconds between flushes of the state to disk. A crash replays at most this much of the journal."""
     tables_memory: Bytes = Field(1024 * MIB, ge=0)
-    """RAM for the tables of the newest anchors. Older anchors are probed in RocksDB; with 0, all frozen ones
-    are. A sixteenth of it, at least 64 MiB, and up to 13 sixteenths if there are many older anchors, holds
-    the filters that avoid needless probes of RocksDB. With tables of two minima, the default, an eighth is
-    kept for pages that share a template."""
-    tables_generation: int = Field(1_000_000, ge=16)
-    """Number of anchors that are frozen into RocksDB at once. Fixed when the state directory is created."""
+    """RAM for the tables: two generations of the newest anchors, and filters of the older ones in RocksDB,
+    which say what is worth reading there: 18 bytes an anchor, or fewer if there is no more. At least 64 MiB
+    are left for filters."""
+    tables_generation: int = Field(1_000_000, ge=16, le=1 << 25)
+    """Number of anchors that are frozen into RocksDB at once, each of which takes 130 bytes of RAM before.
+    Fixed when the state directory is created."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)
     """RocksDB block cache for everything but the tables, which are cached by the operating system."""
 

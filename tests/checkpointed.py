@@ -38,7 +38,7 @@ def flip(path: Path) -> None:
 
 
 def open_store(directory: Path) -> Store:
-    return Store(directory, 1, 1 << 20)
+    return Store(directory, 1 << 20)
 
 
 def meta(applied: int, **fields: object) -> Meta:
@@ -120,7 +120,7 @@ def age(path: Path, seconds: float) -> None:
 
 
 def digest_of(directory: Path) -> str:
-    with Store(directory, 1, 1 << 20, read_only=True) as store:
+    with Store(directory, 1 << 20, read_only=True) as store:
         return store.digest()
 
 

@@ -16,7 +16,7 @@ from stream.judge.state import meta as judge
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.settings import MIB, NAME
-from stream.tables.store.rocks import ELECTOR, Store, tables_of
+from stream.tables.store.rocks import ELECTOR, Store
 
 JUDGE: Final = "judge"
 ELECTOR_KIND: Final = rf"elector(?:-{NAME})?"
@@ -93,8 +93,8 @@ def open_store(directory: Path, kind: str) -> Store:
     """Open the store in a directory that has a state of this kind. Raises StateError if it has none."""
     summary_of(directory, kind)  # refuses a directory of another version, before it is opened to be written
     if kind == JUDGE:
-        return Store(directory, tables_of(directory), MIB)
-    return Store(directory, 0, MIB, layout=ELECTOR)
+        return Store(directory, MIB)
+    return Store(directory, MIB, layout=ELECTOR)
 
 
 def open_once(directory: Path, summary: Summary, genesis: Genesis) -> None:

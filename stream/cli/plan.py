@@ -90,8 +90,7 @@ def command(
     console.print(
         f"{remembered:,} pages{of}, in the default mode: {of_each}with {judge.anchors:,} anchors",
         f"RAM: {size(judge.memory)}, with NEARDUP_TABLES_MEMORY={size(judge.tables_memory).replace(' ', '')};"
-        f" {judge.packed:,} anchors are in it, and a page that is like no other reads"
-        f" {number(judge.groups)} groups",
+        f" a page that is like no other reads {number(judge.groups)} groups",
         f"disk: {size(judge.disk)}, {duration(judge.start_seconds)} to start",
         f"speed: {number(judge.rows_per_second)} pages a second on two cores, with"
         f" {size(judge.page_cache)} of page cache",
@@ -166,5 +165,9 @@ def _show_designs(console: Console, plans: TablePlan) -> None:
         console.print(
             f"  - For the judge: neardup topics create --mode strict {options}, and"
             f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, plans.memory))}"
-            + ("." if best.judge_bytes <= plans.memory else ": older anchors are probed in RocksDB.")
+            + (
+                "."
+                if best.judge_bytes <= plans.memory
+                else ": filters have fewer bits, and more groups are read."
+            )
         )

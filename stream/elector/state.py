@@ -128,11 +128,11 @@ class State:
             elect=Policy.parse(elect).text,
         )
         expiring = genesis.options.lifetime is not None
-        store = Store(path, 0, cache, layout=ELECTOR, expiring=expiring)
+        store = Store(path, cache, layout=ELECTOR, expiring=expiring)
         try:
             meta = _stored_meta(store)
             if meta is None:
-                if any(next(store.scan(family), None) for family in ELECTOR.records):
+                if any(next(store.scan(family), None) for family in ELECTOR.families):
                     raise damage_error(path, "records, but no meta record")
                 writes = store.batch()
                 writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
@@ -150,7 +150,7 @@ class State:
     @classmethod
     def read(cls, path: Path, *, cache: int = 8 << 20) -> Self:
         """Open the state of the last flush, which another process may write to. Raises StateError."""
-        store = Store(path, 0, cache, read_only=True, layout=ELECTOR)
+        store = Store(path, cache, read_only=True, layout=ELECTOR)
         try:
             if (meta := _stored_meta(store)) is None:
                 raise unflushed_error(path)
@@ -256,7 +256,7 @@ class State:
     def compact(self) -> None:
         """Rewrite all files, without what was removed or replaced."""
         self.store.flush()
-        for family in ELECTOR.records:
+        for family in ELECTOR.families:
             self.store.compact(family)
 
     def write(self, writes: Writes, meta: Meta) -> None:

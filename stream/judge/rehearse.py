@@ -16,11 +16,9 @@ from stream.judge.rule import Rule
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
-from stream.tables.hot.chains import Ring
-from stream.tables.hot.heads import Heads
-from stream.tables.reserves.keys import PAIRS, keys_of_reserves
+from stream.tables.reserves.keys import PAIRS
+from stream.tables.runs.filters import empty_filter, folded
 from stream.tables.search.pair_collector import in_order
-from stream.tables.warm.packed import Packed
 
 _BYTES: Final = 1 << 20
 
@@ -28,26 +26,18 @@ _BYTES: Final = 1 << 20
 def rehearse(genesis: Genesis) -> None:
     """Judge four pairs of invented pages in a temporary state, and thereby compile all loops.
 
-    The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Then an anchor in
-    a reserve is searched. Compiling takes 10 s unless an earlier process has cached the result.
+    The pairs find the first page in the same batch, in RAM and in RocksDB. Then an anchor in a reserve is
+    searched, and forgotten. Compiling takes 10 s unless an earlier process has cached the result.
     """
-    rule = Rule(genesis.options, genesis.scheme)
-    design = rule.design()
-    packing = 2 * Packed.bytes(design, 1, 2)
     with ScratchDirectory("rehearsal") as directory:
-        for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
-            state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
-            try:
-                _judge(state, Judge(state, genesis), numbers)
-                if rule.reserves and memory:
-                    _search_reserves(state)
-            finally:
-                state.close()
-    heads = Heads(design, 3, 1)
-    heads.clean()
-    heads.sweep(0, 0, 8)
-    row = np.zeros((1, design.words + 1), np.uint64)
-    heads.unlink(row[:0, :-1], Ring(row, 0, 0, -1), np.zeros(1, np.uint8))
+        state = State(Path(directory), genesis, "rehearsal", memory=0, generation=1, cache=_BYTES)
+        try:
+            _judge(state, Judge(state, genesis), range(4))
+            if Rule(genesis.options, genesis.scheme).reserves:
+                _search_reserves(state)
+        finally:
+            state.close()
+    folded(empty_filter(2))
     in_order(np.zeros(1, np.uint64), 0)
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     nearest_alive(none, none, near, near, near != 0, ALL)
@@ -93,4 +83,7 @@ def _search_reserves(state: State) -> None:
     for _ in range(2):  # in RAM, and in RocksDB
         state.tables.search(word, words)
         state.maintain(wait=True)
-    keys_of_reserves(words)
+    writes = state.store.batch()
+    state.tables.insert(writes, word, {0: 1 | 1 << PAIRS}, words)
+    state.tables.kill(writes, np.array([state.tables.count - 1]))
+    state.store.write(writes)

@@ -20,7 +20,7 @@ from stream.judge.state.reader import StateReader
 from stream.judge.state.references import ANCHOR, DUPLICATE, references_to
 from stream.local.index import read_genesis
 from stream.tables.arrays import I64
-from stream.tables.store.rocks import INDEX, Store, tables_of
+from stream.tables.store.rocks import INDEX, Store
 
 CHUNK: Final = 1 << 12
 """Pages read at once."""
@@ -44,7 +44,7 @@ def clusters_of(directory: Path) -> Iterator[Cluster]:
     of memory for each page. Raises StateError."""
     genesis = read_genesis(directory)
     path = directory / INDEX
-    with Store(path, tables_of(path), _CACHE, read_only=True) as store:
+    with Store(path, _CACHE, read_only=True) as store:
         state, labels = StateReader(store, genesis.scheme), Labels(store)
         anchors, duplicates = state.page_logs
         cluster, label = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

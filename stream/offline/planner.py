@@ -19,7 +19,9 @@ from stream.fingerprint.lanes import WIDTHS
 from stream.offline.compressed_blocks import BLOCK_BYTES, expected_bytes
 from stream.offline.layouts import Layout
 from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
-from stream.tables.memory_shares import PACKED_SHARE
+from stream.tables.hot.tier import LOAD
+from stream.tables.runs.filters import MOST_BITS
+from stream.tables.tables import HOT_GENERATIONS
 
 PROBE_SECONDS: Final = 0.6e-6
 """Time to permute a query and find its prefix in a sorted table in RAM; measured by `python -m tests.bench
@@ -40,8 +42,8 @@ BATCH: Final = 1_000_000
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
-_ENTRY_PREFIX: Final = 29
-"""Longest prefix that fits in a table entry. Designs with longer ones keep 8 bytes more per anchor."""
+GENERATION: Final = 1_000_000
+"""Anchors of a generation, by default."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,9 +189,8 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
     plain = tables * (PROBE_SECONDS + per_probe * CANDIDATE_SECONDS)
     judged = None
     if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
-        words = 8 * (int(layout.prefix_bits.max()) > _ENTRY_PREFIX)
-        # The fingerprint and, a table, 4 bytes and a share of the starts of groups.
-        judged = pages * (8 + words + 4.6 * (tables + 1)) / PACKED_SHARE
+        hot = HOT_GENERATIONS * GENERATION * (16 + 8 * tables / LOAD)
+        judged = hot + pages * tables * MOST_BITS / 8
     return Candidate(
         layout=layout.name,
         tables=tables,

@@ -4,9 +4,10 @@ Anchors are indexed by a key of one or more 64-bit words: the fingerprint itself
 Distances are between fingerprints. Candidates beyond the distance are dropped here, in RAM, before any sketch
 is read from RocksDB.
 
-All anchors are searched by the tables of a design, in three tiers (`stream.tables.tiers`). Those that met
-full pairs of minima are searched by the reserves that they entered instead as well
-(`stream.tables.reserves`).
+Anchors are in the tables of a design; those that met full pairs of minima are in reserves as well
+(`stream.tables.reserves`), which are one table more. The newest anchors are searched in RAM
+(`stream.tables.hot`), older ones in RocksDB (`stream.tables.runs`). Anchors are frozen in generations of a
+fixed size, and these are merged, independently of batches.
 """
 
 from __future__ import annotations
@@ -19,26 +20,34 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
+from stream.errors import SettingsError, StateError
+from stream.fingerprint.minima import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.cold import freeze
 from stream.tables.design import Design
-from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
-from stream.tables.reserves.index import GROWTH, ReserveIndex
-from stream.tables.reserves.keys import crowded_rows
+from stream.tables.hot.tier import MOST_ROWS, HotTier, bytes_of
+from stream.tables.reserves.keys import PAIRS, PREFIX_BITS, crowded_rows, keys_of_reserves
+from stream.tables.reserves.stayed_out import looking_further, nobody, with_anchors
+from stream.tables.runs import building
+from stream.tables.runs.build import GenerationContent
+from stream.tables.runs.run import Run
+from stream.tables.runs.tier import Runs
 from stream.tables.search.pair_collector import MOST_ANCHORS, PairCollector
+from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedReserves, SearchResult, merged
-from stream.tables.store.anchors import StoredAnchors, refuse_dropped
+from stream.tables.store.anchors import Skips, StoredAnchors, refuse_dropped
 from stream.tables.store.contents import union
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
-from stream.tables.tiers import Tiers, TierSizes
 
 LAYOUT: Final = b"tables/layout"
-RESERVES_SHARE: Final = 1 / 8
-"""Share of `memory` that reserves have, where there may be any."""
+LEAST_FILTERS: Final = 64 << 20
+"""Bytes allowed for the filters of all runs together, even if `memory` allows less."""
+HOT_GENERATIONS: Final = 2
+"""Generations in RAM: one that fills, and one that is being frozen."""
+READ_AT_ONCE: Final = 1 << 16
+"""Anchors that are read from the log at a time when opening, some MiB."""
 MOST_SEARCHED_ROWS: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
@@ -64,7 +73,7 @@ class TablesStats:
     """Counters since opening, and current sizes."""
 
     hot_probes: int = 0
-    """Buckets probed in the hot tier."""
+    """Buckets probed in RAM."""
     rocks_probes: int = 0
     """Groups read from RocksDB."""
     rocks_hits: int = 0
@@ -74,25 +83,14 @@ class TablesStats:
     runs: int = 0
     """Runs into which the generations are merged."""
     hot_anchors: int = 0
-    """Anchors in the hot tier."""
-    warm_anchors: int = 0
-    """Anchors in the warm tier."""
+    """Anchors in RAM."""
     cold_anchors: int = 0
-    """Anchors in the cold tier."""
+    """Anchors in runs."""
     dead_anchors: int = 0
     skipping_anchors: int = 0
     """Anchors kept out of at least one full bucket."""
     digest: int = 0
     """Digest of the dead and skipping anchors."""
-    hot_heads: int = 0
-    """Heads of the hot tier, of 5 bytes each."""
-    reserve_entries: int = 0
-    """Entries of anchors in reserves."""
-
-    @property
-    def ram_anchors(self) -> int:
-        """Anchors searched in RAM."""
-        return self.hot_anchors + self.warm_anchors
 
 
 REMOVED_AT_ONCE: Final = 64
@@ -100,12 +98,16 @@ REMOVED_AT_ONCE: Final = 64
 files are written anew."""
 
 
+def memory_of_filters(design: Design, memory: int, generation: int) -> int:
+    """The bytes of `memory` that the filters of runs may take: what is left beside the generations in RAM."""
+    return max(memory - HOT_GENERATIONS * bytes_of(design, generation), LEAST_FILTERS)
+
+
 class Tables:
     """The index of live anchors, which are numbered in order of insertion, from `first` on.
 
     Opening recovers everything from the store. Raises StateError if the store was made with another design or
-    another `generation`. `memory` is the size in bytes of all three tiers, apart from anchors in the hot tier
-    that are not packed yet.
+    another `generation`. `memory` is the size in bytes of the generations in RAM and of the filters of runs.
     """
 
     def __init__(
@@ -116,31 +118,84 @@ class Tables:
         *,
         memory: int,
         generation: int,
-        growth: HeadGrowth = HEAD_GROWTH,
         kind: IndexKind = _PLAIN,
     ) -> None:
+        if generation > MOST_ROWS:
+            raise SettingsError(f"tables_generation: {generation} is more than {MOST_ROWS}")
         self._store = store
         self._design = design
         self._options = options
         self._size = generation
-        freeze.clean(store.path)
+        self._has_reserves = kind.reserves
+        building.clean(store.path)
         self._check_layout()
         self._rows_at_once = MOST_SEARCHED_ROWS
         refuse_dropped(store.path, lambda key: store.get(DEFAULT, [key])[0])
         anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
-        of_reserves = int(memory * RESERVES_SHARE) if kind.reserves else 0
-        sizes = TierSizes(memory - of_reserves, generation, growth, kind.windowed)
+        self._stayed_out = nobody()
         self._reclaiming = Reclaiming(store)
-        self._tiers = Tiers(store, design, anchors, options.distance, sizes)
-        self._reserves = None
-        if kind.reserves:
-            try:
-                sizes = TierSizes(of_reserves, generation, GROWTH, kind.windowed)
-                self._reserves = ReserveIndex(store, design, anchors, options, sizes)
-            except BaseException:
-                self.close()
-                raise
+        self._hot = HotTier(design, generation)
+        self._runs = Runs(
+            store,
+            np.append(design.prefix_bits, [PREFIX_BITS] * kind.reserves),
+            generation,
+            memory=memory_of_filters(design, memory, generation),
+            windowed=kind.windowed,
+            anchors=(self.first, self.count),
+            content_of=self._content_of,
+        )
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> None:
+        """Insert the anchors that are in no run, and note who stayed out of full buckets."""
+        start = max(self._runs.end, self.first)
+        numbers, masks = self._skipped.entries(self.first, start)
+        for some in range(0, len(numbers), READ_AT_ONCE):
+            part = slice(some, some + READ_AT_ONCE)
+            self._note(self._log.take(numbers[part]), masks[part], numbers[part])
+        for first, rows in self._log.slices(start, self.count, READ_AT_ONCE):
+            numbers, masks = self._skipped.entries(first, first + len(rows))
+            words = rows[:, :-1]
+            if self._has_reserves:
+                words = np.zeros((len(rows), MINIMA_WORDS), np.uint64)
+                words[:, : self._design.words] = rows[:, :-1]
+                words[numbers - first, self._design.words :] = self._skipped.further(numbers)
+            self._enter(first, rows, words, Skips(numbers, masks))
+
+    def _enter(self, first: int, rows: U64, words: U64, skips: Skips) -> None:
+        """Insert anchors, from the number `first` on, but for dead ones, into tables and reserves."""
+        masks = skips.masks_of(first, first + len(rows))
+        reserves = masks >> np.uint64(PAIRS) if self._has_reserves else np.zeros(len(rows), np.uint64)
+        dead = self._dead.test(np.arange(first, first + len(rows)))
+        masks[dead], reserves[dead] = ~np.uint64(0), 0
+        self._hot.insert(first, rows, words, masks, reserves)
+        self._note(rows[skips.numbers - first], skips.masks, skips.numbers)
+
+    def _note(self, rows: U64, masks: U64, numbers: I64) -> None:
+        """Note that anchors stayed out of buckets, by rows (n, W + 1) and masks (n,)."""
+        if self._has_reserves and len(numbers):
+            keys = keys_of(rows, self._design.pieces)
+            self._stayed_out = with_anchors(self._stayed_out, keys, masks, numbers, self.first)
+
+    def _content_of(self, run: Run) -> GenerationContent:
+        """What a full generation in RAM has."""
+        held, start = self._hot.generation(run.number), max(run.first, self.first)
+        skips = self._skipped.entries(start, run.end)
+        rows, keys = held.reserves
+        gone = start - run.first
+        return GenerationContent(
+            run,
+            self._design,
+            self._runs.prefix_bits,
+            held.rows[gone:],
+            skips.masks_of(start, run.end),
+            (rows[rows >= gone] - np.uint64(gone), keys[rows >= gone]),
+        )
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -180,22 +235,18 @@ class Tables:
     @property
     def stats(self) -> TablesStats:
         """Current counters and sizes."""
-        hot, warm, cold = self._tiers.hot, self._tiers.warm, self._tiers.cold
-        every = [self._tiers] if self._reserves is None else [self._tiers, self._reserves.tiers]
+        in_runs = max(0, self._runs.end - self.first)
         return TablesStats(
-            hot_probes=sum(tiers.hot.probes for tiers in every),
-            rocks_probes=sum(tiers.cold.probes for tiers in every),
-            rocks_hits=sum(tiers.cold.hits for tiers in every),
-            generations=-(-(self._tiers.compaction.frozen - self.first) // self._size),
-            runs=self._tiers.compaction.runs,
-            hot_anchors=self.count - hot.floor,
-            warm_anchors=warm.end - warm.floor,
-            cold_anchors=cold.end - self.first,
+            hot_probes=self._hot.probes,
+            rocks_probes=self._runs.probes,
+            rocks_hits=self._runs.hits,
+            generations=-(-in_runs // self._size),
+            runs=len(self._runs),
+            hot_anchors=self.anchors - in_runs,
+            cold_anchors=in_runs,
             dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
             digest=union(self._dead.digest, self._skipped.digest),
-            hot_heads=hot.heads,
-            reserve_entries=self._reserves.entries if self._reserves else 0,
         )
 
     def search(self, fingerprints: U64, words: U64 | None = None) -> SearchResult:
@@ -236,34 +287,39 @@ class Tables:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
     def _search(self, words: U64, fingerprints: U64, entering: I64 | None) -> SearchResult | None:
-        """Search some rows in all tiers. None if they have too many pairs."""
+        """Search some rows in both tiers. None if they have too many pairs."""
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        collector = PairCollector(most, self._dead.base)
-        probing = Probing(self._design, words, fingerprints, self._options, collector)
-        self._tiers.search(probing)
-        if collector.is_full:
-            return None
+        collector, every = PairCollector(most, self._dead.base), np.arange(len(words))
+        keys = keys_of(words, self._design.pieces)
+        sizes = self._probe(keys, every, fingerprints, collector)
         row, anchor, distance = collector.pairs()
         reserve = np.zeros(len(row), np.bool_)
-        sizes, reserves, cap = None, ProbedReserves.none(len(words)), self._options.cap
-        if cap is not None:
-            sizes = probing.queries.sizes.reshape(-1, self._design.tables)
-        if self._reserves is not None and sizes is not None and cap is not None:
-            further = self._reserves.looking_further(probing.queries.keys)
-            looked = further if entering is None else further | crowded_rows(sizes, entering, cap)
-            rows = np.flatnonzero(looked)
+        reserves, cap = ProbedReserves.none(len(words)), self._options.cap
+        if self._has_reserves and cap is not None and not collector.is_full:
+            further = looking_further(self._stayed_out, keys, self.first)
+            rows = np.flatnonzero(
+                further if entering is None else further | crowded_rows(sizes, entering, cap)
+            )
             reserves = ProbedReserves(further, rows, reserves.sizes)
             if len(rows):
-                result = self._reserves.search(probing, rows, collector.room)
-                if result is None:
-                    return None
-                pairs, of_reserves = result
+                of_reserves = self._probe(keys_of_reserves(words[rows]), rows, fingerprints[rows], collector)
                 reserves = ProbedReserves(further, rows, of_reserves)
-                row, anchor, distance, reserve = merged((row, anchor, distance), pairs, self._dead.base)
+                pairs = (row, anchor, distance), collector.packed()
+                row, anchor, distance, reserve = merged(*pairs, self._dead.base)
+        if collector.is_full:
+            return None
         if self._dead.count or self.first > self._dead.base:
             live = ~self._dead.test(anchor)
             row, anchor, distance, reserve = row[live], anchor[live], distance[live], reserve[live]
-        return SearchResult(row, anchor, distance, reserve, sizes, reserves, [probing])
+        return SearchResult(row, anchor, distance, reserve, None if cap is None else sizes, reserves)
+
+    def _probe(self, keys: U64, rows: I64, fingerprints: U64, collector: PairCollector) -> I64:
+        """Add the pairs of queries (n,) in the buckets with these keys (n, T) to `collector`. Returns the
+        number of live anchors in each bucket (n, T), if they are counted."""
+        probing = Probing(keys, rows, fingerprints, self._options, self._dead.bits, collector)
+        self._hot.search(probing, self.first)
+        self._runs.search(probing)
+        return probing.sizes
 
     def nearest(self, word: np.uint64, most: int, newest: int) -> I64:
         """Return the live anchors with the smallest distance to the first word of a fingerprint, nearest
@@ -285,14 +341,14 @@ class Tables:
         """The ranks (m,) of pairs of a row of `words` (n, W) and an anchor, at these distances (m,). The keys
         of anchors are read from RAM as far as they are there."""
         ranks = np.empty(len(row), np.uint8)
-        hot = anchor >= self._tiers.hot.floor
-        warm = ~hot & (anchor >= self._tiers.warm.floor)
-        for some, tier in ((hot, self._tiers.hot), (warm, self._tiers.warm), (~(hot | warm), None)):
-            anchors = anchor[some]
-            if len(anchors):
-                keys = tier.keys(anchors) if tier else None
-                others, places = keys or (self._log.take(anchors), np.arange(len(anchors)))
-                ranks[some] = ranks_of(distance[some], words, row[some], others, places)
+        elsewhere = np.ones(len(row), np.bool_)
+        for rows, places, some in self._hot.rows_of(anchor):
+            ranks[some] = ranks_of(distance[some], words, row[some], rows, places)
+            elsewhere[some] = False
+        if elsewhere.any():
+            others = self._log.take(anchor[elsewhere])
+            pairs = distance[elsewhere], words, row[elsewhere], others, np.arange(len(others))
+            ranks[elsewhere] = ranks_of(*pairs)
         return ranks
 
     def insert(
@@ -308,30 +364,20 @@ class Tables:
             raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
         if self.count - self._dead.base + len(fingerprints) > MOST_ANCHORS:
             self._dead.rebase()
-        if self._reserves is not None:
-            entries = self._reserves.entries
-            if entries + self._reserves.entries_of(skipped) > MOST_ANCHORS:
-                raise StateError(
-                    f"state directory {self._store.path}: the index is full: {entries} entries in reserves"
-                )
         words = fingerprints if words is None else words
         words = words if words.ndim == 2 else words[:, None]
-        further = words[:, self._design.words :]
-        self._skipped.add(batch, self.count, skipped, further)
+        self._skipped.add(batch, self.count, skipped, words[:, self._design.words :])
         rows = np.column_stack([words[:, : self._design.words], fingerprints])
-        self._tiers.insert(rows)
-        if self._reserves is not None:
-            self._reserves.insert(self.count, rows, further, skipped)
+        first = self.count
         self._log.append(batch, rows)
+        self._enter(first, rows, words, self._skipped.entries(first, self.count))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark superseded or expired anchors as dead: no longer candidates, nor counted in buckets."""
         if len(anchors) and (anchors.min() < self.first or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
-        self._tiers.forget(anchors)
-        if self._reserves is not None:
-            self._reserves.kill(anchors)
+        self._hot.forget(anchors)
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes
@@ -340,8 +386,6 @@ class Tables:
             raise ValueError(f"the first anchor must be from {self.first} on, and not after {self.count}")
         if first == self.first:
             return
-        if self._reserves is not None:
-            self._reserves.raise_first(batch, first)
         self._log.raise_first(batch, first)
         self._dead.drop(batch, first)
         self._skipped.drop(batch, first)
@@ -356,12 +400,9 @@ class Tables:
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
-        self._tiers.maintain(wait=wait)
-        unread = self._tiers.reads_from
-        if self._reserves is not None:
-            self._reserves.maintain(wait=wait)
-            unread = min(unread, self._reserves.reads_from)
-        self._remove_rows(min(unread, self.first))
+        self._runs.advance(self.first, self.count, wait=wait)
+        self._hot.drop(self._runs.end)
+        self._remove_rows(self.first)
         self._reclaiming.check(wait=wait)
 
     def _remove_rows(self, end: int) -> None:
@@ -374,8 +415,6 @@ class Tables:
 
     def close(self) -> None:
         """Cancel freezing and merging. The store stays open."""
-        self._tiers.close()
-        if self._reserves is not None:
-            self._reserves.close()
+        self._runs.close()
         self._reclaiming.close()
-        freeze.clean(self._store.path)
+        building.clean(self._store.path)

@@ -27,7 +27,6 @@ from stream.messages.decision import Decisions
 from stream.messages.journal import decode_journal
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.settings import Settings
-from stream.tables.hot.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
 from tests.genesis import genesis_of
@@ -44,7 +43,7 @@ CALM_SECONDS = 0.5
 """This long less than a tenth of a core, and nothing is being compacted any more."""
 PATIENCE = 60.0
 MEMORY = 1 << 30
-"""The default: about 16 million anchors, packed."""
+"""The default."""
 
 
 def own_mib() -> int:
@@ -170,10 +169,8 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "rows_per_second": round(rows / seconds),
                     "longest_batch_ms": round(longest * 1000),
                     "ram_mib": own_mib(),
-                    "heads_mib": stats.hot_heads * HEAD_BYTES >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
-                    "warm_anchors": stats.warm_anchors,
                     "cold_anchors": stats.cold_anchors,
                     "runs": stats.runs,
                 }
@@ -190,10 +187,10 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
 
 
 def _ram_an_anchor(curve: list[dict[str, Any]]) -> int:
-    """Bytes, heads apart, from the point at a million on, or the first, to the last with all in RAM."""
+    """Bytes, from the point at a million on, or the first, to the last with all in RAM."""
     inside = [point for point in curve if not point["cold_anchors"]]
     since = inside[min(1, len(inside) - 1)]
-    more = (inside[-1]["ram_mib"] - inside[-1]["heads_mib"]) - (since["ram_mib"] - since["heads_mib"])
+    more = inside[-1]["ram_mib"] - since["ram_mib"]
     return round(more * 2**20 / max(1, inside[-1]["anchors"] - since["anchors"]))
 
 

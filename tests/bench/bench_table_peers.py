@@ -51,7 +51,7 @@ class Ours:
     def __init__(
         self, folder: Path, distance: int, stored: int, design: Design, rows: tuple[U64, U64]
     ) -> None:
-        self._store = Store(folder, design.tables, 256 << 20)
+        self._store = Store(folder, 256 << 20)
         self._tables = Tables(
             self._store, design, SearchOptions(distance, cap=None), memory=4 << 30,
             generation=1_000_000,

@@ -81,7 +81,7 @@ def open_tables(store: Store, memory: int) -> Tables:
 
 def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
     """Insert all anchors, as many at once as a judge's transaction has, and freeze what is due."""
-    with Store(folder, 10, 256 << 20) as store:
+    with Store(folder, 256 << 20) as store:
         tables = open_tables(store, memory)
         spent = []
         for first in range(0, len(anchors), INSERTED):
@@ -107,7 +107,7 @@ def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
 
 def measure(folder: Path, anchors: U64, memory: int, turns: int, warm: int) -> dict[str, Any]:
     """Open what is there, then probe, with as many threads as a judge has, and insert `turns` batches."""
-    with Store(folder, 10, 256 << 20) as store, ThreadPoolExecutor(THREADS) as pool:
+    with Store(folder, 256 << 20) as store, ThreadPoolExecutor(THREADS) as pool:
         start = time.perf_counter()
         tables = open_tables(store, memory)
         opened = time.perf_counter() - start
@@ -131,7 +131,6 @@ def measure(folder: Path, anchors: U64, memory: int, turns: int, warm: int) -> d
             "p99_ms": round(float(np.percentile(times, 99)) * 1e3, 2),
             "restart_seconds": round(opened, 2),
             "hot_anchors": stats.hot_anchors,
-            "warm_anchors": stats.warm_anchors,
             "cold_anchors": stats.cold_anchors,
             "rocks_probes_a_row": round(stats.rocks_probes / BATCH / len(work), 2),
             "rocks_hits_a_row": round(stats.rocks_hits / BATCH / len(work), 2),

@@ -96,7 +96,6 @@ class Slice(msgspec.Struct):
     ram_mib: int = 0
     disk_bytes: int = 0
     hot_anchors: int = 0
-    warm_anchors: int = 0
     cold_anchors: int = 0
     runs: int = 0
     recall: float | None = None
@@ -189,8 +188,8 @@ class Growth:
                 now.groups_a_row = round((stats.rocks_probes - before.rocks_probes) / now.rows, 3)
                 now.found_a_row = round((stats.rocks_hits - before.rocks_hits) / now.rows, 3)
                 now.ram_mib, now.disk_bytes = own_mib(), self.state.store.disk_bytes()
-                now.hot_anchors, now.warm_anchors = stats.hot_anchors, stats.warm_anchors
-                now.cold_anchors, now.runs = stats.cold_anchors, stats.runs
+                now.hot_anchors, now.cold_anchors = stats.hot_anchors, stats.cold_anchors
+                now.runs = stats.runs
                 last = tables.count >= anchors
                 if last or any(tables.count - self.setup.slice < each <= tables.count for each in RECALLS):
                     flushes.end()

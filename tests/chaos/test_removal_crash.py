@@ -62,7 +62,7 @@ def replay(store: Store) -> None:
 
 def replay_in(path: Path) -> None:
     removal.LEAST_SWEPT = 16  # type: ignore[misc]
-    replay(Store(path, 1, 8 << 20))
+    replay(Store(path, 8 << 20))
 
 
 def words_of(numbers: range) -> np.ndarray:
@@ -81,7 +81,7 @@ FAILPOINTS = [
 def test_killed_while_pages_and_urls_are_removed(number: int, tmp_path: Path) -> None:
     for failpoint in FAILPOINTS[number]:
         kills.killed(failpoint, replay_in, tmp_path)
-    with Store(tmp_path, 1, 8 << 20) as store:
+    with Store(tmp_path, 8 << 20) as store:
         replay(store)
         urls = {}
         for family in (ANCHORS, DUPLICATES):

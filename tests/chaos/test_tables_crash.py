@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.tables.compaction import RUN
-from stream.tables.reserves.keys import BUCKETS
+from stream.tables.runs.tier import RUN
 from stream.tables.store.rocks import DEFAULT, LOG, Store
 from stream.tables.tables import Tables
 from tests import kills
@@ -29,14 +28,14 @@ APPLIED = b"test/applied"
 Outcome = tuple[str, list[object]]
 TURNS = 40
 ROWS = 50
-GENERATION = 170
+GENERATION, OF_RESERVES = 170, 34
+"""Eleven generations, of which eight are merged."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """How the tables are opened, and what is inserted."""
 
-    memory: int
     generation: int = GENERATION
     reserves: bool = False
     """Whether keys are of minima, and most anchors are in reserves."""
@@ -49,7 +48,6 @@ class Setting:
     def case(self) -> Case:
         return Case(
             distance=30 if self.reserves else 12,
-            memory=self.memory,
             generation=self.generation,
             first=self.first,
             reserves=self.reserves,
@@ -72,8 +70,8 @@ class Setting:
     def skipped(self, number: int) -> dict[int, int]:
         if not self.reserves:
             return {number % ROWS: 0b1001, 7: number % 1024}
-        rng = random.Random(number)
-        return {row: rng.getrandbits(BUCKETS) for row in range(9)}
+        masks = self.case.masks(np.random.default_rng(number), 9, 1.0)
+        return {row: mask for row, mask in enumerate(masks) if mask}
 
     @property
     def frozen(self) -> int:
@@ -138,25 +136,23 @@ def first(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def undisturbed(reserves: bool, first: int, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    setting = Setting(1 << 30, reserves=reserves, first=first)
-    with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
+    setting = Setting(OF_RESERVES if reserves else GENERATION, reserves, first)
+    with Store(tmp_path_factory.mktemp("undisturbed"), 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert tables.stats.generations == setting.frozen
-        if reserves:
-            assert tables.stats.reserve_entries > 17 * GENERATION  # of which eight are merged, twice
         found = outcome(store, tables, setting)
         tables.close()
     return found
 
 
 def replay_in(path: Path, setting: Setting, report: Connection | None = None) -> None:
-    store = Store(path, setting.case.families, 8 << 20)
+    store = Store(path, 8 << 20)
     replay(store, setting.open(store), setting, report)
 
 
 def check_after_crash(path: Path, setting: Setting, undisturbed: Outcome) -> None:
-    with Store(path, setting.case.families, 8 << 20) as store:
+    with Store(path, 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert outcome(store, tables, setting) == undisturbed
@@ -165,39 +161,20 @@ def check_after_crash(path: Path, setting: Setting, undisturbed: Outcome) -> Non
 
 FAILPOINTS = [
     "flush", "flush:3", "freeze.build", "freeze.build:7", "freeze.build:35", "freeze.ingest",
-    "freeze.ingest:6", "freeze.ingest:27", "freeze.ingest:95", "freeze.meta", "freeze.meta:2",
-    "freeze.meta:9", "freeze.meta:10", "flush:9", "freeze.reclaim", "freeze.reclaim:10",
+    "freeze.ingest:3", "freeze.ingest:9", "freeze.meta", "freeze.meta:2",
+    "freeze.meta:9", "freeze.meta:10", "flush:9", "freeze.reclaim",
 ]  # fmt: skip
-
-
-OF_RESERVES = [
-    "flush:3", "freeze.build", "freeze.build:9", "freeze.ingest:2", "freeze.ingest:15", "freeze.meta:2",
-    "freeze.meta:9", "freeze.meta:10", "freeze.meta:18", "freeze.reclaim", "freeze.reclaim:2",
-]  # fmt: skip
-"""Most generations are of entries: anchors make two of 170, with ten files each, and their entries thirty."""
-
-
-MEMORIES = 0, 1 << 30
-BY_DAY = [(False, "flush:3", 0), (False, "freeze.ingest:27", 1 << 30), (False, "freeze.reclaim", 0)]
-BY_DAY += [(True, "freeze.build:9", 0)]
+BY_DAY = [(False, "flush:3"), (False, "freeze.ingest:9"), (False, "freeze.reclaim"), (True, "freeze.build:9")]
 
 
 @pytest.mark.parametrize(
-    ("reserves", "failpoint", "memory"),
-    cases(
-        [
-            *product([False], FAILPOINTS, MEMORIES),
-            *product([True], OF_RESERVES, MEMORIES),
-        ],
-        by_day=BY_DAY,
-    ),
-    indirect=["reserves"],
+    ("reserves", "failpoint"), cases(product([False, True], FAILPOINTS), by_day=BY_DAY), indirect=["reserves"]
 )
 @pytest.mark.parametrize("first", [0], indirect=True)
 def test_killed_at_a_failpoint_and_replayed_is_the_same(
-    failpoint: str, memory: int, reserves: bool, tmp_path: Path, undisturbed: Outcome
+    failpoint: str, reserves: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(memory, reserves=reserves)
+    setting = Setting(OF_RESERVES if reserves else GENERATION, reserves)
     kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
 
@@ -207,7 +184,7 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
 def test_killed_at_any_moment_and_replayed_is_the_same(
     seed: int, reserves: bool, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(0 if seed % 2 else 12 * 56 * 400, reserves=reserves)
+    setting = Setting(OF_RESERVES if reserves else GENERATION, reserves)
     last = random.Random(seed).randrange(TURNS - 4)
     reports, report = Pipe(duplex=False)
     process = kills.started(replay_in, tmp_path, setting, report)
@@ -223,17 +200,17 @@ def test_killed_at_any_moment_and_replayed_is_the_same(
 def test_killed_again_and_again_is_the_same(
     reserves: bool, first: int, tmp_path: Path, undisturbed: Outcome
 ) -> None:
-    setting = Setting(0, reserves=reserves, first=first)
-    for failpoint in ("flush:2", "freeze.ingest:13", "freeze.meta:2", "freeze.ingest:5", "flush:4"):
+    setting = Setting(OF_RESERVES if reserves else GENERATION, reserves, first)
+    for failpoint in ("flush:2", "freeze.ingest:2", "freeze.meta:2", "freeze.ingest:3", "flush:4"):
         kills.killed(failpoint, replay_in, tmp_path, setting)
     check_after_crash(tmp_path, setting, undisturbed)
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("failpoint", ["freeze.meta:74", "freeze.reclaim:85"])
+@pytest.mark.parametrize("failpoint", ["freeze.meta:74", "freeze.reclaim:9"])
 def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_path: Path) -> None:
-    setting = Setting(0, TURNS * ROWS // 66)  # 64 of them are one run of level 2
-    with Store(tmp_path / "undisturbed", 10, 8 << 20) as store:
+    setting = Setting(TURNS * ROWS // 66)  # 64 of them are one run of level 2
+    with Store(tmp_path / "undisturbed", 8 << 20) as store:
         tables = setting.open(store)
         replay(store, tables, setting)
         assert (tables.stats.generations, tables.stats.runs) == (66, 3)
@@ -241,7 +218,7 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
         tables.close()
     kills.killed(failpoint, replay_in, tmp_path / "killed", setting)
     check_after_crash(tmp_path / "killed", setting, undisturbed)
-    with Store(tmp_path / "killed", 10, 8 << 20) as store:  # and what was merged takes no disk
+    with Store(tmp_path / "killed", 8 << 20) as store:  # and what was merged takes no disk
         tables = setting.open(store)
         tables.maintain(wait=True)
         # Only keys of runs of level 1 begin with that byte.
@@ -251,13 +228,13 @@ def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_pat
 
 WINDOW_FAILPOINTS = [
     (False, ["flush:2", "drop.run", "freeze.meta:2", "drop.run:2", "flush:3"]),
-    (False, ["drop.run:6", "drop.pages:2", "freeze.ingest:95", "freeze.build:5"]),
+    (False, ["drop.run:6", "drop.pages:2", "freeze.ingest:9", "freeze.build:5"]),
     (False, ["freeze.meta:20", "freeze.ingest:3", "drop.pages", "freeze.reclaim", "drop.run:3"]),
     (True, ["drop.run", "flush:2", "drop.run:3", "freeze.meta:3", "freeze.ingest:9"]),
     (True, ["drop.run:3", "freeze.build:9", "freeze.meta", "drop.pages"]),
 ]
 """Of pairs or reserves."""
-WINDOWED = {False: (20, 400), True: (24, 100)}
+WINDOWED = {False: (20, 400), True: (5, 100)}
 """Generation and window, of pairs and of reserves."""
 
 
@@ -265,8 +242,8 @@ WINDOWED = {False: (20, 400), True: (24, 100)}
 def undisturbed_window(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Outcome]:
     found = dict[bool, Outcome]()
     for reserves, (generation, window) in WINDOWED.items():
-        setting = Setting(1 << 30, generation, reserves, window=window)
-        with Store(tmp_path_factory.mktemp("undisturbed"), setting.case.families, 8 << 20) as store:
+        setting = Setting(generation, reserves, window=window)
+        with Store(tmp_path_factory.mktemp("undisturbed"), 8 << 20) as store:
             tables = setting.open(store)
             replay(store, tables, setting)
             found[reserves] = outcome(store, tables, setting)
@@ -280,8 +257,8 @@ def test_killed_while_the_first_anchors_go_is_the_same(
     number: int, tmp_path: Path, undisturbed_window: dict[bool, Outcome]
 ) -> None:
     """Runs of what is gone are built, merged and dropped at other times after a crash."""
-    (reserves, failpoints), memory = WINDOW_FAILPOINTS[number], 0 if number % 2 else 1 << 30
-    setting = Setting(memory, WINDOWED[reserves][0], reserves, window=WINDOWED[reserves][1])
+    reserves, failpoints = WINDOW_FAILPOINTS[number]
+    setting = Setting(WINDOWED[reserves][0], reserves, window=WINDOWED[reserves][1])
     killed = 0
     for failpoint in failpoints:
         code, _, error = kills.end_of(failpoint, replay_in, tmp_path / "killed", setting)
@@ -289,8 +266,8 @@ def test_killed_while_the_first_anchors_go_is_the_same(
         killed += code != 0  # what was flushed before may leave too little to do
     assert killed > 1
     check_after_crash(tmp_path / "killed", setting, undisturbed_window[reserves])
-    with Store(tmp_path / "killed", setting.case.families, 8 << 20) as store:
+    with Store(tmp_path / "killed", 8 << 20) as store:
         tables = setting.open(store)
         tables.maintain(wait=True)
-        check_store(store, tables, 10)
+        check_store(store, tables, setting.generation)
         tables.close()

@@ -15,7 +15,7 @@ from rocksdict import AccessType, Options, Rdict
 from stream.dashboard.counting.history import _BLOCK
 from stream.dashboard.counting.row_tables import FIRST_KEY
 from stream.messages.journal import Rows, decode_journal
-from stream.tables.store.rocks import ELECTOR, Store, tables_of
+from stream.tables.store.rocks import ELECTOR, Store
 
 LOG: Final = ".log"
 """In the names of a topic's segments, also of those that Kafka is about to remove or to put in place."""
@@ -43,7 +43,7 @@ class DiskScan:
         """Keys and values of a judge's or elector's state directory that no process has open."""
         is_elector = path.name.startswith("elector")
         options = {"layout": ELECTOR} if is_elector else {}
-        with Store(path, 0 if is_elector else tables_of(path), 1 << 20, read_only=True, **options) as store:
+        with Store(path, 1 << 20, read_only=True, **options) as store:
             return self._joined(pair for family in store.families for pair in store.scan(family))
 
     def dashboard_entries(self, path: Path) -> bytes:

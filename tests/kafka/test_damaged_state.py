@@ -18,7 +18,7 @@ from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.tables.store.last_scrub import last_scrub
-from stream.tables.store.rocks import Store, tables_of
+from stream.tables.store.rocks import Store
 from tests.kafka.judge_helpers import append, error_of, part, record, refusal_of
 from tests.kafka.judged_rounds import ROUND, all_once, deliver_again, directory, judge_rounds
 from tests.kafka.worker_helpers import create
@@ -52,7 +52,7 @@ def spoil(path: Path, rng: random.Random) -> Path:
         content[rng.randrange(100)] ^= 1 << rng.randrange(8)
         file.write_bytes(content)
         try:
-            with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
+            with Store(path, 1 << 20, read_only=True) as store:
                 list(store.scan("default"))
         except DamagedStateError:
             return file

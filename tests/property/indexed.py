@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections import defaultdict
 from contextlib import suppress
@@ -19,45 +18,26 @@ from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.arrays import U64
 from stream.tables.design import Block, Design
-from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
-from stream.tables.memory_shares import PACKED_SHARE
-from stream.tables.reserves import keys as reserves
-from stream.tables.reserves.keys import BUCKETS, LAST_RESORT, PAIRS, RESERVES
+from stream.tables.reserves.keys import LAST_RESORT, PAIRS, RESERVES
 from stream.tables.search.probing import SearchOptions
 from stream.tables.search.result import SearchResult
 from stream.tables.store.anchors import FIRST
 from stream.tables.store.rocks import DEFAULT, Store
-from stream.tables.tables import RESERVES_SHARE, IndexKind, Tables
-from stream.tables.warm.packed import Packed
-from tests.first_numbers import LATE_ENTRY, begin_at
+from stream.tables.tables import IndexKind, Tables
+from tests.first_numbers import begin_at
 from tests.judged_crawls import packed_minima
 
 CACHE = 8 << 20
-PLENTY = 1 << 30
-SLOW = HeadGrowth(first_heads=20, linked=30, linked_an_anchor=1)
-"""Heads that grow from 2 a table, over several inserts each time."""
 SPREAD = Design(5, 2, 192, [Block(block % 3, 7 + 21 * (block // 3), 19) for block in range(5)])
 """Blocks of 19 bits in three words."""
-TWO_OF_FIVE = Design(5, 2)
-ALL_RESERVES = (1 << BUCKETS) - 1
-"""The mask of an anchor that is in no first pair, but in all reserves."""
+LAST_ALONE = (1 << PAIRS) - 1 | 1 << PAIRS + LAST_RESORT
+"""The mask of an anchor that is in its last resort alone."""
 OF_MINIMA = Rule(VerdictOptions(), Scheme()).design()
 MINIMA = [
     *((3 * triangle + a, 3 * triangle + b) for triangle in range(10) for a, b in ((0, 1), (1, 2), (0, 2))),
     tuple(range(30)),
 ]
 """The minima of each bucket of a page: thirty pairs, of which nine come first, and all of them."""
-
-
-def room(anchors: int, generation: int, *, design: Design = TWO_OF_FIVE) -> int:
-    """Memory in which the warm tier has room for as many."""
-    return math.ceil(Packed.bytes(design, anchors, anchors + generation) / PACKED_SHARE)
-
-
-def room_of_reserves(entries: int, generation: int) -> int:
-    """Memory in which as many entries are packed."""
-    size = Packed.bytes(reserves.DESIGN, entries, entries + generation)
-    return int(size / PACKED_SHARE / RESERVES_SHARE) + 8
 
 
 def spread(rows: U64) -> U64:
@@ -106,9 +86,8 @@ class Case:
     choose: int = 2
     distance: int = 12
     cap: int | None = 64
-    memory: int = PLENTY
+    memory: int = 0
     generation: int = 1 << 20
-    growth: HeadGrowth = HEAD_GROWTH
     spread: bool = False
     """Whether the blocks are spread over a key of several words."""
     first: int = 0
@@ -120,20 +99,15 @@ class Case:
     def design(self) -> Design:
         return OF_MINIMA if self.reserves else Design(self.blocks, self.choose)
 
-    @property
-    def families(self) -> int:
-        return self.design.tables + self.reserves
-
     def open(self, store: Store, *, windowed: bool = False) -> Tables:
         if self.first and store.get(DEFAULT, [FIRST]) == [None]:
-            begin_at(store, self.first, LATE_ENTRY if self.reserves else 0)
+            begin_at(store, self.first)
         return Tables(
             store,
             SPREAD if self.spread else self.design,
             SearchOptions(self.distance, self.cap),
             memory=self.memory,
             generation=self.generation,
-            growth=self.growth,
             kind=IndexKind(self.reserves, windowed),
         )
 
@@ -258,7 +232,7 @@ class Indexed:
     def __init__(self, case: Case, path: Path, seed: Any = 0, *, windowed: bool = False) -> None:
         self.case, self.rng, self._windowed = case, np.random.default_rng(seed), windowed
         self.oracle = TablesOracle(case, case.make(self.rng, 0, np.zeros(0, np.uint64)))
-        self.store = Store(path, case.families, CACHE)
+        self.store = Store(path, CACHE)
         self.tables = case.open(self.store, windowed=windowed)
 
     def __enter__(self) -> Self:
@@ -313,10 +287,6 @@ class Indexed:
             assert found.bucket_sizes is not None
             assert found.bucket_sizes.tolist() == sizes
         assert reserves_of(found) == of_reserves
-        if self.case.reserves:
-            gone = self.tables.first - self.case.first
-            entries = sum((mask >> PAIRS).bit_count() for mask in self.oracle.masks[gone:])
-            assert self.tables.stats.reserve_entries == entries
 
 
 def copy_live(source: Path, target: Path) -> None:

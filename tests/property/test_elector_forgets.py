@@ -107,7 +107,7 @@ def test_the_last_record_of_a_cluster_is_searched_for_urls(tmp_path: Path) -> No
 def content(path: Path) -> bytes:
     """All bytes of a state directory: files as they are, keys and values."""
     found = [each.read_bytes() for each in path.iterdir() if not each.name.startswith("MANIFEST")]
-    with Store(path, 0, 1 << 20, read_only=True, layout=ELECTOR) as store:
+    with Store(path, 1 << 20, read_only=True, layout=ELECTOR) as store:
         found += [part for family in store.families for pair in store.scan(family) for part in pair]
     return b"\n".join(found)
 

@@ -12,28 +12,26 @@ import numpy as np
 import pytest
 
 from stream.tables import tables as all_tables
-from stream.tables.cold.runs import Run, stored_run
-from stream.tables.compaction import RUN, WINDOWED
-from stream.tables.hot import tier as hot
-from stream.tables.store.anchors import CHUNK, DEAD, SKIPPED, with_prefix
-from stream.tables.store.rocks import DEFAULT, LOG, Store
+from stream.tables.runs.run import Run, run_named
+from stream.tables.runs.tier import RUN, WINDOWED
+from stream.tables.store.anchors import CHUNK, DEAD, MARKED_AT_ONCE, SKIPPED, with_prefix
+from stream.tables.store.rocks import DEFAULT, LOG, RUNS, Store
 from stream.tables.tables import Tables
 from tests.first_numbers import LATE
 from tests.night import by_night
-from tests.property.indexed import CACHE, SLOW, Case, Indexed, Rows, copy_live, room
+from tests.property.indexed import CACHE, Case, Indexed, Rows, copy_live
 from tests.property.test_tables_oracle import OF_RESERVES
 
 APPLIED = b"test/applied"
 WINDOW = 160
 SIZES = {
-    "hot": Case(5, 2, growth=SLOW),
-    "frozen, but in RAM": Case(5, 2, generation=40),
-    "all in RocksDB": Case(5, 2, memory=0, generation=16),
-    "merged again and again": Case(5, 2, memory=0, generation=2),
-    "merged, newest packed": Case(5, 2, memory=room(64, 8), generation=8),
-    "window of 80 packed": Case(5, 2, memory=room(80, 40), generation=40, cap=None),
-    "several words": Case(5, 2, spread=True, memory=0, generation=6),
-    "generations larger than the window": Case(5, 2, memory=0, generation=300),
+    "hot": Case(5, 2),
+    "frozen": Case(5, 2, generation=40, cap=None),
+    "small generations": Case(5, 2, generation=16),
+    "merged again and again": Case(5, 2, generation=2),
+    "merged": Case(5, 2, generation=8),
+    "several words": Case(5, 2, spread=True, generation=6),
+    "generations larger than the window": Case(5, 2, generation=300),
 }
 SIZES |= {f"reserves, {name}": case for name, case in OF_RESERVES.items()}
 LONG = ("merged again and again",)
@@ -68,7 +66,7 @@ class Replayed(Indexed):
         first = tables.count if end else min(first, tables.count)
         leaving = sorted(set(range(tables.first, first)) - oracle.dead)
         carried = [each - start for each in leaving if rng.random() < 0.3]
-        share = 0.0 if self.case.growth is SLOW else 0.7 if self.case.reserves else 0.3
+        share = 0.7 if self.case.reserves else 0.3
         masks = [oracle.masks[each] for each in carried] + self.case.masks(rng, len(rows), share)
         kills = rng.integers(first, max(first + 1, tables.count), 3 if share and first < tables.count else 0)
         return Step(oracle.rows[carried] + rows, masks, kills.tolist(), first)
@@ -103,7 +101,7 @@ class Replayed(Indexed):
         copy_live(Path(self.store.path), path)
         self.tables.close()
         self.store.close()
-        self.store = Store(path, self.case.families, CACHE)
+        self.store = Store(path, CACHE)
         self.tables = self.case.open(self.store, windowed=True)
         durable = int.from_bytes(self.store.get(DEFAULT, [APPLIED])[0] or b"", "big")
         latest, self.oracle = self.oracle, self._before[durable].copy()
@@ -114,20 +112,19 @@ class Replayed(Indexed):
         self.oracle = latest
 
 
-def runs_of(store: Store) -> list[Run]:
-    return sorted((stored_run(*each) for each in with_prefix(store, RUN + b"\0")), key=lambda run: run.first)
+def runs_of(store: Store, generation: int) -> list[Run]:
+    runs = (run_named(name, generation) for name, _ in with_prefix(store, RUN))
+    return sorted(runs, key=lambda run: run.first)
 
 
-def check_store(store: Store, tables: Tables, tables_: int) -> None:
-    """Of what is gone, there is little: no mark, no run but the record of the last one, no key of one."""
+def check_store(store: Store, tables: Tables, generation: int) -> None:
+    """Of what is gone, there is little: no mark, no run, no key of one."""
     first = tables.first
-    for prefix in (DEAD, SKIPPED):
-        assert all(int.from_bytes(key, "big") >= first for key, _ in with_prefix(store, prefix))
-    runs = runs_of(store)
-    assert all(run.end > first for run in runs[:-1])
-    held = {run.key >> 32 for run in runs if run.end > first}
-    for table in range(tables_):
-        assert {int.from_bytes(key, "big") >> 32 for key, _ in store.scan(f"table-{table:02d}")} <= held
+    for prefix, block in ((DEAD, MARKED_AT_ONCE), (SKIPPED, CHUNK)):
+        assert all(int.from_bytes(key, "big") > first - block for key, _ in with_prefix(store, prefix))
+    runs = runs_of(store, generation)
+    assert all(run.end > first for run in runs)
+    assert {key[:5] for key, _ in store.scan(RUNS)} <= {run.name for run in runs}
     rows = [int.from_bytes(key, "big") for key, _ in store.scan(LOG)]
     assert not rows or rows[0] >= first - CHUNK - (tables.count - first) // 8
 
@@ -143,7 +140,6 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
     name: str, start: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(all_tables, "REMOVED_AT_ONCE", 8)
-    monkeypatch.setattr(hot, "MOST_ANCHORS", 900)
     case, largest = replace(SIZES[name], first=start), 0
     with Replayed(case, tmp_path, [len(name), start]) as index:
         for turn in range(24):
@@ -153,7 +149,11 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
             assert not tables.is_alive(np.arange(start, tables.first)).any()
             tables.maintain(wait=turn % 3 == 0)
             largest = max(largest, tables.count - tables.first)
-            assert all(WINDOWED * run.anchors <= largest for run in runs_of(index.store) if run.level)
+            assert all(
+                WINDOWED * run.anchors <= largest
+                for run in runs_of(index.store, case.generation)
+                if run.level
+            )
             if turn % 8 == 4:
                 index.store.flush()
             elif turn % 8 == 6:
@@ -166,13 +166,10 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
         for _ in range(3):
             index.tables.maintain(wait=True)
         index.check_some()
-        check_store(index.store, index.tables, case.design.tables)
+        check_store(index.store, index.tables, case.generation)
         if name == "merged again and again":
-            assert 1 in {run.level for run in runs_of(index.store)}
+            assert 1 in {run.level for run in runs_of(index.store, case.generation)}
         assert index.tables.first > start + 400
-        if index.tables._reserves is not None:
-            holders = index.tables._reserves._entries.holders
-            assert len(holders.of_entries) < 8 * max(400, index.tables.stats.reserve_entries)
 
 
 def test_only_a_number_between_the_first_and_the_next_can_be_the_first(tmp_path: Path) -> None:
@@ -190,7 +187,7 @@ def test_only_a_number_between_the_first_and_the_next_can_be_the_first(tmp_path:
 
 
 def test_memory_of_what_is_gone_is_free(tmp_path: Path) -> None:
-    """A window of 500 anchors moves through 30,000: bitmap, marks and chains stay as small as at first."""
+    """A window of 500 anchors moves through 30,000: bitmap and marks stay as small as at first."""
     with Indexed(Case(5, 2, generation=400), tmp_path, 3, windowed=True) as index:
         tables = index.tables
         for _ in range(60):
@@ -205,4 +202,4 @@ def test_memory_of_what_is_gone_is_free(tmp_path: Path) -> None:
         assert stats.runs <= 3
         assert len(tables._dead.bits) <= 1 << 10
         assert len(tables._skipped._room.numbers) <= 64
-        assert stats.hot_anchors + stats.warm_anchors + stats.cold_anchors == 500
+        assert stats.hot_anchors + stats.cold_anchors == 500

@@ -12,7 +12,7 @@ from msgspec import structs
 from stream.errors import DamagedStateError, StateError
 from stream.judge.judge import Judge
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.store.rocks import DEFAULT, Store, tables_of
+from stream.tables.store.rocks import DEFAULT, Store
 from tests.judged_crawls import (
     entries_of,
     expected_in_turns,
@@ -92,7 +92,7 @@ def test_rule_23_a_state_that_lost_a_record_about_turns_is_damaged(tmp_path: Pat
     for prefix in (b"turn/mark/", b"turn/forward/", b"turn/hit/a/", b"turn/hit/d/"):
         damaged = tmp_path / prefix.decode().replace("/", "-")
         shutil.copytree(tmp_path / "state", damaged)
-        with Store(damaged, tables_of(damaged), 1 << 20) as store:
+        with Store(damaged, 1 << 20) as store:
             key = next(key for key, _ in store.scan(DEFAULT, prefix) if key.startswith(prefix))
             writes = store.batch()
             writes.delete(DEFAULT, key)

@@ -28,7 +28,7 @@ from stream.messages.decision import (
 from stream.messages.requests import What
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.forgetting import REQUESTS_AT_ONCE
-from stream.tables.store.rocks import URLS, Store, tables_of
+from stream.tables.store.rocks import URLS, Store
 from tests.forgetting import erase, forget, request
 from tests.judged_crawls import (
     entries_of,
@@ -44,7 +44,7 @@ def content(path: Path, *, without: str = "none") -> bytes:
     compressed."""
     files = [each for each in path.rglob("*") if each.is_file() and not each.name.startswith(without)]
     found = [each.read_bytes() for each in files]
-    with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
+    with Store(path, 1 << 20, read_only=True) as store:
         found += [part for family in store.families for pair in store.scan(family) for part in pair]
     return b"\n".join(found)
 

@@ -446,19 +446,18 @@ def edit(file: Path, old: str, new: str) -> None:
 LINK = """
 import json
 import numpy as np
-from stream.tables.hot.chains import Chains, AnchorsToLink, link
 from stream.tables.design import PrefixPieces
-from stream.tables.hot.slots import Fold
+from stream.tables.hot.buckets import Buckets, enter
 
-one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
-newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
-links = np.zeros((1, 1), np.uint32)
+table, none = np.ones((1, 1), np.uint64), np.zeros(0, np.uint64)
+tags, values = np.zeros((2, 16), np.uint32)
 pieces = PrefixPieces(table * 0, table, table * 7, table)
-chains = Chains(newest, links, present, 0, Fold(8, 1), pieces)
-link(chains, (0, 1), AnchorsToLink(np.full((1, 2), 4, np.uint64), one[:0], 0, 0))
-print(json.dumps(np.flatnonzero(newest).tolist()))
+rows = np.full((1, 2), 4, np.uint64)
+shared, members = np.zeros((0, 3), np.int64), np.zeros(0, np.uint32)
+enter(Buckets(tags, values, rows, pieces, none, shared, none, members, 0, 0), 0, np.zeros(1, np.uint64))
+print(json.dumps(tags.tolist()))
 """
-"""Where an anchor is linked in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""
+"""The tag of an anchor in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""
 
 
 def test_change_in_a_function_of_another_module_is_seen_and_so_is_its_undoing(tree: Path, run: Run) -> None:
@@ -587,7 +586,7 @@ def test_digests_of_all_compiled_functions_depend_on_neither_place_nor_process(r
     )
     assert copied == json.loads(here.stdout)
     assert len(copied) > 50
-    assert "stream.tables.hot.chains.link" in copied
+    assert "stream.tables.hot.buckets.enter" in copied
 
 
 def test_digest_covers_a_closure_and_defaults() -> None:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from stream.errors import EXIT_REFUSED, DamagedStateError, DiskError, StateBusyError, StateError
@@ -22,11 +23,10 @@ from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.failures import CURE, set_aside, translate
 from stream.tables.store.meta_record import META
-from stream.tables.store.rocks import Store, Writes, tables_of
+from stream.tables.store.rocks import Store, Writes
 from stream.tables.store.scrub_child import ScrubResult, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
-OF_RESERVES = b"run/\x09"
 """Prefix of the keys of the reserves' runs."""
 Contents = list[tuple[bytes, bytes]]
 FLIPS = {"sst": 50, "MANIFEST": 20, "OPTIONS": 4, "CURRENT": 4, "config": 4, "IDENTITY": 2, "flushed": 4}
@@ -77,9 +77,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 list(index.add_all(items(ITEMS)[first : first + 50]))
                 index.flush()
             index._state.tables.maintain(wait=True)
-    with Store(path / "state", tables_of(path / "state"), 1 << 20, read_only=True) as store:
+    with Store(path / "state", 1 << 20, read_only=True) as store:
         keys = [key for key, _ in store.scan("default")]
-    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/\0", OF_RESERVES, b"source/"):
+    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/", b"source/"):
         assert any(key.startswith(prefix) for key in keys), prefix
     return path
 
@@ -98,7 +98,7 @@ def copy(whole: Path, tmp_path: Path) -> Path:
 
 def changed(path: Path, change: Callable[[Writes, dict[bytes, bytes]], None], prefix: bytes) -> None:
     """Change records of an index's state, of which those with a prefix are given."""
-    with Store(path / "state", tables_of(path / "state"), 1 << 20) as store:
+    with Store(path / "state", 1 << 20) as store:
         batch = store.batch()
         change(batch, {key: value for key, value in store.scan("default", prefix) if key.startswith(prefix)})
         store.write(batch)
@@ -202,17 +202,15 @@ def test_a_cut_empty_zeroed_or_missing_file_is_damage_or_changes_nothing(
 
 
 DAMAGE = (
-    "IO error: While mmap read offset 99 larger than file length 9: /x/000012.sst: Invalid argument",
-    "IO error: while mmap file for read: /x/000012.sst: Invalid argument",
+    "Corruption: truncated block read from /x/000012.sst offset 99, expected 9 bytes, got 0",
     "Corruption: While creating a new Db, wal_dir contains existing log file: : 000012.log",
 )
 SURROUNDINGS = (
-    "IO error: while mmap file for read: /x/000012.sst: No such device",
     "IO error: While open a file for random read: /x/000012.sst: Permission denied",
     "Corruption: Corruption: IO error: While open: /x/000012.sst: Permission denied",
     "IO error: While open a file for random read: /x/000012.sst: Too many open files",
     "Corruption: Corruption: IO error: While open: /x/000012.sst: Too many open files",
-    "IO error: while mmap file for read: /x/000012.sst: Cannot allocate memory",
+    "IO error: While pread offset 0 len 9: /x/000012.sst: Cannot allocate memory",
     "IO error: While open a file for appending: /x/000013.sst: Read-only file system",
 )
 DISK = (
@@ -241,10 +239,10 @@ def test_files_that_may_not_be_read_are_no_damage(whole: Path, what: str, tmp_pa
     """Neither is a directory: nothing is to be set aside that a chown mends."""
     script = (
         "import os, pickle, sys; from pathlib import Path;"  # the binding imports pickle when it opens
-        "from stream.tables.store.rocks import Store, tables_of;"
+        "from stream.tables.store.rocks import Store;"
         "from stream.errors import StateError; path = Path(sys.argv[1]);"
         "os.setgid(65534); os.setuid(65534)\n"
-        "try: Store(path, tables_of(path), 1 << 20)\n"
+        "try: Store(path, 1 << 20)\n"
         "except StateError as error: print(type(error).__name__, error)"
     )
     path = tmp_path / "copy" / "state"
@@ -266,7 +264,7 @@ def test_files_that_may_not_be_read_are_no_damage(whole: Path, what: str, tmp_pa
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    with Store(tmp_path / "state", 1, 1 << 20) as made:
+    with Store(tmp_path / "state", 1 << 20) as made:
         batch = made.batch()
         for number in range(2000):
             batch.put("log", number.to_bytes(8, "big"), random.Random(number).randbytes(100))
@@ -280,14 +278,29 @@ def test_a_scan_does_not_end_at_a_damaged_block(store: Store) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with Store(store.path, 1, 1 << 20) as damaged:
+    with Store(store.path, 1 << 20) as damaged:
         seen = []
         with pytest.raises(DamagedStateError, match=file.name):
             seen += [key for key, _ in damaged.scan("log")]
         with pytest.raises(DamagedStateError, match=file.name):
             damaged.digest()
-    with Store(store.path, 1, 1 << 20):  # and nothing of it is held open
+    with Store(store.path, 1 << 20):  # and nothing of it is held open
         pass
+
+
+def test_a_file_that_is_cut_while_it_is_open_is_damage(store: Store) -> None:
+    with Store(store.path, 1 << 20) as damaged:
+        (file,) = store.path.glob("*.sst")
+        os.truncate(file, file.stat().st_size // 4)
+        with pytest.raises(DamagedStateError, match=file.name):
+            damaged.get("log", [number.to_bytes(8, "big") for number in range(0, 2000, 50)])
+
+
+@pytest.mark.parametrize("value", [b"", bytes(7), (3).to_bytes(8, "little") + bytes(16)])
+def test_marks_of_another_size_are_damage(copy: Path, value: bytes) -> None:
+    changed(copy, lambda batch, found: batch.put("default", next(iter(found)), value), b"tables/skipped/")
+    with pytest.raises(DamagedStateError, match="marks of skipping anchors"):
+        opened(copy)
 
 
 @pytest.mark.night
@@ -382,8 +395,7 @@ def test_what_comes_during_a_flush_is_not_noted_as_flushed(
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (b"run/\0", "runs hold anchors up to"),
-        (OF_RESERVES, "runs hold anchors up to"),
+        (b"run/", "runs hold anchors up to"),
         (b"meta", "records, but no meta record"),
         (b"tables/dead/", "has LoadedRecords.dead="),
         (b"tables/skipped/", "has LoadedRecords.dead="),
@@ -396,15 +408,15 @@ def test_records_that_miss_others_are_refused(copy: Path, key: bytes, said: str)
         opened(copy)
 
 
-def test_the_last_run_of_reserves_is_built_anew_if_its_record_is_missing(
+def test_the_last_run_is_built_anew_if_its_record_is_missing(
     copy: Path, expected: tuple[list[Answer], Contents]
 ) -> None:
     """As after a crash between building and recording it."""
 
     def remove_last(batch: Writes, runs: dict[bytes, bytes]) -> None:
-        batch.delete("default", max(each for each in runs if not each[len(OF_RESERVES)]))
+        batch.delete("default", max(each for each in runs if not each[len(b"run/")]))
 
-    changed(copy, remove_last, OF_RESERVES)
+    changed(copy, remove_last, b"run/")
     assert (added(copy) == expected) is True
 
 
@@ -427,12 +439,11 @@ def test_records_that_stand_for_others_are_refused(copy: Path, key: bytes) -> No
         if key == b"source/":
             fields = msgspec.msgpack.decode(value)
             batch.put("default", name, msgspec.msgpack.encode([*fields[:-2], fields[-2] - 1, fields[-1]]))
-        elif value:
-            batch.put("default", name, bytes([value[0] ^ 1]) + value[1:])
+        elif key == b"tables/dead/":  # another one of 1,024 anchors
+            bits = np.unpackbits(np.frombuffer(value, np.uint8))
+            batch.put("default", name, np.packbits(np.roll(bits, 1)).tobytes())
         else:
-            batch.delete("default", name)
-            others = (key + number.to_bytes(8, "big") for number in range(ITEMS))
-            batch.put("default", next(other for other in others if other not in found), b"")
+            batch.put("default", name, value[:16] + bytes([value[16] ^ 1]) + value[17:])
 
     changed(copy, replace, key)
     with pytest.raises(DamagedStateError, match="digest="):

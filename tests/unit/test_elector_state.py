@@ -72,13 +72,13 @@ def test_another_state_is_refused(elector: Elector, change: dict[str, str], mess
 
 
 def test_the_state_of_a_judge_is_refused_and_left_alone(tmp_path: Path, elector: Elector) -> None:
-    Store(tmp_path / "judge", 1, 1 << 20).close()
+    Store(tmp_path / "judge", 1 << 20).close()
     with pytest.raises(StateError, match="this RocksDB is not an elector's"):
         open_elector(tmp_path / "judge", "longest")
-    Store(tmp_path / "judge", 1, 1 << 20).close()
+    Store(tmp_path / "judge", 1 << 20).close()
     elector.state.close()
     with pytest.raises(StateError, match="this RocksDB is not a judge's"):
-        Store(elector.state.store.path, 1, 1 << 20)
+        Store(elector.state.store.path, 1 << 20)
 
 
 def test_lost_records_are_damage(elector: Elector) -> None:

@@ -22,7 +22,7 @@ def test_the_nearest_are_those_of_a_brute_force(tmp_path: Path) -> None:
     words = rng.integers(
         0, 1 << 64, ANCHORS, dtype=np.uint64
     )  # keys of minima, which say nothing of distance
-    with Store(tmp_path / "s", 10, 8 << 20) as store:
+    with Store(tmp_path / "s", 8 << 20) as store:
         options = SearchOptions(distance=12, cap=64)
         tables = Tables(store, Design(5, 2), options, memory=1 << 26, generation=1 << 20)
         assert len(tables.nearest(prints[0], MOST, ANCHORS)) == 0

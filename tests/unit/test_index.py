@@ -12,7 +12,7 @@ from stream.errors import SchemeMismatchError, StateBusyError, StateError
 from stream.judge.state.live import live_anchors
 from stream.judge.state.meta import VERSION
 from stream.tables.store.meta_record import META
-from stream.tables.store.rocks import Store, tables_of
+from stream.tables.store.rocks import Store
 
 HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "
 MARKET = "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. "
@@ -135,7 +135,7 @@ def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str, int | None]) -> None:
     Index(tmp_path / "mine").close()
     (path,) = (found.parent for found in (tmp_path / "mine").rglob("CURRENT"))
-    with Store(path, tables_of(path), 1 << 20) as store:
+    with Store(path, 1 << 20) as store:
         (meta,) = store.get("default", [META])
         writes = store.batch()
         writes.put("default", META, msgspec.msgpack.encode(msgspec.msgpack.decode(meta or b"") | change))
@@ -154,7 +154,7 @@ def test_a_state_whose_records_do_not_fit_its_tables_is_refused(tmp_path: Path) 
     with Index(tmp_path / "mine") as index:
         index.add("a", HARBOUR)
     (path,) = (found.parent for found in (tmp_path / "mine").rglob("CURRENT"))
-    with Store(path, tables_of(path), 1 << 20) as store:
+    with Store(path, 1 << 20) as store:
         writes = store.batch()
         writes.delete("default", b"pages/anchors")
         store.write(writes)

@@ -14,34 +14,14 @@ from tests.commands import neardup
 GIB, MIB = 1 << 30, 1 << 20
 
 
-@pytest.mark.parametrize(
-    ("anchors", "ram_mib", "disk"),
-    [
-        (1_009_000, 844, 488),
-        (2_018_513, 1101, 590),
-        (3_004_830, 1228, 636),
-        (5_000_000, 1378, None),
-        (10_000_000, 1799, None),
-        (13_000_000, 1823, None),
-        (20_000_000, 1676, None),
-    ],
-)
-def test_memory_and_disk_are_within_15_percent_of_the_measured(
-    anchors: int, ram_mib: int, disk: int | None
-) -> None:
-    computed = plan_judge(anchors, GIB)
-    assert computed.memory / MIB == pytest.approx(ram_mib, rel=0.15)
-    assert disk is None or computed.disk / anchors == pytest.approx(disk, rel=0.15)
+@pytest.mark.parametrize(("anchors", "ram_mib"), [(1_002_449, 735), (2_008_478, 1001)])
+def test_memory_is_within_15_percent_of_the_measured(anchors: int, ram_mib: int) -> None:
+    assert plan_judge(anchors, GIB).memory / MIB == pytest.approx(ram_mib, rel=0.15)
 
 
-@pytest.mark.parametrize(("anchors", "rate"), [(10**6, 186_712), (5 * 10**6, 149_135), (2 * 10**7, 128_239)])
-def test_pages_a_second_are_within_15_percent_of_the_measured(anchors: int, rate: int) -> None:
-    assert plan_judge(anchors, GIB).rows_per_second == pytest.approx(rate, rel=0.15)
-
-
-@pytest.mark.parametrize(("anchors", "groups"), [(10**7, 0.0), (20_001_592, 0.044), (64_100_000, 0.1)])
-def test_groups_are_near_to_the_measured(anchors: float, groups: float) -> None:
-    assert plan_judge(round(anchors), GIB).groups == pytest.approx(groups, rel=0.4, abs=0.1)
+@pytest.mark.parametrize(("anchors", "groups"), [(10_000_797, 0.1), (20_002_302, 0.257)])
+def test_groups_are_near_to_the_measured(anchors: int, groups: float) -> None:
+    assert plan_judge(anchors, GIB).groups == pytest.approx(groups, abs=0.15)
 
 
 def test_more_memory_saves_reads_and_more_anchors_cost_them() -> None:

@@ -13,7 +13,7 @@ from stream.dashboard.lookup.lookup import Finder
 from stream.judge.state.state import State
 from stream.roles.judge.stats import JudgeStats
 from stream.settings import Settings
-from stream.tables.store.rocks import Store, tables_of
+from stream.tables.store.rocks import Store
 from tests.first_numbers import LATE, begin_late
 from tests.genesis import genesis_of
 
@@ -27,7 +27,7 @@ def state(tmp_path: Path) -> Iterator[State]:
         return State(directory, genesis, "here", memory=1 << 20, generation=100, cache=1 << 20)
 
     opened().close()
-    with Store(directory, tables_of(directory), 1 << 20) as store:
+    with Store(directory, 1 << 20) as store:
         begin_late(store)
     state = opened()
     assert state.tables.count == LATE

@@ -22,7 +22,7 @@ URLS = [f"https://example.org/{'中é' * (i % 7)}{'x' * (i * 131 % 500)}" for i 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state", 1, 1 << 20) as opened:
+    with Store(tmp_path / "state", 1 << 20) as opened:
         yield opened
 
 
@@ -95,7 +95,7 @@ def test_pages_come_back_by_number(store: Store, sizes: list[int]) -> None:
 def test_the_same_pages_make_the_same_state_however_they_come(tmp_path: Path, count: int) -> None:
     digests = set()
     for name, sizes in (("whole", [count]), ("single", [1] * count), ("cut", [2, 0, count - 2])):
-        with Store(tmp_path / name, 1, 1 << 20) as store:
+        with Store(tmp_path / name, 1 << 20) as store:
             fill(store, sizes)
             digests.add(store.digest())
     assert len(digests) == 1
@@ -103,11 +103,11 @@ def test_the_same_pages_make_the_same_state_however_they_come(tmp_path: Path, co
 
 def test_a_log_is_found_again_and_goes_on(tmp_path: Path) -> None:
     for first, end in ((0, 13), (13, 16), (16, COUNT)):
-        with Store(tmp_path, 1, 1 << 20) as store:
+        with Store(tmp_path, 1 << 20) as store:
             log = PageLog(store, ANCHORS, WORDS)
             assert log.count == first
             add(store, log, rows()[first:end], URLS[first:end])
-    with Store(tmp_path, 1, 1 << 20, read_only=True) as store:
+    with Store(tmp_path, 1 << 20, read_only=True) as store:
         assert_holds_all(PageLog(store, ANCHORS, WORDS))
 
 

@@ -203,7 +203,7 @@ def test_a_store_of_others_stays_as_it_is(tmp_path: Path) -> None:
     for each in (tmp_path / "others", *(tmp_path / "others").iterdir()):
         each.chmod(0o755)
     with pytest.raises(StateError, match="is not a judge's"):
-        Store(tmp_path / "others", 10, 1 << 20)
+        Store(tmp_path / "others", 1 << 20)
     assert modes(tmp_path / "others") == {0o755}
 
 

@@ -51,7 +51,7 @@ def test_each_reference_is_there_by_itself() -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state", 1, 1 << 20) as opened:
+    with Store(tmp_path / "state", 1 << 20) as opened:
         yield opened
 
 

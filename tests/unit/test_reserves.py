@@ -1,4 +1,4 @@
-"""The parts of the index of reserves: keys, entries, who stayed out of what, and pages with masks."""
+"""Reserves: their keys, who enters them, who stayed out of what, and pages with masks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from stream.judge.rule import Rule
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.arrays import U64
-from stream.tables.reserves import entries as reserve_entries
-from stream.tables.reserves.entries import Entries, rows_of_entries
 from stream.tables.reserves.keys import (
     BUCKETS,
-    DESIGN,
     FIRST_PAIRS,
     LAST_RESORT,
     PAIRS,
@@ -31,9 +28,10 @@ from stream.tables.reserves.keys import (
     minima_of_reserve,
     prefix_of_reserve,
 )
+from stream.tables.reserves.keys import (
+    entries_of as entries_of_reserves,
+)
 from stream.tables.reserves.stayed_out import looking_further, nobody, with_anchors
-from stream.tables.store.anchors import StoredAnchors
-from stream.tables.store.rocks import Store
 from tests.judged_crawls import SCHEME, entries_of, open_state, packed_minima, templates
 from tests.oracle import PAIRS as EVERY_PAIR
 from tests.plain_fingerprint import mix64
@@ -63,68 +61,24 @@ def test_keys_tell_reserves_from_each_other_and_depend_on_their_minima_alone() -
         other = [each + (which == changed) for which, each in enumerate(minima)]
         differ = keys_of_reserves(words_of(other))[0] != before
         assert differ.tolist() == [changed in minima_of_reserve(reserve) for reserve in range(RESERVES)]
-    assert prefixes[:-1] == [mix64(reserve << 32 | 7 << 16 | 7) >> 6 for reserve in range(RESERVES - 1)]
+    assert prefixes[:-1] == [mix64(reserve << 32 | 7 << 16 | 7) >> 26 for reserve in range(RESERVES - 1)]
 
 
-def test_rows_of_entries_are_the_minima_the_prefix_and_the_fingerprint() -> None:
+def test_a_page_enters_the_reserves_of_its_mask() -> None:
     rng = np.random.default_rng(1)
-    rows, further = (rng.integers(0, 1 << 64, (5, n), dtype=np.uint64) for n in (4, 5))
+    words = rng.integers(0, 1 << 64, (5, 8), dtype=np.uint64)
     masks = rng.integers(0, 1 << RESERVES, 5, dtype=np.uint64)
     masks[2] = 0
-    words = np.column_stack([rows[:, :3], further])
+    keys = keys_of_reserves(words).tolist()
     want = [
-        [*rows[row, :3].tolist(), int(prefix_of_reserve(words, row, reserve)), int(rows[row, 3])]
+        (row, keys[row][reserve])
         for row in range(5)
         for reserve in range(RESERVES)
         if int(masks[row]) >> reserve & 1
     ]
-    made = rows_of_entries(rows, further, masks)
-    assert made.tolist() == want
-    assert (DESIGN.prefixes(made, 0) == made[:, 3]).all()
-
-
-def test_slices_of_the_log_of_entries_are_the_rows_that_were_inserted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reserve_entries, "READ_AT_ONCE", 7)
-    rng = np.random.default_rng(2)
-    with Store(tmp_path, PAIRS + 1, 1 << 20) as store:
-        anchors, inserted, holders = StoredAnchors(store, 3), [], []
-        entries = Entries(anchors)
-        for first in range(0, 400, 100):
-            rows, further = (rng.integers(0, 1 << 64, (100, n), dtype=np.uint64) for n in (4, 5))
-            some = np.sort(rng.choice(100, 30, replace=False))
-            masks = rng.integers(0, 1 << BUCKETS, 30, dtype=np.uint64)
-            masks[::5] &= np.uint64((1 << PAIRS) - 1)
-            batch = store.batch()
-            anchors.skipped.add(batch, first, dict(zip(some.tolist(), masks.tolist(), strict=True)), further)
-            anchors.log.append(batch, rows)
-            store.write(batch)
-            reserves = masks >> np.uint64(PAIRS)
-            entries.holders.add(some + first, masks)
-            inserted.append(rows_of_entries(rows[some], further[some], reserves))
-            holders += np.repeat(some + first, np.bitwise_count(reserves)).tolist()
-        whole = np.concatenate(inserted)
-        for each in (entries, Entries(StoredAnchors(store, 3))):
-            assert each.log.count == len(whole)
-            numbers = each.holders.of_entries[: len(whole)] + each.holders.first_anchor
-            assert numbers.tolist() == holders
-            last = len(whole)
-            for start, end in ((0, last), (0, 1), (5, 6), (13, 200), (last - 1, last), (9, 9)):
-                slices = list(each.log.slices(start, end))
-                assert [first for first, _ in slices] == list(range(start, end, 7))
-                parts = np.concatenate([rows for _, rows in slices] or [whole[:0]])
-                assert (parts == whole[start:end]).all()
-            numbers, index = each.holders.entries_of(np.arange(0, 400, 3))
-            assert numbers.tolist() == [entry for entry, of in enumerate(holders) if of % 3 == 0]
-            assert (3 * index).tolist() == [of for of in holders if of % 3 == 0]
-            assert len(each.holders.entries_of(np.zeros(0, np.int64))[0]) == 0
-            assert len(each.holders.entries_of(np.array([10_000]))[0]) == 0
-        batch = store.batch()
-        anchors.skipped.drop(batch, 400)
-        store.write(batch)
-        gone = [rows for _, rows in entries.log.slices(0, 7)]  # a run may still be built of them
-        assert gone[0][:, :3].tolist() == whole[:7, :3].tolist()
+    rows, entered = entries_of_reserves(words, masks)
+    assert list(zip(rows.tolist(), entered.tolist(), strict=True)) == want
+    assert all(len(each) == 0 for each in entries_of_reserves(words[:, :1], masks * np.uint64(0)))
 
 
 def test_the_youngest_that_stayed_out_is_known_until_it_is_gone() -> None:

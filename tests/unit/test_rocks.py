@@ -19,7 +19,7 @@ from stream.judge.state.state import State
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store import rocks
 from stream.tables.store.failures import MISSING_FILE, set_aside
-from stream.tables.store.rocks import LOG, Store, table_family
+from stream.tables.store.rocks import LOG, RUNS, Store, sst_writer
 from tests.genesis import genesis_of
 
 CACHE = 8 << 20
@@ -28,14 +28,14 @@ WRITTEN = ("default", "log", "anchors", "duplicates", "urls")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state", 3, CACHE) as opened:
+    with Store(tmp_path / "state", CACHE) as opened:
         yield opened
 
 
 def crashed(store: Store, to: Path) -> Store:
     """A copy of what another process would find if this one were killed now."""
     shutil.copytree(store.path, to)
-    return Store(to, store.tables, CACHE)
+    return Store(to, CACHE)
 
 
 def put_everywhere(store: Store, key: bytes, value: bytes) -> None:
@@ -55,19 +55,19 @@ def options_on_disk(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("opens", [1, 2, 3])
 def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int) -> None:
     for _ in range(opens):
-        store = Store(tmp_path, 2, CACHE)
+        store = Store(tmp_path, CACHE)
         families = store.families
         for family in families:
             capacity = store._read[family].property_value("rocksdb.block-cache-capacity")
-            assert capacity == (None if family.startswith("table-") else str(CACHE)), family
+            assert capacity == (None if family == RUNS else str(CACHE)), family
         store.close()
     sections = options_on_disk(tmp_path)
     assert "atomic_flush=true" in sections["DBOptions"]
     for family in families:
         text = sections[f'CFOptions "{family}"']
         table = sections[f'TableOptions/BlockBasedTable "{family}"']
-        of_table = family.startswith("table-")
-        assert ("compression=kNoCompression" if of_table else "compression=kLZ4Compression") in text
+        of_runs = family == RUNS
+        assert ("compression=kNoCompression" if of_runs else "compression=kLZ4Compression") in text
         assert ("compaction_style=kCompactionStyleUniversal" in text) == (family == "urls")
         assert f" block_size={8192 if family == 'urls' else 4096}\n" in table
         assert ("filter_policy=bloomfilter" in table) == (family in ("default", "urls")), table
@@ -119,15 +119,15 @@ def test_rule_13_crash_loses_what_was_not_flushed_in_all_families(store: Store, 
 
 def test_ingested_file_is_durable_and_may_be_ingested_again(store: Store, tmp_path: Path) -> None:
     for turn in range(2):
-        writer = store.sst_writer(table_family(1))
+        writer = sst_writer(RUNS)
         writer.open(str(tmp_path / "file.sst"))
         writer[b"a"] = b"1"
         writer[b"b"] = b"2"
         writer.finish()
-        store.ingest(table_family(1), tmp_path / "file.sst")
+        store.ingest(RUNS, [tmp_path / "file.sst"])
         assert not (tmp_path / "file.sst").exists()
         with crashed(store, tmp_path / f"crash{turn}") as left:
-            assert list(left.scan(table_family(1))) == [(b"a", b"1"), (b"b", b"2")]
+            assert list(left.scan(RUNS)) == [(b"a", b"1"), (b"b", b"2")]
     assert store.disk_bytes() > 0
 
 
@@ -168,7 +168,7 @@ def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> Non
     ]
     digests = []
     for number, content in enumerate(contents):
-        with Store(tmp_path / f"{number}", 1, CACHE) as store:
+        with Store(tmp_path / f"{number}", CACHE) as store:
             for family, key, value in content:
                 batch = store.batch()
                 batch.put(family, key, b"before")
@@ -181,7 +181,7 @@ def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> Non
                 store.write(batch)
             digests.append(store.digest())
     assert len(set(digests)) == len(contents)
-    with Store(tmp_path / "direct", 1, CACHE) as store:
+    with Store(tmp_path / "direct", CACHE) as store:
         batch = store.batch()
         batch.put("log", b"k", b"v")
         store.write(batch)
@@ -191,7 +191,7 @@ def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> Non
 def test_directory_of_another_process_is_refused_by_name_and_not_set_aside(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from stream.tables.store.rocks import Store;"
-        f"store = Store(Path(sys.argv[1]), 1, {CACHE}); print('open', flush=True); sys.stdin.read()"
+        f"store = Store(Path(sys.argv[1]), {CACHE}); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -199,22 +199,16 @@ def test_directory_of_another_process_is_refused_by_name_and_not_set_aside(tmp_p
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
         with pytest.raises(StateError, match=re.escape(str(tmp_path))):
-            Store(tmp_path, 1, CACHE)
+            Store(tmp_path, CACHE)
         with pytest.raises(StateBusyError, match="in use by another process"):
             set_aside(tmp_path)
         assert tmp_path.exists()
         other.kill()
 
 
-def test_directory_of_other_tables_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path, 10, CACHE).close()
-    with pytest.raises(StateError, match="made for 10 tables, opened for 4"):
-        Store(tmp_path, 4, CACHE)
-
-
 def without(path: Path, family: str, *, filled: bool) -> None:
     """A directory that lacks a family."""
-    with Store(path, 1, CACHE) as store:
+    with Store(path, CACHE) as store:
         if filled:
             put_everywhere(store, b"key", b"value")
         store._db.drop_column_family(family)
@@ -226,7 +220,7 @@ def without(path: Path, family: str, *, filled: bool) -> None:
     [
         ("duplicates", "another version made it"),
         ("urls", "is not a judge's"),
-        ("table-00", "made for 0 tables, opened for 1"),
+        (RUNS, "another version made it"),
     ],
 )
 def test_directory_that_lacks_a_family_is_refused_and_stays_as_it_is(
@@ -235,7 +229,7 @@ def test_directory_that_lacks_a_family_is_refused_and_stays_as_it_is(
     without(tmp_path, family, filled=True)
     had = Rdict.list_cf(str(tmp_path))
     with pytest.raises(StateError, match=message):
-        Store(tmp_path, 1, CACHE, read_only=read_only)
+        Store(tmp_path, CACHE, read_only=read_only)
     assert Rdict.list_cf(str(tmp_path)) == had
 
 
@@ -245,14 +239,14 @@ def test_a_rocksdb_of_another_program_is_refused(tmp_path: Path, read_only: bool
     other["key"] = "value"
     other.close()
     with pytest.raises(StateError, match=re.escape(str(tmp_path))):
-        Store(tmp_path, 1, CACHE, read_only=read_only)
+        Store(tmp_path, CACHE, read_only=read_only)
 
 
 def test_directory_whose_making_was_cut_short_is_made_whole(tmp_path: Path) -> None:
     without(tmp_path, "urls", filled=False)
     with pytest.raises(StateError, match="nothing was flushed into it yet"):
-        Store(tmp_path, 1, CACHE, read_only=True)
-    with Store(tmp_path, 1, CACHE) as store:
+        Store(tmp_path, CACHE, read_only=True)
+    with Store(tmp_path, CACHE) as store:
         put_everywhere(store, b"key", b"value")
         assert store.get("urls", [b"key"]) == [b"value"]
 
@@ -274,6 +268,6 @@ def test_a_file_that_a_compaction_removes_while_a_reader_opens_is_no_damage(
             return Rdict(path, *arguments, **named)
 
     monkeypatch.setattr(rocks, "Rdict", Racing)
-    with Store(store.path, 3, CACHE, read_only=True) as reader:
+    with Store(store.path, CACHE, read_only=True) as reader:
         assert reader.get("default", [b"key"]) == [b"value"]
     assert len(opens) == 2

@@ -32,7 +32,7 @@ class ScrubCalls(list[tuple[float, int]]):
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    with Store(tmp_path / "judge", 1, 1 << 20) as made:
+    with Store(tmp_path / "judge", 1 << 20) as made:
         batch = made.batch()
         for number in range(2000):
             batch.put("log", number.to_bytes(8, "big"), bytes([number % 256]) * 100)

@@ -26,7 +26,7 @@ from stream.judge.rehearse import rehearse
 from stream.local.index import Index
 from stream.private import private_directory
 from stream.settings import Settings
-from stream.tables.cold import freeze
+from stream.tables.runs import building
 from stream.tables.store.failures import translate_cause
 from stream.tables.store.rocks import Store
 from tests.genesis import genesis_of
@@ -55,14 +55,14 @@ def put(store: Store, first: int, count: int = 200) -> None:
 
 
 def kept(path: Path) -> list[int]:
-    with Store(path, 1, 1 << 20) as store:
+    with Store(path, 1 << 20) as store:
         found = [[int.from_bytes(key, "big") for key, _ in store.scan(each)] for each in ("log", "urls")]
     assert found[0] == found[1]
     return found[0]
 
 
 def test_a_flush_that_failed_says_so_and_keeps_what_was_flushed(tmp_path: Path) -> None:
-    store = Store(tmp_path, 1, 1 << 20)
+    store = Store(tmp_path, 1 << 20)
     put(store, 0)
     store.flush()
     put(store, 200)
@@ -76,13 +76,13 @@ def test_a_flush_that_failed_says_so_and_keeps_what_was_flushed(tmp_path: Path) 
 
 
 def test_a_directory_that_is_gone_is_named_by_whatever_meets_it(tmp_path: Path) -> None:
-    store = Store(tmp_path / "state", 1, 1 << 20)
+    store = Store(tmp_path / "state", 1 << 20)
     put(store, 0)
     shutil.rmtree(tmp_path / "state")
     for attempt in (store.flush, store.close):
         with pytest.raises(DiskError, match=f"directory {tmp_path}/state: it is gone"):
             attempt()
-    store = Store(tmp_path / "idle", 1, 1 << 20)
+    store = Store(tmp_path / "idle", 1 << 20)
     shutil.rmtree(tmp_path / "idle")
     with pytest.raises(DiskError, match=f"directory {tmp_path}/idle: it is gone"):
         store.close()
@@ -109,7 +109,7 @@ def texts(count: int) -> list[tuple[str, str]]:
 def test_an_index_goes_on_when_there_is_room_again(
     tmp_path: Path, in_a_child: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freeze, "CHILD_ANCHORS", 1 if in_a_child else 1 << 30)
+    monkeypatch.setattr(building, "CHILD_ANCHORS", 1 if in_a_child else 1 << 30)
     with Index(tmp_path / "undisturbed", generation=20, memory=0) as index:
         right = [answer.verdict for answer in index.add_all(texts(200))]
     with Index(tmp_path / "mine", generation=20, memory=0) as index:
@@ -187,11 +187,11 @@ def test_an_error_of_the_disk_names_the_directory(tmp_path: Path, name: str) -> 
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path; from stream.tables.store.rocks import Store\n"
         "from stream.errors import DiskError\n"
-        "try: Store(Path(sys.argv[1]), 1, 1 << 20).flush()\n"
+        "try: Store(Path(sys.argv[1]), 1 << 20).flush()\n"
         "except DiskError as error: print(error)\n"
     )
     root = str(Path(__file__).parents[2])
-    Store(tmp_path, 1, 1 << 20).close()
+    Store(tmp_path, 1 << 20).close()
     done = subprocess.run(
         [
             "strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync",

@@ -137,7 +137,7 @@ def test_a_checkpoint_has_each_write_in_all_families_or_in_none(place: Place) ->
             for _ in range(4):
                 with linked(store, JUDGE) as state:
                     assert state is not None
-                    with Store(state.path, 1, 1 << 20, read_only=True) as copy:
+                    with Store(state.path, 1 << 20, read_only=True) as copy:
                         rows = {family: sum(1 for _ in copy.scan(family)) for family in (LOG, URLS)}
                     assert rows == dict.fromkeys((LOG, URLS), ROWS * state.summary.applied)
         finally:

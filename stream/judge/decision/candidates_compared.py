@@ -112,9 +112,8 @@ def compare_in_parts(
     words = rule.table_words(pages.fingerprint, pages.sketch)
     search = _Search(state, rule, wanted, rule.selected)
     for first, candidates in state.tables.searches(first_words(pages.fingerprint), words, entering):
-        queries = candidates.probed[0].queries
-        part = pages.take(slice(first, first + len(queries.words)))
-        yield first, search.compare(candidates, part, queries.words, first)
+        part = slice(first, first + len(candidates.reserves.further))
+        yield first, search.compare(candidates, pages.take(part), words[part], first)
 
 
 class _Search:

@@ -33,7 +33,7 @@ from stream.judge.state.meta import stored_meta
 from stream.judge.state.reader import StateReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from stream.tables.store.rocks import Store, state_directory, tables_of, unflushed_error
+from stream.tables.store.rocks import Store, state_directory, unflushed_error
 
 
 class _Verdict(NamedTuple):
@@ -65,7 +65,7 @@ class StoredPages:
                 f"state directory {path}: contains no state of a judge to look up URLs and ids in; an index"
                 " is named with --index, and a page of a file as FILE#3 or FILE#PLACE"
             )
-        self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
+        self._store = Store(directory, CACHE, read_only=True)
         try:
             self._records = StateReader(self._store, scheme)
             meta = stored_meta(self._store)

@@ -17,7 +17,7 @@ from stream.judge.state.meta import Meta, stored_meta
 from stream.judge.state.page_log import HEAD, PageLog, record_words
 from stream.tables.arrays import U64
 from stream.tables.store.anchors import Dead
-from stream.tables.store.rocks import ANCHORS, Store, tables_of, unflushed_error
+from stream.tables.store.rocks import ANCHORS, Store, unflushed_error
 
 CACHE: Final = 8 << 20
 _READ: Final = 1 << 12
@@ -87,7 +87,7 @@ def refuse_other_scheme(directory: Path, meta: Meta, scheme: Scheme) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Store, Meta]]:
-    with Store(path, tables_of(path), CACHE, read_only=True) as store:
+    with Store(path, CACHE, read_only=True) as store:
         if (meta := stored_meta(store)) is None:
             raise unflushed_error(path)
         yield store, meta

@@ -21,8 +21,8 @@ from stream.judge.state.references import ANCHOR, REFERENCE, are_there, each_of
 from stream.judge.state.window import Window
 from stream.messages.byte_strings import StringColumn
 from stream.tables.arrays import distinct
-from stream.tables.store.anchors import DEAD
-from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
+from stream.tables.store.anchors import is_marked_dead
+from stream.tables.store.rocks import ANCHORS, DUPLICATES, URLS, Store
 
 
 class StateReader:
@@ -212,4 +212,4 @@ class StateReader:
         """Whether an anchor is alive: it was not superseded, and has not expired."""
         if anchor < self.first.anchors:
             return False
-        return self.store.get(DEFAULT, [DEAD + anchor.to_bytes(8, "big")])[0] is None
+        return not is_marked_dead(self.store, anchor)

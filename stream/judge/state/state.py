@@ -37,7 +37,7 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NO_LONGER_LIVE, Forgotten, SourceProgress, Turn
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
-from stream.tables.compaction import RUN
+from stream.tables.runs.tier import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
@@ -112,7 +112,7 @@ class State(StateReader):
         self._rule = Rule(options, genesis.scheme)
         self.design = self._rule.design()
         expiring = options.lifetime is not None
-        store = Store(path, self.design.tables + self._rule.reserves, cache, expiring=expiring)
+        store = Store(path, cache, expiring=expiring)
         try:
             super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation)

@@ -61,7 +61,7 @@ class JudgeWatch:
         self.health.checks["assigned"] = lambda: False
         metrics.journal_position.set_function(lambda: state.meta.applied)
         metrics.replay_remaining.set_function(lambda: follower.remaining)
-        metrics.anchors.labels("ram").set_function(lambda: state.tables.stats.ram_anchors)
+        metrics.anchors.labels("ram").set_function(lambda: state.tables.stats.hot_anchors)
         metrics.anchors.labels("rocksdb").set_function(lambda: state.tables.stats.cold_anchors)
         metrics.dead_anchors.set_function(lambda: state.tables.stats.dead_anchors)
         metrics.generations.set_function(lambda: state.tables.stats.generations)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled
+from stream.compiled import compiled, popcount
 from stream.fingerprint.minima import (
     A_WORD,
     FIRST_MINIMA,
@@ -27,7 +27,8 @@ from stream.fingerprint.minima import (
     TRIANGLE,
 )
 from stream.tables.arrays import I64, U64
-from stream.tables.design import LONGEST_PREFIX, TABLE_BITS, Block, Design
+from stream.tables.design import TABLE_BITS, Block, Design
+from stream.tables.hashing import mixed
 from stream.tables.search.packed_pairs import Integer
 
 PAIRS: Final = FIRST_MINIMA
@@ -50,25 +51,15 @@ FIRST_PAIRS: Final = Design(
     ],
 )
 """The tables of the first pairs."""
-DESIGN: Final = Design(1, 1, 64 * (KEY_WORDS + 1), (Block(KEY_WORDS, 0, LONGEST_PREFIX),), first_family=PAIRS)
-"""The table of reserves. Its keys are the first minima, and the prefix of a reserve as a further word."""
+PREFIX_BITS: Final = 2 * MINIMUM_BITS
+"""Bits of a reserve's prefix, as many as those of a first pair."""
 _SIDES: Final = np.array(SIDES, np.int64)
 _RESERVE_BITS: Final = np.uint64(RESERVE_BITS)
 _MINIMUM: Final = np.uint64((1 << RESERVE_BITS) - 1)
 _LAST_PLACE: Final = np.uint64(LAST_PLACE)
 _LAST_BITS: Final = np.uint64(LAST_BITS)
-_LEFT_OUT: Final = np.uint64(64 - LONGEST_PREFIX)
+_LEFT_OUT: Final = np.uint64(64 - PREFIX_BITS)
 _NUMBER_PLACE: Final = np.uint64(2 * RESERVE_BITS)
-_FIRST: Final = np.uint64(0xBF58_476D_1CE4_E5B9)
-_SECOND: Final = np.uint64(0x94D0_49BB_1331_11EB)
-
-
-@compiled
-def _mixed(value: np.uint64) -> np.uint64:
-    """The output function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    value = (value ^ value >> np.uint64(30)) * _FIRST
-    value = (value ^ value >> np.uint64(27)) * _SECOND
-    return value ^ value >> np.uint64(31)
 
 
 @compiled
@@ -86,28 +77,48 @@ def _further(words: U64, row: Integer, at: Integer) -> np.uint64:
 @compiled
 def prefix_of_reserve(words: U64, row: Integer, reserve: Integer) -> np.uint64:
     """The prefix of a reserve of the page whose minima are a row of `words` (n, MINIMA_WORDS)."""
-    mixed = np.uint64(reserve) << _NUMBER_PLACE
+    value = np.uint64(reserve) << _NUMBER_PLACE
     if reserve == LAST_RESORT:
         for word in range(MINIMA_WORDS):
-            mixed = _mixed(mixed ^ words[row, word])
-        return mixed >> _LEFT_OUT
+            value = mixed(value ^ words[row, word])
+        return value >> _LEFT_OUT
     first = reserve // TRIANGLE * TRIANGLE
     for end in range(2):
         minimum = _further(words, row, first + _SIDES[reserve % TRIANGLE, end])
-        mixed |= minimum << np.uint64(end) * _RESERVE_BITS
-    return _mixed(mixed) >> _LEFT_OUT
+        value |= minimum << np.uint64(end) * _RESERVE_BITS
+    return mixed(value) >> _LEFT_OUT
+
+
+@compiled
+def _key_of(words: U64, row: Integer, reserve: Integer) -> np.uint64:
+    """The key of a reserve, as by `Design.keys` if their table followed those of pairs."""
+    return prefix_of_reserve(words, row, reserve) << np.uint64(TABLE_BITS) | np.uint64(PAIRS)
 
 
 @compiled
 def keys_of_reserves(words: U64) -> U64:
-    """The keys (n, RESERVES) of all reserves of minima (n, MINIMA_WORDS), as by `Design.keys` if their table
-    followed those of pairs."""
+    """The keys (n, RESERVES) of all reserves of minima (n, MINIMA_WORDS)."""
     keys = np.empty((len(words), RESERVES), np.uint64)
     for row in range(len(words)):
         for reserve in range(RESERVES):
-            prefix = prefix_of_reserve(words, row, reserve)
-            keys[row, reserve] = prefix << np.uint64(TABLE_BITS) | np.uint64(PAIRS)
+            keys[row, reserve] = _key_of(words, row, reserve)
     return keys
+
+
+@compiled
+def entries_of(words: U64, reserves: U64) -> tuple[U64, U64]:
+    """The rows (k,) of pages that enter reserves, one for each that they enter, and the keys of these (k,).
+    `words` are the minima of n pages, and `reserves` the bit masks (n,) of those that each enters."""
+    entries = np.int64(0)
+    for mask in reserves:
+        entries += popcount(mask)
+    rows, keys, entry = np.empty(entries, np.uint64), np.empty(entries, np.uint64), 0
+    for row in range(len(reserves) if entries else 0):
+        for reserve in range(RESERVES):
+            if reserves[row] >> np.uint64(reserve) & np.uint64(1):
+                rows[entry], keys[entry] = row, _key_of(words, row, reserve)
+                entry += 1
+    return rows, keys
 
 
 def minima_of_reserve(reserve: int) -> list[int]:

@@ -1,16 +1,13 @@
-"""The state of one search: a batch of queries that is passed through the tiers."""
+"""The state of one search: queries that are passed through the tiers."""
 
 from __future__ import annotations
 
-import sys
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.tables.arrays import U8, U64
-from stream.tables.design import Design
+from stream.tables.arrays import I64, U8, U64
 from stream.tables.search.pair_collector import PairCollector
-from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.queries import Criteria, Queries
 
 
@@ -28,22 +25,18 @@ class Probing:
 
     def __init__(
         self,
-        design: Design,
-        words: U64,
+        keys: U64,
+        rows: I64,
         fingerprints: U64,
         options: SearchOptions,
-        collector: PairCollector | None = None,
+        dead: U8,
+        collector: PairCollector,
     ) -> None:
-        self.design: Final = design
-        words = words if words.ndim == 2 else words[:, None]
-        keys = keys_of(words, design.pieces)
-        self.queries: Final = Queries(
-            words=words,
-            fingerprints=fingerprints,
-            keys=keys,
-            sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
-        )
-        self.collector: Final = collector or PairCollector(sys.maxsize)
+        """The first three are as in `Queries`; `dead` is that of `Criteria`."""
+        sizes = np.zeros(0 if options.cap is None else keys.size, np.int64)
+        self.queries: Final = Queries(keys, rows, fingerprints, sizes)
+        self.collector: Final = collector
+        self._distance, self._dead = options.distance, dead
 
     @property
     def first(self) -> int:
@@ -51,6 +44,12 @@ class Probing:
         it, and so have 32 bits."""
         return self.collector.first
 
-    def criteria(self, distance: int, dead: U8) -> Criteria:
+    @property
+    def criteria(self) -> Criteria:
         """What the rest of this search finds, as a tier's loop takes it."""
-        return Criteria(distance, dead, self.collector.room)
+        return Criteria(self._distance, self._dead, self.collector.room)
+
+    @property
+    def sizes(self) -> I64:
+        """The live anchors in each bucket (n, T), if they are counted."""
+        return self.queries.sizes.reshape(-1, self.queries.keys.shape[1])

@@ -8,17 +8,17 @@ from stream.tables.arrays import I64, U8, U64
 
 
 class Queries(NamedTuple):
-    """n queries in T tables, each of which a query probes at one bucket."""
+    """n queries, each of which probes T buckets."""
 
-    words: U64
-    """(n, W): what tables are indexed by."""
-    fingerprints: U64
-    """(n,): what distances are between."""
     keys: U64
     """(n, T): keys of the buckets."""
+    rows: I64
+    """(n,): the row of each query, as in pairs."""
+    fingerprints: U64
+    """(n,): what distances are between."""
     sizes: I64
-    """(n * T,): live anchors found so far in each bucket, at row * T + table. Shape (0,) if they are
-    not counted."""
+    """(n * T,): live anchors found so far in each bucket, at query * T + place of its key. Shape (0,) if they
+    are not counted."""
 
 
 class Criteria(NamedTuple):

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.search.pair_collector import ordered_pairs
-from stream.tables.search.probing import Probing
 
 
 class ProbedReserves(NamedTuple):
@@ -58,8 +57,6 @@ class SearchResult:
     """Exact number of live anchors in each row's exact bucket, shape (n, T), not counting the rows of this
     search. None without a bucket cap."""
     reserves: ProbedReserves
-    probed: list[Probing]
-    """The buckets that were probed, one entry per part of the rows, in order."""
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, SearchResult]]) -> SearchResult:
@@ -74,7 +71,6 @@ class SearchResult:
             np.concatenate([part.reserve for _, part in parts]),
             np.concatenate(sizes) if sizes else None,
             ProbedReserves.joined((first, part.reserves) for first, part in parts),
-            [probing for _, part in parts for probing in part.probed],
         )
 
 

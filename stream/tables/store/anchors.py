@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ FIRST: Final = b"tables/first"
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
 SKIPPED: Final = b"tables/skipped/"
-FIRST_ENTRY: Final = b"reserves/first"
+MARKED_AT_ONCE: Final = 1 << 10
+"""Anchors of a block of marks of dead ones."""
 _DROPPED: Final = b"run/held"
 """Where earlier versions noted before which anchor they had dropped tables."""
 
@@ -156,15 +157,10 @@ class AnchorLog:
                 rows[start:end] = np.frombuffer(value or b"", "<u8").reshape(-1, self._columns)[place]
         return rows[np.searchsorted(numbers, anchors)]
 
-    def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
-        """The anchors [start, end) in slices, as (number of the first, rows)."""
-        for first in range(start, end, READ_AT_ONCE):
-            yield first, self.read(first, min(first + READ_AT_ONCE, end))
-
-
-_EVERY: Final = np.uint64(2**64 - 1)
-_GONE: Final = bytes(8 * (1 + MINIMA_WORDS - KEY_WORDS))
-"""Stands for the record of a skipping anchor that is gone."""
+    def slices(self, start: int, end: int, most: int = READ_AT_ONCE) -> Iterator[tuple[int, U64]]:
+        """The anchors [start, end) in slices of at most so many, as (number of the first, rows)."""
+        for first in range(start, end, most):
+            yield first, self.read(first, min(first + most, end))
 
 
 class _Bitmap(NamedTuple):
@@ -253,32 +249,39 @@ class NumberSet:
         inside: NDArray[np.bool_] = (byte < len(bitmap)) & ((bits & 1) != 0) | (places < 0)
         return inside
 
-    def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
-        """The masks `skipped` of the anchors [start, end), with those of this set kept out of all tables."""
-        if not self.count and start >= self.first:
-            return skipped
-        dead = self.test(np.arange(start, end))
-        if not dead.any():
-            return skipped
-        return np.where(dead, _EVERY, np.uint64(0) if skipped is None else skipped)
-
 
 def _digest_of_numbers(numbers: I64) -> int:
     return digest(hash_words(numbers.astype(np.uint64)))
 
 
 class Dead(NumberSet):
-    """The dead anchors (superseded, expired or forgotten) of a store."""
+    """The dead anchors (superseded, expired or forgotten) of a store.
+
+    The key of a block is `DEAD` and the number of its first anchor, u64 BE; its value is the bits of
+    `MARKED_AT_ONCE` anchors, as in `bits`.
+    """
 
     def __init__(self, store: Store) -> None:
-        super().__init__(first_anchor(store))
-        self.add(np.array([int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)], np.int64))
+        first = first_anchor(store)
+        super().__init__(first)
+        for key, value in with_prefix(store, DEAD):
+            places = np.flatnonzero(np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little"))
+            self.add(places + int.from_bytes(key, "big"))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
-        for anchor in anchors.tolist():
-            batch.put(DEFAULT, DEAD + _key(anchor), b"")
         self.add(anchors)
+        for block in distinct(anchors // MARKED_AT_ONCE).tolist():
+            self._write(batch, block * MARKED_AT_ONCE)
+
+    def _write(self, batch: Writes, start: int) -> None:
+        """Write the block of the anchors from `start` on, without those that are gone."""
+        marked = self.test(np.arange(start, start + MARKED_AT_ONCE))
+        marked[: max(0, self.first - start)] = False
+        if marked.any():
+            batch.put(DEFAULT, DEAD + _key(start), np.packbits(marked, bitorder="little").tobytes())
+        else:
+            batch.delete(DEFAULT, DEAD + _key(start))
 
     def drop(self, batch: Writes, first: int) -> None:
         """Drop the marks of the anchors before `first`, which are gone, in RAM at once and in the store
@@ -286,7 +289,16 @@ class Dead(NumberSet):
         before = self.count
         self.raise_first(first)
         if self.count < before:
-            batch.delete_range(DEFAULT, DEAD, DEAD + _key(first))
+            start = first - first % MARKED_AT_ONCE
+            batch.delete_range(DEFAULT, DEAD, DEAD + _key(start))
+            self._write(batch, start)
+
+
+def is_marked_dead(store: Store, anchor: int) -> bool:
+    """Whether an anchor that is not gone is dead, as its block says."""
+    block, place = divmod(anchor, MARKED_AT_ONCE)
+    value = store.get(DEFAULT, [DEAD + _key(block * MARKED_AT_ONCE)])[0]
+    return value is not None and bool(value[place >> 3] >> (place & 7) & 1)
 
 
 class Skips(NamedTuple):
@@ -296,11 +308,9 @@ class Skips(NamedTuple):
     numbers: I64
     masks: U64
 
-    def masks_of(self, start: int, end: int) -> U64 | None:
-        """A mask for each of the anchors [start, end); None if all of them entered all tables."""
+    def masks_of(self, start: int, end: int) -> U64:
+        """A mask for each of the anchors [start, end)."""
         low, high = self.numbers.searchsorted([start, end])
-        if low == high:
-            return None
         dense = np.zeros(end - start, np.uint64)
         dense[self.numbers[low:high] - start] = self.masks[low:high]
         return dense
@@ -311,25 +321,28 @@ def _digest_of(numbers: I64, masks: U64) -> int:
 
 
 class Skipped:
-    """The anchors that were kept out of full buckets (rule 16), ordered by number. Their records have the
-    words of a page's minima that no other anchor needs, behind the mask.
+    """The anchors that were kept out of full buckets (rule 16), ordered by number.
+
+    Their records have the words of a page's minima that no other anchor needs. They are in blocks, like the
+    rows of the log: the key is `SKIPPED` and the number of the block's first anchor, u64 BE; the value has
+    how many there are, and number, mask and words of each, all u64 LE. A block that is partly gone stays
+    whole.
 
     One thread changes it. Others may call `entries`, `masks` and `further` at the same time.
     """
 
     def __init__(self, store: Store) -> None:
-        self._store, self._first = store, first_anchor(store)
-        numbers, masks = list[bytes](), list[bytes]()
-        for key, value in with_prefix(store, SKIPPED):
-            numbers.append(key)
-            masks.append(value[:8])
-        self._room = Skips(
-            np.frombuffer(b"".join(numbers), ">i8").astype(np.int64),
-            np.frombuffer(b"".join(masks), "<u8").astype(np.uint64),
-        )
-        self._start = 0
+        self._store = store
+        self._tail: U64 = np.zeros((0, 2), np.uint64)
+        numbers, masks = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+        for _, value in with_prefix(store, SKIPPED):
+            self._tail = _records(store, value)
+            numbers.append(self._tail[:, 0].copy())
+            masks.append(self._tail[:, 1].copy())
+        self._room = Skips(np.concatenate(numbers).astype(np.int64), np.concatenate(masks))
+        self._start = int(self._room.numbers.searchsorted(first_anchor(store)))
         # Views of the room, replaced as a whole.
-        self._held = self._room
+        self._held = Skips(self._room.numbers[self._start :], self._room.masks[self._start :])
         self.digest = _digest_of(*self._held)
         """Digest of these anchors and their masks."""
 
@@ -343,9 +356,14 @@ class Skipped:
         numbers, masks, rows = first + rows[order][masks > 0], masks[masks > 0], rows[order][masks > 0]
         if not len(numbers):
             return
-        records = np.column_stack([masks, further[rows]]).astype("<u8")
-        keys = [SKIPPED + each for each in numbers.astype(">i8").view("V8").tolist()]
-        batch.put_many(DEFAULT, zip(keys, map(bytes, records), strict=True))
+        records = np.column_stack([numbers.astype(np.uint64), masks, further[rows]])
+        if len(self._tail) and int(self._tail[-1, 0]) // CHUNK == numbers[0] // CHUNK:
+            records = np.concatenate([self._tail, records])
+        blocks = records[:, 0].astype(np.int64) // CHUNK
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        for block, some in zip(blocks[starts].tolist(), np.split(records, starts[1:]), strict=True):
+            batch.put(DEFAULT, SKIPPED + _key(block * CHUNK), _block_of(some))
+        self._tail = records[starts[-1] :]
         if self._start + self.count + len(numbers) > len(self._room.numbers):
             size = 2 * (self.count + len(numbers))
             self._room = Skips(np.resize(self._held.numbers, size), np.resize(self._held.masks, size))
@@ -360,10 +378,9 @@ class Skipped:
         """Drop the anchors before `first`, which are gone, in RAM at once and in the store through
         `batch`."""
         numbers, masks = self._held
-        self._first = first
+        batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first - first % CHUNK))
         if not (gone := int(numbers.searchsorted(first))):
             return
-        batch.delete_range(DEFAULT, SKIPPED, SKIPPED + _key(first))
         self.digest = difference(self.digest, _digest_of(numbers[:gone], masks[:gone]))
         self._start += gone
         self._held = Skips(numbers[gone:], masks[gone:])
@@ -372,16 +389,20 @@ class Skipped:
             self._start = 0
 
     def further(self, anchors: I64) -> U64:
-        """The words (n, ...) of the further minima of some of these anchors (n,), read from the store; zeros
-        for those that are gone. Raises DamagedStateError."""
-        keys = [SKIPPED + each for each in anchors.astype(">i8").view("V8").tolist()]
-        records = self._store.get(DEFAULT, keys)
-        for number, record in zip(anchors.tolist(), records, strict=True):
-            if record is None and number >= self._first:
-                raise damage_error(self._store.path, f"minima of anchor {number} are missing")
-        joined = b"".join(record or _GONE for record in records)
-        words: U64 = np.frombuffer(joined, "<u8").astype(np.uint64).reshape(-1, len(_GONE) // 8)[:, 1:].copy()
-        return words
+        """The words (n, ...) of the further minima of some of these anchors (n,), ascending, read from the
+        store. Raises DamagedStateError."""
+        parts = [np.zeros((0, MINIMA_WORDS - KEY_WORDS), np.uint64)]
+        blocks = anchors // CHUNK
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        keys = [SKIPPED + _key(CHUNK * block) for block in blocks[starts].tolist()]
+        some = np.split(anchors, starts[1:]) if len(anchors) else []
+        for wanted, value in zip(some, self._store.get(DEFAULT, keys), strict=True):
+            records = _records(self._store, value or _EMPTY)
+            there = np.isin(records[:, 0].astype(np.int64), wanted)
+            if there.sum() != len(wanted):
+                raise damage_error(self._store.path, f"minima of anchors {wanted.tolist()} are missing")
+            parts.append(records[there, 2:])
+        return np.concatenate(parts)
 
     @property
     def count(self) -> int:
@@ -394,9 +415,22 @@ class Skipped:
         low, high = numbers.searchsorted([start, end])
         return Skips(numbers[low:high].copy(), masks[low:high].copy())
 
-    def masks(self, start: int, end: int) -> U64 | None:
-        """A mask of skipped tables for each of the anchors [start, end); None if all entered all tables."""
-        return self.entries(start, end).masks_of(start, end)
+
+def _records(store: Store, value: bytes) -> U64:
+    """The records (k, 2 + further words) of a block of skipping anchors. Raises DamagedStateError."""
+    try:
+        words: U64 = np.frombuffer(value, "<u8").astype(np.uint64, copy=False)
+        return words[1:].reshape(int(words[0]), -1)
+    except (ValueError, IndexError):
+        raise damage_error(store.path, f"marks of skipping anchors take {len(value)} bytes") from None
+
+
+_EMPTY: Final = np.array([1, 2**64 - 1, 0], "<u8").tobytes()
+"""A block of no anchor that there is."""
+
+
+def _block_of(records: U64) -> bytes:
+    return np.append(np.uint64(len(records)), records).astype("<u8", copy=False).tobytes()
 
 
 class StoredAnchors:
@@ -407,34 +441,3 @@ class StoredAnchors:
         self.log: Final = AnchorLog(store, words)
         self.dead: Final = Dead(store)
         self.skipped: Final = Skipped(store)
-        self.first_entry: Final = _number(store, FIRST_ENTRY)
-        """Number of the first entry in reserves."""
-
-
-class _Log(Protocol):
-    @property
-    def first(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]: ...
-
-
-class _Skipped(Protocol):
-    def entries(self, start: int, end: int) -> Skips: ...
-    def masks(self, start: int, end: int) -> U64 | None: ...
-
-
-class IndexedAnchors(Protocol):
-    """What tiers search: the anchors of a store, or their entries in reserves."""
-
-    @property
-    def log(self) -> _Log:
-        """Their rows, as of `AnchorLog`."""
-
-    @property
-    def dead(self) -> NumberSet:
-        """The dead ones."""
-
-    @property
-    def skipped(self) -> _Skipped:
-        """The masks of those that are kept out of some tables, as of `Skipped`."""

@@ -24,11 +24,6 @@ OUTDATED: Final = "outdated"
 """Words in the names of directories that were set aside: it is damaged, or the logs begin behind it."""
 _CORRUPTION: Final = "Corruption: "
 MISSING_FILE: Final = "IO error: No such file or directory"
-_CUT: Final = re.compile(
-    r"IO error: While mmap read offset \d+ larger than file length"
-    r"|IO error: while mmap file for read: .*: Invalid argument$"  # no byte can be mapped of an empty file
-)
-"""A data file that was cut short. Other errors of mmap are of memory, or of a file system without it."""
 _LOCKED: Final = ("IO error: While lock file", "IO error: lock hold by current process")
 _DISK_NUMBERS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 _DISK: Final = tuple(map(os.strerror, _DISK_NUMBERS))
@@ -85,7 +80,7 @@ def translate(path: Path, error: Exception) -> NeardupError:
 
 
 def _is_damage(text: str) -> bool:
-    return text.startswith((_CORRUPTION, MISSING_FILE)) or _CUT.match(text) is not None
+    return text.startswith((_CORRUPTION, MISSING_FILE))
 
 
 def _file_damage_error(path: Path, text: str) -> DamagedStateError:

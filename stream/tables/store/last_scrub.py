@@ -1,7 +1,7 @@
 """The record of a state directory's last scrub, in a file beside the directory: its time and result.
 
 By this record, a restarted judge does not scrub again at once, and does not open a directory that was found
-damaged. The damaged block may be read rarely, and a read of memory-mapped damage would kill the process.
+damaged. The damaged block may be read rarely.
 """
 
 from __future__ import annotations

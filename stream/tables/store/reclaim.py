@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from stream.failpoints import reach
@@ -18,26 +18,29 @@ class Reclaiming:
         self._under_way: list[Future[None]] = []
         self._closed = False
 
-    def begin(self, families: Iterable[str], bounds: tuple[bytes, bytes], failpoint: str) -> None:
-        """Start to free the space of the removed keys [bounds[0], bounds[1]) of these families. `failpoint`
-        is reached before each."""
-        self._under_way.append(self._thread.submit(self._reclaim, list(families), bounds, failpoint))
-
-    def _reclaim(self, families: list[str], bounds: tuple[bytes, bytes], failpoint: str) -> None:
-        for family in families:
-            if not self._closed:
-                reach(failpoint)
-                self._store.reclaim(family, *bounds)
+    def begin(self, family: str, bounds: tuple[bytes, bytes], failpoint: str) -> None:
+        """Start to free the space of the removed keys [bounds[0], bounds[1]) of a family. `failpoint` is
+        reached before."""
+        self._submit(self._store.reclaim, family, bounds, failpoint)
 
     def remove(self, family: str, bounds: tuple[bytes, bytes], failpoint: str) -> None:
         """Start to remove the keys [bounds[0], bounds[1]) of a family, and to free their space, by
         `Store.remove`. `failpoint` is reached before."""
-        self._under_way.append(self._thread.submit(self._remove, family, bounds, failpoint))
+        self._submit(self._store.remove, family, bounds, failpoint)
 
-    def _remove(self, family: str, bounds: tuple[bytes, bytes], failpoint: str) -> None:
-        if not self._closed:
-            reach(failpoint)
-            self._store.remove(family, *bounds)
+    def _submit(
+        self,
+        act: Callable[[str, bytes, bytes], None],
+        family: str,
+        bounds: tuple[bytes, bytes],
+        failpoint: str,
+    ) -> None:
+        def run() -> None:
+            if not self._closed:
+                reach(failpoint)
+                act(family, *bounds)
+
+        self._under_way.append(self._thread.submit(run))
 
     def check(self, *, wait: bool) -> None:
         """Raise what reclaiming has raised. With `wait`, waits until it is done."""
@@ -46,10 +49,10 @@ class Reclaiming:
             ended.result()
 
     def give_up(self) -> None:
-        """Start no further family."""
+        """Start nothing further."""
         self._closed = True
 
     def close(self) -> None:
-        """Wait for the family that is being reclaimed."""
+        """Wait for what is under way."""
         self._closed = True
         self._thread.shutdown(cancel_futures=True)

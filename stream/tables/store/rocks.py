@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple, cast
@@ -27,6 +28,7 @@ from rocksdict import (
     IngestExternalFileOptions,
     Options,
     Rdict,
+    RdictIter,
     ReadOptions,
     SstFileWriter,
     UniversalCompactOptions,
@@ -51,7 +53,7 @@ MEMBERS: Final = "members"
 CLUSTERS: Final = "clusters"
 DUE: Final = "due"
 SEEN: Final = "seen"
-TABLE: Final = "table-"
+RUNS: Final = "runs"
 ROLE: Final = "judge"
 """Name of the store's directory within that of a namespace."""
 INDEX: Final = "state"
@@ -95,32 +97,18 @@ blocks make that cheaper per row."""
 
 
 class Layout(NamedTuple):
-    """Whose store it is, and which families of records it has."""
+    """Whose store it is, and which families it has."""
 
     owner: str
-    records: tuple[str, ...]
+    families: tuple[str, ...]
     marks: frozenset[str]
     """Families that every version of it has, by which it is told from other stores."""
 
 
-JUDGE: Final = Layout("a judge's", RECORDS, frozenset({LOG, ANCHORS, URLS}))
+JUDGE: Final = Layout("a judge's", (*RECORDS, RUNS), frozenset({LOG, ANCHORS, URLS}))
 ELECTOR: Final = Layout(
     "an elector's", (DEFAULT, VERSIONS, MEMBERS, CLUSTERS, DUE, SEEN), frozenset({VERSIONS, MEMBERS})
 )
-
-
-def table_family(table: int) -> str:
-    """The column family of one table."""
-    return f"{TABLE}{table:02d}"
-
-
-def tables_of(path: Path) -> int:
-    """The number of tables that the store in a directory was made for. Raises StateError if there is no
-    store."""
-    with TranslatedErrors(path):
-        if not _has_store(path):
-            raise StateError(f"state directory {path}: it contains no RocksDB")
-        return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
 
 
 def _has_store(path: Path) -> bool:
@@ -187,7 +175,7 @@ def _items(reader: Rdict, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
 
 
 def sst_writer(family: str) -> SstFileWriter:
-    """A writer of files for `Store.ingest` in a process without a store, with the family's options."""
+    """A writer of files for `Store.ingest`, with the family's options."""
     return SstFileWriter(_options(family, Cache(0)))
 
 
@@ -208,10 +196,7 @@ def _options(family: str, cache: Cache, *, expiring: bool = False) -> Options:
     files = FLUSHES_BEHIND if family in _BY_DIGEST else FLUSHES_MERGED
     options.set_level_zero_slowdown_writes_trigger(3 * files)
     options.set_level_zero_stop_writes_trigger(5 * files)
-    # Reads from the page cache without a copy: a group of a table takes 3 us instead of 7 to 10.
-    options.set_allow_mmap_reads(True)
-    of_table = family.startswith(TABLE)
-    options.set_compression_type(DBCompressionType.none() if of_table else DBCompressionType.lz4())
+    options.set_compression_type(DBCompressionType.none() if family == RUNS else DBCompressionType.lz4())
     if family in _BY_DIGEST:
         # Universal compaction merges sorted runs of similar size. Measured up to 28 M rows, flushed every
         # 230 k, it takes 1.4 us of processor time per row, levelled compaction 2.5. A look-up of a new URL
@@ -225,7 +210,7 @@ def _options(family: str, cache: Cache, *, expiring: bool = False) -> Options:
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER)
         options.set_memtable_whole_key_filtering(True)
     blocks = BlockBasedOptions()
-    if of_table:  # uncompressed blocks are read in place
+    if family == RUNS:  # which the page cache has
         blocks.disable_cache()
     else:
         blocks.set_block_cache(cache)
@@ -273,7 +258,6 @@ def read_from_disk(path: Path, family: str, turn: Callable[[], None]) -> int:
 
     def options(name: str) -> Options:
         made = _options(name, Cache(0))
-        made.set_allow_mmap_reads(False)  # a disk error would raise SIGBUS
         made.set_use_direct_reads(direct)
         return made
 
@@ -300,19 +284,26 @@ def _read_through(family: Rdict, reading: ReadOptions, turn: Callable[[], None])
     return family.property_int_value("rocksdb.total-sst-files-size") or 0
 
 
-def read_value(path: Path, family: str, key: bytes) -> bytes | None:
-    """Read one key of the store in a directory, and open no files but those of its family. Raises as `Store`
-    does."""
+@contextmanager
+def opened_to_read(path: Path, family: str) -> Iterator[Rdict]:
+    """A family of the store in a directory, as of its last flush, which another process may have open to
+    write. Raises as `Store` does."""
     with TranslatedErrors(path):
         if not _has_store(path):
             raise StateError(f"state directory {path}: it contains no RocksDB")
-        families = {name: _options(name, Cache(0)) for name in (DEFAULT, family)}
-        db = _open_read_only(path, families)
+        db = _open_read_only(path, {name: _options(name, Cache(0)) for name in (DEFAULT, family)})
         try:
-            value: bytes | None = db.get_column_family(family).get(key)
-            return value
+            yield db.get_column_family(family)
         finally:
             db.close()
+
+
+def read_value(path: Path, family: str, key: bytes) -> bytes | None:
+    """Read one key of the store in a directory, and open no files but those of its family. Raises as `Store`
+    does."""
+    with opened_to_read(path, family) as opened:
+        value: bytes | None = opened.get(key)
+        return value
 
 
 def _takes_direct_reads(path: Path) -> bool:
@@ -371,7 +362,6 @@ class Store:
     def __init__(
         self,
         path: Path,
-        tables: int,
         cache: int,
         *,
         read_only: bool = False,
@@ -379,10 +369,7 @@ class Store:
         expiring: bool = False,
     ) -> None:
         self.path: Final = path
-        self.tables: Final = tables
-        self.families: Final = (
-            *layout.records, FLUSH, *(table_family(table) for table in range(tables)),
-        )  # fmt: skip
+        self.families: Final = (*layout.families, FLUSH)
         self._layout = layout
         self._translated_errors = TranslatedErrors(path)
         self._read_only = read_only
@@ -415,13 +402,14 @@ class Store:
         """Refuse a directory with another layout. Runs before it is opened to write, so it stays
         unchanged."""
         if not _has_store(self.path):
+            if read_only:
+                raise StateError(f"state directory {self.path}: it contains no RocksDB")
             return
         present = set(Rdict.list_cf(str(self.path)))
         if present == set(self.families):
             return
         # Families are created one by one: after an interrupted first start some are missing, and all are
         # empty. Of a manifest that is cut, some are missing as well.
-        tables = sum(family.startswith(TABLE) for family in present)
         empty = self._is_empty(present)
         if empty and any(self.path.glob("*.sst")):
             raise damage_error(self.path, "MANIFEST: lists no records, although there are data files")
@@ -430,10 +418,6 @@ class Store:
                 raise unflushed_error(self.path)
         elif not self._layout.marks <= present:
             raise StateError(f"state directory {self.path}: this RocksDB is not {self._layout.owner}")
-        elif tables != self.tables:
-            raise StateError(
-                f"state directory {self.path}: made for {tables} tables, opened for {self.tables}"
-            )
         else:
             raise version_error(self.path, f"has {', '.join(sorted(present))}")
 
@@ -465,6 +449,10 @@ class Store:
         with self._translated_errors:
             yield from _items(self._read[family], start)
 
+    def iterator(self, family: str) -> RdictIter:
+        """An iterator over a family as it is now; others may write meanwhile."""
+        return self._read[family].iter()
+
     def some(self, family: str, start: bytes, most: int) -> list[tuple[bytes, bytes]]:
         """At most so many keys from `start` on, in byte order, with their values. Unlike in a `scan`, others
         may write meanwhile; but if there are fewer, a damaged block may be the reason."""
@@ -486,14 +474,11 @@ class Store:
                     pairs.append(None)
             return pairs
 
-    def ingest(self, family: str, path: Path) -> None:
-        """Move a finished SST file into a family. Unlike `write`, this is durable at once."""
+    def ingest(self, family: str, paths: list[Path]) -> None:
+        """Move finished SST files, whose keys do not overlap, into a family, together. Unlike `write`, this
+        is durable at once."""
         with self._translated_errors:
-            self._read[family].ingest_external_file([str(path)], self._move)
-
-    def sst_writer(self, family: str) -> SstFileWriter:
-        """A writer of files for `ingest`, with the family's options."""
-        return SstFileWriter(_options(family, self._cache))
+            self._read[family].ingest_external_file([str(path) for path in paths], self._move)
 
     def remove(self, family: str, start: bytes, end: bytes) -> None:
         """Remove the keys of [start, end), which nobody reads or writes any more, and free their disk space.
@@ -509,12 +494,12 @@ class Store:
             if removed:
                 path = self.path / f"{REMOVED}{family}.sst"
                 path.unlink(missing_ok=True)  # of a process that was killed
-                writer = self.sst_writer(family)
+                writer = sst_writer(family)
                 writer.open(str(path))
                 for key in removed:
                     del writer[key]
                 writer.finish()
-                self.ingest(family, path)
+                self.ingest(family, [path])
         self.reclaim(family, start, end)
 
     def reclaim(self, family: str, start: bytes, end: bytes) -> None:

@@ -1,1 +1,0 @@
-"""The cold tier: runs of anchors in RocksDB, and how they are built."""

@@ -1,0 +1,362 @@
+"""The buckets of a generation in RAM, for compiled loops: a hash table of known size.
+
+A slot has 32 bits of a key's hash, its tag, and a value: the anchor of a bucket that has one, or the number
+of a bucket that has several, whose anchors are contiguous. The 16 tags of a line fill a cache line, so a
+probe of a bucket that is not there reads one. Whatever matches by its tag is compared by the whole key.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from stream.compiled import borrowing, compiled, inlined, popcount, prefetch
+from stream.tables.arrays import I64, U32, U64
+from stream.tables.design import TABLE_BITS, PrefixPieces
+from stream.tables.hashing import mixed
+from stream.tables.search.near import lowest_place
+from stream.tables.search.packed_pairs import Integer, PackedPairs, no_pairs, pack_pair, with_room
+from stream.tables.search.prefixes_compiled import prefix_of
+from stream.tables.search.queries import Criteria, Queries
+
+LINE: Final = 16
+"""Slots of a line. Those that are taken come first; where all are, the next line follows."""
+ENTERED_AT_ONCE: Final = 16
+"""Anchors whose memory is prefetched together."""
+PROBES_AT_ONCE: Final = 1024
+"""Probes whose memory is prefetched together, unless a single row has more."""
+_SHARED: Final = np.uint32(1 << 31)
+_GONE: Final = np.uint32(0xFFFF_FFFF)
+"""The value of a slot whose only anchor is dead."""
+_TABLE: Final = np.uint64((1 << TABLE_BITS) - 1)
+_FIRST_ROOM: Final = 2
+
+
+class Buckets(NamedTuple):
+    """The buckets of up to m anchors, which are rows of `rows`."""
+
+    tags: U32
+    """(16 * lines,): 0 for a free slot."""
+    values: U32
+    """The same: row << 6 | table, or the number of a shared bucket with the highest bit."""
+    rows: U64
+    """(m, W + 1): words and fingerprint of each anchor."""
+    pieces: PrefixPieces
+    """`Design.pieces`."""
+    keys: U64
+    """(b,): the key of each shared bucket."""
+    shared: I64
+    """(b, 3): the first of its members, how many there are, and for how many there is room."""
+    prints: U64
+    """(k,): fingerprints of members; those of a bucket follow each other, oldest first."""
+    members: U32
+    """(k,): their rows."""
+    many: int
+    """Number of shared buckets."""
+    end: int
+    """Number of members that are taken."""
+
+
+@inlined
+def _line_of(hashed: np.uint64, buckets: Buckets) -> np.uint64:
+    return (hashed >> np.uint64(32)) * np.uint64(len(buckets.tags) // LINE) >> np.uint64(32)
+
+
+@inlined
+def _tag_of(hashed: np.uint64) -> np.uint32:
+    return np.uint32(hashed & np.uint64(0xFFFF_FFFF)) | np.uint32(1)
+
+
+@borrowing
+def _holds(buckets: Buckets, value: np.uint32, key: np.uint64) -> bool:
+    """Whether a slot with this value is that of the key."""
+    if value == _GONE:
+        return False
+    if value & _SHARED:
+        return bool(buckets.keys[value ^ _SHARED] == key)
+    table = np.int64(key & _TABLE)
+    if np.int64(value) & np.int64(_TABLE) != table:
+        return False
+    return bool(
+        prefix_of(buckets.rows, np.int64(value) >> TABLE_BITS, buckets.pieces, table)
+        == key >> np.uint64(TABLE_BITS)
+    )
+
+
+@borrowing
+def _place_of(buckets: Buckets, key: np.uint64) -> np.int64:
+    """The slot of a bucket; if there is none, -1 less the free one that it may take."""
+    hashed = mixed(key)
+    tag, tags = _tag_of(hashed), buckets.tags
+    place = np.int64(_line_of(hashed, buckets)) * LINE
+    while True:
+        for _ in range(LINE):
+            if tags[place] == 0:
+                return -1 - place
+            if tags[place] == tag and _holds(buckets, buckets.values[place], key):
+                return place
+            place += 1
+        if place == len(tags):
+            place = np.int64(0)
+
+
+@compiled
+def _grown(column: U64, room: int) -> U64:
+    grown = np.empty(room, np.uint64)
+    grown[: len(column)] = column
+    return grown
+
+
+@compiled
+def _with_ends(buckets: Buckets, many: int, end: int) -> Buckets:
+    tags, values, rows, pieces, keys, shared, prints, members, _, _ = buckets
+    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, many, end)
+
+
+@compiled
+def _with_room(buckets: Buckets, more: int) -> Buckets:
+    """The same, with room for further members, and for a further shared bucket."""
+    tags, values, rows, pieces, keys, shared, prints, members, many, end = buckets
+    if many == len(keys):
+        of_shared = np.empty((2 * many + 1, 3), np.int64)
+        of_shared[:many], shared = shared, of_shared
+        keys = _grown(keys, 2 * many + 1)
+    if end + more > len(prints):
+        prints = _grown(prints, 2 * (end + more))
+        of_members = np.empty(len(prints), np.uint32)
+        of_members[:end] = members[:end]
+        members = of_members
+    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, many, end)
+
+
+@compiled
+def _joined(buckets: Buckets, place: Integer, key: np.uint64, row: Integer) -> Buckets:
+    """The same, with a further member of the bucket in a slot."""
+    value = buckets.values[place]
+    if value == _GONE or not value & _SHARED:
+        buckets = _with_room(buckets, _FIRST_ROOM)
+        number, start = buckets.many, buckets.end
+        buckets.keys[number] = key
+        buckets.shared[number, 0], buckets.shared[number, 1] = start, 0
+        buckets.shared[number, 2] = _FIRST_ROOM
+        buckets.values[place] = np.uint32(number) | _SHARED
+        buckets = _with_ends(buckets, number + 1, start + _FIRST_ROOM)
+        if value != _GONE:
+            _add_member(buckets, number, np.int64(value) >> TABLE_BITS)
+        value = buckets.values[place]
+    shared = np.int64(value ^ _SHARED)
+    count, room = buckets.shared[shared, 1], buckets.shared[shared, 2]
+    if count == room:
+        buckets = _with_room(buckets, 2 * room)
+        start, end = buckets.shared[shared, 0], buckets.end
+        buckets.members[end : end + count] = buckets.members[start : start + count]
+        buckets.prints[end : end + count] = buckets.prints[start : start + count]
+        buckets.shared[shared, 0], buckets.shared[shared, 2] = end, 2 * room
+        buckets = _with_ends(buckets, buckets.many, end + 2 * room)
+    _add_member(buckets, shared, row)
+    return buckets
+
+
+@borrowing
+def _add_member(buckets: Buckets, number: Integer, row: Integer) -> None:
+    at = buckets.shared[number, 0] + buckets.shared[number, 1]
+    buckets.members[at] = row
+    buckets.prints[at] = buckets.rows[row, -1]
+    buckets.shared[number, 1] += 1
+
+
+@compiled
+def enter(buckets: Buckets, first: int, masks: U64) -> Buckets:
+    """The same, with the anchors in the rows from `first` on in all tables but those of their masks (n,)."""
+    tables, tags = buckets.pieces.shifts.shape[0], buckets.tags
+    keys, hashes = np.empty((2, ENTERED_AT_ONCE, tables), np.uint64)
+    for start in range(0, len(masks), ENTERED_AT_ONCE):
+        some = min(ENTERED_AT_ONCE, len(masks) - start)
+        for i in range(some):
+            for table in range(tables):
+                prefix = prefix_of(buckets.rows, first + start + i, buckets.pieces, table)
+                keys[i, table] = prefix << np.uint64(TABLE_BITS) | np.uint64(table)
+                hashes[i, table] = mixed(keys[i, table])
+                slot = _line_of(hashes[i, table], buckets) * np.uint64(LINE)
+                prefetch(tags, slot)
+                prefetch(buckets.values, slot)
+        for i in range(some):
+            for table in range(tables):
+                if masks[start + i] >> np.uint64(table) & np.uint64(1):
+                    continue
+                key, row, tag = keys[i, table], first + start + i, _tag_of(hashes[i, table])
+                line = np.int64(_line_of(hashes[i, table], buckets)) * LINE
+                taken, equal = np.int64(0), np.int64(0)
+                for at in range(line, line + LINE):  # no branches: the compiler makes vector instructions
+                    taken += tags[at] != 0
+                    equal += tags[at] == tag
+                place = -1 - (line + taken)
+                if equal or taken == LINE:
+                    place = _place_of(buckets, key)
+                if place < 0:
+                    tags[-1 - place] = tag
+                    buckets.values[-1 - place] = np.uint32(row << TABLE_BITS | table)
+                else:
+                    buckets = _joined(buckets, place, key, row)
+    return buckets
+
+
+@compiled
+def enter_reserves(buckets: Buckets, rows: U64, keys: U64) -> Buckets:
+    """The same, with the anchors in some rows (k,) in reserves, by the keys of these (k,)."""
+    for entry in range(len(keys)):
+        place = _place_of(buckets, keys[entry])
+        if place < 0:
+            place = -1 - place
+            buckets.tags[place], buckets.values[place] = _tag_of(mixed(keys[entry])), _GONE
+        buckets = _joined(buckets, place, keys[entry], np.int64(rows[entry]))
+    return buckets
+
+
+@borrowing
+def leave(buckets: Buckets, rows: I64) -> None:
+    """Remove the anchors in some rows from all tables. Without this, a URL whose page changes at every fetch
+    would make one bucket longer and longer."""
+    for row in rows:
+        for table in range(buckets.pieces.shifts.shape[0]):
+            prefix = prefix_of(buckets.rows, row, buckets.pieces, table)
+            _remove(buckets, prefix << np.uint64(TABLE_BITS) | np.uint64(table), row)
+
+
+@borrowing
+def leave_reserves(buckets: Buckets, rows: U64, keys: U64) -> None:
+    """Remove the anchors in some rows (k,) from reserves, by the keys of these (k,)."""
+    for entry in range(len(keys)):
+        _remove(buckets, keys[entry], np.int64(rows[entry]))
+
+
+@borrowing
+def _remove(buckets: Buckets, key: np.uint64, row: Integer) -> None:
+    place = _place_of(buckets, key)
+    if place < 0:
+        return
+    value = buckets.values[place]
+    if not value & _SHARED:
+        if np.int64(value) >> TABLE_BITS == row:
+            buckets.values[place] = _GONE
+        return
+    number, members, prints = np.int64(value ^ _SHARED), buckets.members, buckets.prints
+    start, kept = buckets.shared[number, 0], np.int64(0)
+    for at in range(start, start + buckets.shared[number, 1]):
+        members[start + kept], prints[start + kept] = members[at], prints[at]
+        kept += members[at] != row
+    buckets.shared[number, 1] = kept
+
+
+class Probes(NamedTuple):
+    """Room for p probes."""
+
+    line: U64
+    """The first slot of the line in which each begins."""
+    tag: U32
+    perhaps: I64
+    """Those of which the bucket may be here."""
+
+
+class Here(NamedTuple):
+    """Which anchors are here."""
+
+    shift: int
+    """What makes a row the number of its anchor, as in pairs."""
+    first: int
+    """Rows before it are gone."""
+
+
+@compiled
+def find(buckets: Buckets, queries: Queries, criteria: Criteria, here: Here) -> U64:
+    """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
+    repetitions. Counts anchors in buckets."""
+    rows, tables = queries.keys.shape
+    at_once, pairs = max(1, PROBES_AT_ONCE // tables), no_pairs()
+    room = at_once * tables
+    probes = Probes(np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.int64))
+    for first in range(0, rows, at_once):
+        if pairs.size >= criteria.enough:
+            break
+        perhaps = _begin(buckets, queries.keys[first : first + at_once], probes)
+        for at in range(perhaps):
+            probe = first * tables + probes.perhaps[at]
+            place = _place_of(buckets, queries.keys[probe // tables, probe % tables])
+            if place < 0:
+                continue
+            value = buckets.values[place]
+            if value & _SHARED:
+                pairs = with_room(pairs, buckets.shared[value ^ _SHARED, 1])
+            else:
+                pairs = with_room(pairs, 1)
+            size = _add(buckets, value, (queries, probe), criteria.distance, here, pairs)
+            pairs = PackedPairs(pairs.packed, size)
+    return pairs.packed[: pairs.size]
+
+
+@borrowing
+def _begin(buckets: Buckets, keys: U64, probes: Probes) -> int:
+    """Read the line of each probe. Returns the number of those whose bucket may be here."""
+    tags, values, tables = buckets.tags, buckets.values, keys.shape[1]
+    line, tag, perhaps = probes
+    count, first = keys.size, np.int64(0)
+    for probe in range(count):
+        hashed = mixed(keys[probe // tables, probe % tables])
+        line[probe], tag[probe] = _line_of(hashed, buckets) * np.uint64(LINE), _tag_of(hashed)
+        prefetch(tags, line[probe])
+    for probe in range(count):
+        mask = np.uint64(tags[line[probe] + np.uint64(LINE - 1)] != 0) << np.uint64(LINE)
+        for i in range(LINE):  # no branches: the compiler makes vector instructions of it
+            mask |= np.uint64(tags[line[probe] + np.uint64(i)] == tag[probe]) << np.uint64(i)
+        perhaps[first] = probe
+        line[first] = line[probe] + np.uint64(lowest_place(mask) & (LINE - 1))
+        first += mask != 0
+    for at in range(first):
+        prefetch(values, line[at])
+    for at in range(first):
+        value = values[line[at]]
+        if value & _SHARED and value != _GONE:
+            prefetch(buckets.shared, np.uint64(3) * np.uint64(value ^ _SHARED))
+            prefetch(buckets.keys, np.uint64(value ^ _SHARED))
+        elif value != _GONE:
+            prefetch(
+                buckets.rows, np.uint64(value >> np.uint32(TABLE_BITS)) * np.uint64(buckets.rows.shape[1])
+            )
+    return int(first)
+
+
+@borrowing
+def _add(
+    buckets: Buckets,
+    value: np.uint32,
+    probing: tuple[Queries, int],
+    within: int,
+    here: Here,
+    pairs: PackedPairs,
+) -> int:
+    """Add the pairs of a probe in a bucket, for which there is room. Returns the number of pairs."""
+    (queries, probe), packed, size = probing, pairs.packed, np.int64(pairs.size)
+    tables = queries.keys.shape[1]
+    row = queries.rows[probe // tables]
+    own = queries.fingerprints[probe // tables]
+    if not value & _SHARED:
+        member = np.int64(value) >> TABLE_BITS
+        if member >= here.first:
+            apart = popcount(buckets.rows[member, -1] ^ own)
+            packed[size] = pack_pair(row, member + here.shift, apart)
+            size += apart <= within
+            if queries.sizes.size:
+                queries.sizes[probe] += 1
+        return int(size)
+    start, count, _ = buckets.shared[value ^ _SHARED]
+    end, prints, members = start + count, buckets.prints, buckets.members
+    while start < end and np.int64(members[start]) < here.first:
+        start += 1
+    if queries.sizes.size:
+        queries.sizes[probe] += end - start
+    for at in range(start, end):  # no branches
+        apart = popcount(prints[at] ^ own)
+        packed[size] = pack_pair(row, np.int64(members[at]) + here.shift, apart)
+        size += apart <= within
+    return int(size)

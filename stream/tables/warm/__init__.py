@@ -1,1 +1,0 @@
-"""The warm tier: anchors packed in RAM."""
