@@ -1,4 +1,4 @@
-"""`neardup dedup` beside the MinHash of text-dedup and datatrove: the same files, one tool after the other.
+"""`neardup dedup` beside the MinHash of text-dedup, rensa and datatrove: the same files, one after the other.
 
     python -m tests.bench.bench_dedup --pages 1000000 --directory DIRECTORY
 
@@ -96,10 +96,19 @@ def _datatrove(directory: Path, files: list[Path], output: Path) -> list[str] | 
     return [str(interpreter), "-P", str(script), str(directory), str(output), str(PROCESSES)]
 
 
+def _rensa(directory: Path, files: list[Path], output: Path) -> list[str] | None:
+    interpreter = python("peers")
+    if interpreter is None:
+        return None
+    script = Path(__file__).with_name("rensa_minhash.py")
+    return [str(interpreter), "-P", str(script), str(directory), str(output)]
+
+
 TOOLS: Final = {
     "neardup stars": _neardup("stars"),
     CHAINS: _neardup("chains"),
     "text-dedup": Tool(_text_dedup, _text_dedup_kept),
+    "rensa": Tool(_rensa, lambda output: _kept_lines([output / "kept.jsonl"])),
     "datatrove": Tool(_datatrove, lambda output: _kept_lines(sorted((output / "kept").glob("*.jsonl")))),
 }
 

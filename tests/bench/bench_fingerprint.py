@@ -1,6 +1,8 @@
-"""Text -> fingerprint, margins and sketch, against the `simhash` package, interleaved on the same texts.
+"""Text -> fingerprint, margins and sketch, against peers, interleaved on the same texts.
 
-The peer makes a fingerprint only, from 4-grams of characters; ours also segments, keeps margins and sketches.
+Ours also segments, keeps margins and sketches. Of the peers, `simhash` makes a fingerprint only, of 4-grams
+of characters, in Python with NumPy. rensa makes 128 minima in Rust, and fast-dedup a SimHash or 128 minima in
+C++; both are given sets of five words (Chinese: characters), which are cut before the clock starts.
 """
 
 from __future__ import annotations
@@ -27,24 +29,34 @@ from stream.text.segment import segment
 TEXT_BYTES = 4800
 """A web page's main text."""
 TEXTS = 200
+WORDS = 5
+MINIMA = 128
 BATCH = 16
 """Texts segmented at once: about as many as the fingerprinter takes."""
 
 
 def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
     """Per language: microseconds a text of ours in batches and one by one, of segmenting and hashing alone
-    (compiled, and plainly by the libraries), of the peer by its own 4-grams and by our tokens; ratios are
-    medians of the rounds' ratios. Raises NeardupError without the `bench` extra."""
+    (compiled, and plainly by the libraries), of simhash by its own 4-grams and by our tokens, and of the
+    other peers; ratios are medians of the rounds' ratios. Raises NeardupError without the peers."""
     try:
+        from fast_dedup import MinHash, SimHash
+        from rensa import RMinHash
         from simhash import Simhash
-    except ImportError:
-        raise NeardupError("the peer is missing: pip install 'neardup-stream[bench]'") from None
+    except ImportError as error:
+        raise NeardupError(f"a peer is missing ({error}): `make bench` installs it") from None
+
+    def added(made: Any, shingles: set[str], *weight: int) -> None:
+        for each in shingles:
+            made.update(each, *weight)
+
     fingerprinter = Fingerprinter()
     fingerprinter.warm()
     report: dict[str, Any] = {}
     for language in ("zh", "en"):
         texts = list(_revisions(data, language)) if data else _generated(language)
         size = sum(len(text.encode()) for text in texts) / 1e6
+        sets = [_shingles(text, language) for text in texts]
         seconds: dict[str, list[float]] = {}
         works: dict[str, Callable[[], object]] = {
             "ours": lambda texts=texts: fingerprinter.texts(texts),  # type: ignore[misc]
@@ -53,6 +65,9 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
             "plain_segment_and_hash": lambda texts=texts: _plain_segment_and_hash(texts),  # type: ignore[misc]
             "simhash": lambda texts=texts: [Simhash(text) for text in texts],  # type: ignore[misc]
             "simhash_of_tokens": lambda texts=texts: [Simhash(_tokens(text)) for text in texts],  # type: ignore[misc]
+            "rensa": lambda sets=sets: RMinHash.digest_matrix_from_token_sets(sets, MINIMA, 42),  # type: ignore[misc]
+            "fast_dedup_minhash": lambda sets=sets: [added(MinHash(MINIMA), each) for each in sets],  # type: ignore[misc]
+            "fast_dedup_simhash": lambda sets=sets: [added(SimHash(), each, 1) for each in sets],  # type: ignore[misc]
         }
         for _ in range(rounds):
             for name, work in works.items():
@@ -71,6 +86,9 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
             "times_simhash": ratio("simhash", "ours"),
             "times_simhash_one_by_one": ratio("simhash", "one_by_one"),
             "times_simhash_of_tokens": ratio("simhash_of_tokens", "ours"),
+            "times_rensa": ratio("rensa", "ours"),
+            "times_fast_dedup_minhash": ratio("fast_dedup_minhash", "ours"),
+            "times_fast_dedup_simhash": ratio("fast_dedup_simhash", "ours"),
             "times_segment_and_hash": ratio("ours", "segment_and_hash"),
             "times_plain_segment_and_hash": ratio("ours", "plain_segment_and_hash"),
         }
@@ -96,6 +114,12 @@ def _plain_segment_and_hash(texts: list[str]) -> None:
     for text in texts:
         for token in segment(normalise(text), "rjieba"):
             xxhash.xxh3_64_intdigest(token)
+
+
+def _shingles(text: str, language: str) -> set[str]:
+    words = text.split() if language == "en" else list(text)
+    joint = " " if language == "en" else ""
+    return {joint.join(words[first : first + WORDS]) for first in range(len(words) - WORDS + 1)}
 
 
 def _tokens(text: str) -> list[str]:

@@ -58,6 +58,15 @@ def fallen(path: Path, part: str, found: dict[str, Any]) -> list[str]:
     ]
 
 
+FINGERPRINTS: Final = {
+    "simhash": "PyPI simhash, fingerprint",
+    "rensa": "rensa, minima",
+    "fast_dedup_minhash": "fast-dedup, minima",
+    "fast_dedup_simhash": "fast-dedup, fingerprint",
+}
+"""Peers of fingerprints, and what they make."""
+
+
 def ratios(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Names and values of all figures that are ratios, where more is better."""
     for name, value in found.items():
@@ -68,7 +77,11 @@ def ratios(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float
 
 
 def _is_ratio(name: str) -> bool:
-    return name.endswith("ratio") or name.startswith("times_simhash") or name == "f1"
+    return (
+        name.endswith("ratio")
+        or name.startswith(tuple(f"times_{peer}" for peer in FINGERPRINTS))
+        or name == "f1"
+    )
 
 
 def _page(path: Path, kept: dict[str, Any]) -> str:
@@ -175,8 +188,9 @@ def _peers(path: Path, kept: dict[str, Any]) -> list[str]:
         if goal.what.startswith("times ") and goal.measured > 0
     ]
     rows += [
-        (f"PyPI simhash, fingerprint of a text, {language}", row["times_simhash"])
+        (f"{peer}, of a text, {language}", row[f"times_{name}"])
         for language, row in kept.get("fingerprint", {"found": {}})["found"].items()
+        for name, peer in FINGERPRINTS.items()
     ]
     if not rows:
         return []

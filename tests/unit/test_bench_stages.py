@@ -124,15 +124,35 @@ def test_every_part_is_run_in_small() -> None:
     assert {part for parts in bench.STAGES.values() for part in parts} == SMALL.keys() | WITH_A_BROKER
 
 
+class Sketch:
+    def __init__(self, *_: int) -> None:
+        pass
+
+    def update(self, *_: Any) -> None:
+        pass
+
+    @staticmethod
+    def digest_matrix_from_token_sets(*_: Any) -> None:
+        pass
+
+
+PEERS: dict[str, dict[str, Any]] = {
+    "simhash": {"Simhash": Sketch},
+    "rensa": {"RMinHash": Sketch},
+    "fast_dedup": {"MinHash": Sketch, "SimHash": Sketch},
+}
+
+
 @pytest.mark.night
 @pytest.mark.parametrize("part", SMALL)
 def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module(f"tests.bench.bench_{part}")
     monkeypatch.setattr(scan, "ROWS", 16)
     monkeypatch.setattr(chrome, "LENGTHS", (30,))
-    # The peer of fingerprints, where `make bench` has not installed it; other peers are left out by name.
-    if "simhash" not in sys.modules:
-        monkeypatch.setitem(sys.modules, "simhash", cast_module(Simhash=lambda text: text))
+    # The peers of fingerprints, where `make bench` has not installed them; other peers are left out by name.
+    for name, content in PEERS.items():
+        if name not in sys.modules:
+            monkeypatch.setitem(sys.modules, name, cast_module(name, content))
     arguments = SMALL[part](lambda name, value: monkeypatch.setattr(module, name, value))
     if part in NEED_DATA:
         arguments["data"] = data
@@ -142,8 +162,8 @@ def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> 
         module.show(SimpleNamespace(print=lambda *_, **__: None), found)
 
 
-def cast_module(**content: Any) -> ModuleType:
-    module = ModuleType("simhash")
+def cast_module(name: str, content: dict[str, Any]) -> ModuleType:
+    module = ModuleType(name)
     vars(module).update(content)
     return module
 
