@@ -7,9 +7,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -27,7 +28,7 @@ from stream.cli.quantity import quantity
 from stream.errors import SettingsError
 from stream.interpreted import interpret_loops
 from stream.ops import logging
-from stream.output import if_interrupted, writing
+from stream.output import if_interrupted
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 from stream.sources.small import are_small
@@ -52,6 +53,8 @@ class Choice(NamedTuple):
     keep: Policy
     clusters: str
     """stars, chains or texts."""
+    counted: bool
+    """Whether kept pages get the counts of their clusters."""
 
 
 _STEP: Final = 1000
@@ -60,13 +63,18 @@ _STEP: Final = 1000
 
 @click.command("dedup", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
-@with_sources
+@partial(with_sources, counted=True)
 @click.option("-o", "--output", type=click.Path(), required=True,
-              help="File for the pages of one source; directory for several, with a file of the same name for"
-              " each. Compressed if the name ends in .gz, .bz2, .xz or .zst.")  # fmt: skip
-@click.option("--dropped", type=click.Path(path_type=Path),
+              help="File for the pages of one source, or of several if its name tells their format, such as"
+              " kept.parquet; else a directory, with a file of the same name for each. Compressed if the name"
+              " ends in .gz, .bz2, .xz or .zst. May be s3://bucket/name, as SOURCES may.")  # fmt: skip
+@click.option("--dropped", type=click.Path(),
               help="Write each page that is left out, why, and which is kept in its place, to NAME.parquet,"
               " NAME.csv, or else as JSON Lines, compressed like the output; - for stdout.")  # fmt: skip
+@click.option("--cluster-counts", is_flag=True,
+              help="Add to each page that is kept cluster_size and cluster_sources: how many pages its"
+              " cluster has in this run, and how many came from which source. Pages of web archives and saved"
+              " pages have no place for them.")  # fmt: skip
 @click.option("--keep", metavar="first|longest|newest|quality|hosts=HOST,...", default="first",
               show_default=True, help="Which page of a cluster is kept: longest by its text, newest by"
               " fetched_at or --fetched-at-column, quality by quality or --quality-column, hosts=... for the"
@@ -87,7 +95,8 @@ def command(
     settings: Settings,
     opened: list[Source],
     output: str,
-    dropped: Path | None,
+    dropped: str | None,
+    cluster_counts: bool,
     keep: str,
     clusters: str,
     index_directory: Path | None,
@@ -107,9 +116,11 @@ def command(
     if index_directory is None and are_small(opened):
         interpret_loops()
     from stream.cli.progress import nothing_read
+    from stream.dedup.copies import refuse_counts
     from stream.dedup.outputs import Outputs, refuse_report
     from stream.dedup.run import Request, open_run
     from stream.elector.policy import Policy
+    from stream.objects import path_of
 
     logging.configure(settings.log_format, "dedup")
     if clusters == "chains" and options.strict:
@@ -118,10 +129,13 @@ def command(
         raise SettingsError(
             "clusters: texts are those of one run; leave --index out, and name all dumps as sources"
         )
+    if cluster_counts:
+        refuse_counts(opened)
     outputs = Outputs(output, opened, index_directory)
-    if dropped:
-        refuse_report(dropped, outputs.output, opened, index_directory)
-    choice = Choice(Policy.parse(keep, "keep"), clusters)
+    report = path_of(dropped) if dropped else None
+    if report:
+        refuse_report(report, outputs.output, opened, index_directory)
+    choice = Choice(Policy.parse(keep, "keep"), clusters, cluster_counts)
     started = time.monotonic()
     request = Request(settings, scheme, options, opened, same_pages)
     with (
@@ -129,7 +143,8 @@ def command(
         open_run(Path(temporary), index_directory, request) as run,
         if_interrupted(lambda: _describe_rest(index_directory)),
     ):
-        summary, warnings = _dedup(run, request, outputs, choice, dropped)
+        outputs.refuse_others(run.directory, run.name(str(outputs.output), *choice))
+        summary, warnings = _dedup(run, request, outputs, choice, report)
     summary["seconds"] = round(time.monotonic() - started, 3)
     _show(summary, warnings, opened, outputs.output, as_json)
     if (
@@ -157,7 +172,7 @@ async def _judge(
 
 
 def _dedup(
-    run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: Path | None
+    run: Run, request: Request, outputs: Outputs, choice: Choice, dropped: AnyPath | None
 ) -> tuple[dict[str, Any], RowWarnings]:
     """Judge the sources, elect pages, write them, and return the summary, and what is odd about pages."""
     from stream.cli.progress import counting
@@ -173,16 +188,6 @@ def _dedup(
             size = _write(election, run, sources, outputs, choice, dropped, progress)
         summary = _summary(election, sources, size) | crowding
         return summary | counts.warnings.summary(), counts.warnings
-
-
-def _report(election: Election, dropped: Path) -> None:
-    """Write the file that names dropped pages, compressed if its name says so."""
-    from stream.dedup.copies import compressing, compression_by_name
-
-    compression = compression_by_name(dropped)
-    suffix = (dropped.with_suffix("") if compression else dropped).suffix.lower()
-    with writing(dropped) as output, compressing(compression, cast(BinaryIO, output)) as file:
-        election.report(file, suffix)
 
 
 def _elect(election: Election, run: Run, request: Request, rows: RowsSource, choice: Choice) -> None:
@@ -206,7 +211,7 @@ def _write(
     sources: Sequence[Source],
     outputs: Outputs,
     choice: Choice,
-    dropped: Path | None,
+    dropped: AnyPath | None,
     progress: Callable[[int], None],
 ) -> int:
     """Write the pages that are kept, and the file that names the others, and return how many bytes the former
@@ -215,6 +220,7 @@ def _write(
     from stream.dedup.copies import copy, size_of
     from stream.dedup.election import NO_PAGES
     from stream.dedup.kept_pages import KeptPages
+    from stream.sinks.report import format_of, writing_report
 
     parts, passed, size = election.parts(), 0, 0
 
@@ -224,27 +230,33 @@ def _write(
         if passed % _STEP == 0:
             progress(passed)
 
-    with outputs.writing(
-        run.directory, run.name(str(outputs.output), *choice), resumed=run.resumable
-    ) as target:
-        for source in sources:
+    def kept_of(group: Sequence[Source]) -> Iterator[tuple[Source, KeptPages]]:
+        for source in group:
             part = parts.get(source.name, NO_PAGES)
             if source.damages and not part.pages:
                 continue  # nothing of it could be read, perhaps not even its columns
             run.refuse_changed(source)
-            if (written := target.size(source)) is not None:  # by a process that was killed
-                passed += part.pages
+            counts = election.counts(part) if choice.counted else None
+            yield source, KeptPages(source.name, election.positions(part), part.pages, advance, counts)
+            run.refuse_changed(source)
+
+    with outputs.writing(
+        run.directory, run.name(str(outputs.output), *choice), resumed=run.resumable
+    ) as target:
+        for group in outputs.groups:
+            if (written := target.size(group[0])) is not None:  # by a process that was killed
+                run.refuse_changed(group[0])
+                passed += parts.get(group[0].name, NO_PAGES).pages
                 size += written
                 continue
-            with target.writing(source) as path:
-                pages = KeptPages(source.name, election.positions(part), part.pages, advance)
-                copy(source, pages, path)
-                run.refuse_changed(source)
+            with target.writing(group[0]) as path:
+                copy(kept_of(group), path)
                 size += size_of(path)
             failpoints.reach("dedup.copied")
         if dropped:
             election.add_no_pages(each for source in sources for each in source.no_pages())
-            _report(election, dropped)
+            with writing_report(dropped) as file:
+                election.report(file, format_of(dropped))
         run.finish()
     failpoints.reach("dedup.written")
     return size

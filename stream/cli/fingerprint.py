@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("fingerprint", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes")
-@with_sources
+@partial(with_sources, counted=True)
 @with_scheme
 @click.option("-o", "--output", type=click.Path(file_okay=False),
               help="Write rows (Parquet) to this directory or s3://bucket/prefix, on all cores.")  # fmt: skip
@@ -70,8 +71,10 @@ def command(
         return
     from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
     from stream.objects import path_of
+    from stream.sources.overlap import names_of, refuse_overlap
 
     logging.configure(settings.log_format, "fingerprint")
+    refuse_overlap("output", path_of(output), names_of(opened))
     started, counts = time.monotonic(), CorpusCounts()
     with (
         if_interrupted(lambda: "whole files are kept; run the same command again to continue"),

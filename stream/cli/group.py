@@ -16,6 +16,7 @@ _SECTIONS: Final = {
     _FIRST: (),
     _SOURCES: (
         *("url_column", "id_column", "text_column", "html_column", "fetched_at_column", "quality_column"),
+        "count_by",
         *("place_ids", "id_prefix", "source_format", "base_url", "base_urls", "strict_sources"),
     ),
     _ALIKE: ("mode", "distance", "similarity", "given", "scheme"),

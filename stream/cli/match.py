@@ -78,6 +78,7 @@ def command(
     Tables are built of BATCH, so BATCH should be the smaller side. The corpus is read once, on all cores.
     """
     from stream.errors import SettingsError
+    from stream.sources.overlap import refuse_overlap
 
     logging.configure(settings.log_format, "match")
     if verified and (layout or width or distance is not None):
@@ -86,6 +87,8 @@ def command(
         )
     from stream.cli.progress import nothing_read, passed_over_by, show_passed_over
 
+    if output:
+        refuse_overlap("output", output, filter(None, (batch, corpus)))
     matches: Matches | Verified
     files: dict[str, Any] = {"source_format": source_format, "base_url": base_url, "columns": columns}
     with writing(output) if output else nullcontext() as sink:

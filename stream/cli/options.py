@@ -89,8 +89,11 @@ def _tell_unknown_variables(settings: Settings) -> None:
             structlog.get_logger(__name__).warning("unknown_variable", message=message)
 
 
-def with_sources(function: Callable[..., Any], *, required: bool = True) -> Callable[..., Any]:
-    """Decorate a command with arguments SOURCES. It receives the opened sources as `opened`."""
+def with_sources(
+    function: Callable[..., Any], *, required: bool = True, counted: bool = False
+) -> Callable[..., Any]:
+    """Decorate a command with arguments SOURCES. It receives the opened sources as `opened`, whose pages have
+    labels if they are `counted` and `--count-by` is given."""
 
     @with_columns
     @functools.wraps(function)
@@ -101,10 +104,16 @@ def with_sources(function: Callable[..., Any], *, required: bool = True) -> Call
         base_urls: tuple[str, ...],
         strict_sources: bool,
         columns: Any,
+        count_by: str | None = None,
         **kwargs: Any,
     ) -> Any:
+        import msgspec
+
+        from stream.pages.columns import Columns
         from stream.sources.open import open_sources
 
+        if count_by is not None:
+            columns = Columns(**msgspec.structs.asdict(columns) | {"label": count_by})
         opened = open_sources(sources, format=source_format, base_urls=base_urls, columns=columns)
         for source in opened:
             source.strict = strict_sources
@@ -135,6 +144,13 @@ def with_sources(function: Callable[..., Any], *, required: bool = True) -> Call
         click.argument("sources", nargs=-1, required=required, type=PATH),
     ):
         command = decorate(command)
+    if counted:
+        command = click.option(
+            "--count-by",
+            metavar="NAME",
+            help="Column by which the pages of a cluster are counted, such as the dump or the data set.  "
+            "[default: the file or directory that the command names]",
+        )(command)
     return command
 
 

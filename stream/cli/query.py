@@ -8,16 +8,17 @@ import sys
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import CONNECTION, with_output, with_settings, with_sources
+from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.cli.printable import printable
 from stream.errors import SettingsError
+from stream.objects import AnyPath, path_of
 from stream.ops import logging
-from stream.output import STDOUT, write_json, writing
+from stream.output import STDOUT, write_json
 from stream.settings import Settings
 
 CHUNK = 256
@@ -29,10 +30,12 @@ CHUNK = 256
 @click.option("--clusters", "index", type=click.Path(path_type=Path, file_okay=False), metavar="INDEX",
               help="In place of SOURCES: write the clusters of this index, of `scan` or `dedup`, with their"
               " sizes and how many pages came from which source; it needs no Kafka.")  # fmt: skip
-@with_output("clusters")
+@click.option("-o", "--output", type=click.Path(),
+              help="Write the clusters to NAME.parquet, NAME.csv, or else as JSON Lines, compressed if the"
+              " name ends in .gz, .bz2, .xz or .zst; - for stdout.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
 def command(
-    settings: Settings, opened: list[Any], index: Path | None, output: Path | None, as_json: bool
+    settings: Settings, opened: list[Any], index: Path | None, output: str | None, as_json: bool
 ) -> None:
     """Find the anchors that match the pages in SOURCES, without inserting the pages.
 
@@ -44,7 +47,7 @@ def command(
     if index:
         if opened:
             raise SettingsError("clusters: are those of an index alone; leave the sources out")
-        _write_clusters(index, output or Path(STDOUT))
+        _write_clusters(index, path_of(output or STDOUT))
         return
     if output:
         raise SettingsError("output: is that of --clusters alone; matching anchors are printed")
@@ -58,14 +61,15 @@ def command(
         sys.exit(1)
 
 
-def _write_clusters(index: Path, output: Path) -> None:
-    """Write a line of JSON for each cluster of an index, compressed if the name of the output says so."""
-    from stream.dedup.copies import compressing, compression_by_name
-    from stream.local.clusters import clusters_of
+def _write_clusters(index: Path, output: AnyPath) -> None:
+    """Write a line or row for each cluster of an index."""
+    from stream.local.clusters import write_clusters
+    from stream.sinks.report import refuse_other_report
+    from stream.sources.overlap import refuse_overlap
 
-    with writing(output) as whole, compressing(compression_by_name(output), cast(BinaryIO, whole)) as file:
-        for cluster in clusters_of(index):
-            file.write(json.dumps(cluster._asdict(), ensure_ascii=False).encode() + b"\n")
+    refuse_other_report("output", output)
+    refuse_overlap("output", output, [str(index)])
+    write_clusters(index, output)
 
 
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:

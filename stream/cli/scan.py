@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,13 @@ if TYPE_CHECKING:
 
 @click.command("scan", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
-@with_sources
+@partial(with_sources, counted=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Write the verdicts to NAME.parquet (a directory), NAME.duckdb, NAME.csv, or else as JSON"
               " Lines; - for stdout.")  # fmt: skip
+@click.option("--clusters", type=click.Path(),
+              help="Also write the clusters, with their sizes and how many pages came from which source, over"
+              " all that the index has, to NAME.parquet, NAME.csv, or else as JSON Lines.")  # fmt: skip
 @click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
               help="Continue the index in this directory, or make it: pages are judged against all that it"
               " has.  [default: a new one, removed at the end]")  # fmt: skip
@@ -54,6 +58,7 @@ def command(
     settings: Settings,
     opened: list[Any],
     output: Path | None,
+    clusters: str | None,
     index_directory: Path | None,
     same_pages: bool,
     options: Any,
@@ -79,16 +84,32 @@ def command(
         show_repeated_ids,
         show_warnings,
     )
+    from stream.sources.overlap import names_of, refuse_overlap
 
     logging.configure(settings.log_format, "scan")
+    for option, written in (("output", output), ("index", index_directory)):
+        if written:
+            refuse_overlap(option, written, names_of(opened))
     if index_directory is None and are_small(opened):
         interpret_loops()
+    counted = None
+    if clusters:
+        from stream.local.clusters import write_clusters
+        from stream.objects import path_of
+        from stream.sinks.report import refuse_other_report
+
+        counted = path_of(clusters)
+        refuse_other_report("clusters", counted)
+        others = [str(each) for each in (output, index_directory) if each]
+        refuse_overlap("clusters", counted, [*names_of(opened), *others])
     started = time.monotonic()
     seen = ScanCounts()
     with ScratchDirectory("scan") as temporary:
         place = index_directory or Path(temporary) / "index"
         kept = index_directory is not None
         asyncio.run(_scan(settings, opened, place, kept, same_pages, scheme, options, output, seen))
+        if counted:
+            write_clusters(place, counted)
     seconds = time.monotonic() - started
     passed_over = passed_over_by(opened)
     if as_json:
@@ -209,7 +230,7 @@ async def _scan(
         ):
             return  # an output is left as it is
         if not same_pages:
-            await refuse_other_pages(settings, index, opened)
+            await refuse_other_pages(settings, index, directory, opened)
         partial_rows = [
             BegunRows(each.name, rows_id(each), each.count - rows)
             for each, rows in remaining.items()

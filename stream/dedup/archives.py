@@ -43,7 +43,10 @@ def copy_archive(
         members = Members(archive)
         records = iter(ArchiveReader(members, MAX_BODY))
         record = next(records, None)
-        as_stored = members.kind == compression is not None
+        # A file has one dictionary, in its first frame.
+        as_stored = members.kind == compression is not None and not (
+            members.dictionary_frame and output.bytes
+        )
         if as_stored:
             output.write(members.dictionary_frame)
         while record is not None and not pages.ended:

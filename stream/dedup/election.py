@@ -5,7 +5,6 @@ DuckDB sorts on disk what exceeds its memory. Pages are numbered from 0 on, in t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stream.dedup.kept_pages import ClusterCounts
 from stream.elector.policy import Policy
 from stream.errors import SettingsError
 from stream.pages.columns import option_of
 from stream.sinks.base import ExportError
 from stream.sinks.csv_text import text_of
+from stream.sinks.report import cell_of
 from stream.sources.source import NoPage
 
 MEMORY: Final = "1GB"
@@ -45,7 +46,7 @@ _NO_ROWS: Final = """
 CREATE VIEW pages AS SELECT 0::BIGINT AS number, ''::VARCHAR AS url, ''::BLOB AS url_digest,
     ''::VARCHAR AS source, 0::BIGINT AS position, 0::BIGINT AS length, 0::BIGINT AS fetched_at,
     0.0::DOUBLE AS quality,
-    ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail WHERE false;
+    ''::BLOB AS fingerprint, ''::VARCHAR AS reason, ''::VARCHAR AS detail, ''::VARCHAR AS label WHERE false;
 CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCHAR AS verdict,
     ''::VARCHAR AS cluster, ''::VARCHAR AS text_hash, 0.0::DOUBLE AS similarity,
     ''::VARCHAR AS duplicate_of_url, ''::VARCHAR AS duplicate_of_id WHERE false;
@@ -53,7 +54,7 @@ CREATE VIEW verdicts AS SELECT 0::BIGINT AS number, ''::VARCHAR AS id, ''::VARCH
 _ROWS: Final = """
 CREATE VIEW pages AS
 SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, quality, fingerprint,
-    reason, detail
+    reason, detail, label
 FROM read_parquet({rows});
 CREATE VIEW verdicts AS
 SELECT source_offset AS number, id, verdict, cluster, text_hash, similarity, duplicate_of_url,
@@ -63,7 +64,7 @@ FROM read_parquet({verdicts}) WHERE source_topic_id = {topic_id};
 _TEXTS: Final = """
 CREATE VIEW pages AS
 SELECT "order" AS number, url, url_digest, source, position, length, fetched_at, quality, fingerprint,
-    reason, detail, text_hash
+    reason, detail, label, text_hash
 FROM read_parquet({rows});
 CREATE VIEW verdicts AS
 SELECT number, number::VARCHAR AS id, CASE WHEN reason IS NULL THEN 'unique' ELSE 'rejected' END AS verdict,
@@ -109,15 +110,16 @@ _COUNTS: Final = """
 CREATE TABLE counts AS
 SELECT
     cluster, sum(pages)::BIGINT AS cluster_size,
-    map(list(argument ORDER BY argument), list(pages ORDER BY argument)) AS cluster_sources
+    map(list(label ORDER BY label), list(pages ORDER BY label)) AS cluster_sources
 FROM (
-    SELECT cluster, argument, count(*) AS pages
+    SELECT cluster, coalesce(label, argument) AS label, count(*) AS pages
     FROM clusters JOIN pages USING (number) JOIN arguments USING (source)
-    GROUP BY cluster, argument
+    GROUP BY ALL
 )
 GROUP BY cluster
 """
-"""Pages of each cluster, the newest of each URL, by what named their source on the command line."""
+"""Pages of each cluster, the newest of each URL, by their labels, or else what named their source on the
+command line."""
 _KEPT: Final = """
 CREATE TABLE kept AS
 SELECT number, cluster FROM clusters {joined}
@@ -294,6 +296,14 @@ class Election:
         first, end = part.first, part.first + part.pages
         return (position for (position,) in self._ask(question, first, first, end))
 
+    def counts(self, part: Part) -> Iterator[ClusterCounts]:
+        """Yield the counts of the clusters of the pages of a source that are kept, in order."""
+        question = (
+            "SELECT cluster_size, cluster_sources FROM kept JOIN counts USING (cluster)"
+            " WHERE number >= ? AND number < ? ORDER BY number"
+        )
+        return (ClusterCounts(*each) for each in self._ask(question, part.first, part.first + part.pages))
+
     def why(self) -> dict[str, int]:
         """Why pages are dropped -> their number."""
         counts = dict(self._ask("SELECT why, count(*) FROM dropped GROUP BY why"))
@@ -354,7 +364,7 @@ class Election:
             cursor.execute(_WHOLE_REPORT)
             output.write(text_of([tuple(column[0] for column in cursor.description or ())]).encode())
             while rows := cursor.fetchmany(CHUNK):
-                output.write(text_of([list(map(_cell, row)) for row in rows]).encode())
+                output.write(text_of([list(map(cell_of, row)) for row in rows]).encode())
 
     def _one(self, question: str, *values: Any) -> int:
         ((answer,),) = self._ask(question, *values)
@@ -391,10 +401,6 @@ def open_election(directory: Path) -> Iterator[Election]:
         database.execute("SET preserve_insertion_order = false")
         yield Election(database, directory)
     path.unlink(missing_ok=True)
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
 def _order(keep: Policy) -> str:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import xxhash
 
-from stream.dedup.copies import compression_by_name
+from stream.dedup.copies import Header, header_of
 from stream.durable import sync_directory
 from stream.errors import OutputError, SettingsError
-from stream.local.index import RUN
+from stream.locks import try_lock
 from stream.objects import AnyPath, ObjectPath, is_url, path_of
 from stream.output import STDOUT, if_interrupted, writing
+from stream.pages.compressing import compression_by_name
 from stream.scratch import ScratchDirectory
-from stream.sources.compressed import STDIN
+from stream.sinks.report import refuse_other_report
 from stream.sources.csv_rows import delimiter_of
 from stream.sources.directory import DirectorySource
 from stream.sources.jsonl import JsonlSource
 from stream.sources.open import kind_by_name
+from stream.sources.overlap import names_of, refuse_overlap
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
-UPLOADED: Final = "uploaded.jsonl"
-"""File of a run with the objects that it has uploaded."""
+_PARTS: Final = "parts"
+"""File of a run with the path of the directory that has parts of its output."""
 _KINDS: Final[dict[type[Source], str]] = {
     JsonlSource: "jsonl",
     CsvSource: "csv",
@@ -39,28 +41,39 @@ _KINDS: Final[dict[type[Source], str]] = {
 
 
 class Outputs:
-    """The output of one source, or a directory or prefix of a bucket with that of each."""
+    """What is written: a file, or a directory or prefix of a bucket with a file of each source."""
 
     def __init__(self, named: str, sources: Sequence[Source], index: Path | None = None) -> None:
-        """Raises SettingsError for an output that would not be what its name says, would replace a source or
-        the index, or is a directory or prefix that is not empty."""
+        """Several sources have one file if its name tells their format.
+
+        Raises SettingsError for an output that would not be what its name says, would change a source or the
+        index, or is a directory that is not empty."""
         self.output = output = path_of(named)
-        self._sources = sources
-        self.is_directory = len(sources) > 1 or _is_tree(sources[0]) or _is_shard(sources[0])
+        several = len(sources) > 1 or _is_shard(sources[0])
+        is_tree = _is_tree(sources[0])
+        self._is_directory = named.endswith("/") or is_tree or (several and kind_by_name(named) is None)
+        self._is_new_tree = is_tree and len(sources) == 1
+        refuse_overlap("output", output, [*names_of(sources), *_named(index)])
+        if index:
+            refuse_overlap("index", index, names_of(sources))
         if isinstance(output, Path):
-            _refuse_index("output", output, index)
-            _refuse_unwritable(output, directory=self.is_directory)
-            for source in sources:
-                _refuse_overlap("output", output, source)
+            _refuse_unwritable(output, directory=self._is_directory)
         else:
-            _refuse_unwritable_objects(output, sources)
-            begun = index is not None and (index / RUN / UPLOADED).exists()
-            refuse_objects(output, new=self.is_directory and not begun)
-        if self.is_directory:
-            self.names = _names(sources)
+            _refuse_trees(output, sources)
+            _refuse_no_bucket("output", output)
+        if self._is_directory:
+            self.groups = [[each] for each in sources]
+            self._names = {sources[0].name: ""} if self._is_new_tree else _names(sources)
         else:
-            self.names = {sources[0].name: ""}
-            _refuse_other_format(Path(output.name), sources[0])
+            self.groups = [list(sources)]
+            self._names = dict.fromkeys((each.name for each in sources), "")
+            _refuse_other_formats(Path(output.name), sources)
+
+    def refuse_others(self, directory: Path, run: str) -> None:
+        """Raise SettingsError for a prefix that has objects which are not of this run, whose directory it
+        is."""
+        if isinstance(self.output, ObjectPath) and self._is_directory:
+            _refuse_objects(self.output, _uploaded(directory, run))
 
     @contextmanager
     def writing(self, directory: Path, run: str, *, resumed: bool) -> Iterator[FilesOut | ObjectsOut]:
@@ -70,26 +83,29 @@ class Outputs:
         killed is there, if it is `resumed`.
         """
         if not isinstance(self.output, Path):
-            yield ObjectsOut(self.output, self.names, directory, run)
+            self.refuse_others(directory, run)
+            yield ObjectsOut(self.output, self._names, directory, run)
             return
-        if not self.is_directory:
-            yield FilesOut(self.output, self.names)
+        if not self._is_directory:
+            yield FilesOut(self.output, self._names)
             return
-        parent = self.output.resolve().parent
-        with self._translated_errors():
-            scratch = nullcontext(_kept_parts(parent, run)) if resumed else ScratchDirectory("dedup", parent)
-        with scratch as temporary, if_interrupted(lambda: f"{self.output} is unchanged"):
-            whole = Path(temporary) / "whole"
-            if len(self._sources) > 1 or not _is_tree(self._sources[0]):
+        target = self.output.resolve()  # an empty directory is replaced, and a link stays
+        with ExitStack() as stack, if_interrupted(lambda: f"{self.output} is unchanged"):
+            with self._translated_errors():
+                parts = (
+                    _kept_parts(target, directory, run)
+                    if resumed
+                    else ScratchDirectory("dedup", target.parent)
+                )
+                whole = Path(stack.enter_context(parts)) / "whole"
+            if not self._is_new_tree:
                 with self._translated_errors():
                     whole.mkdir(exist_ok=True)
-            yield FilesOut(whole, self.names)
+            yield FilesOut(whole, self._names)
             with self._translated_errors():
                 if whole.exists():
                     sync_directory(whole)
-                    whole.replace(self.output.resolve())  # an empty directory is replaced, and a link stays
-                if resumed:
-                    shutil.rmtree(temporary)
+                    whole.replace(target)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -99,11 +115,44 @@ class Outputs:
             raise OutputError(f"{self.output}: {error.strerror}") from error
 
 
-def _kept_parts(parent: Path, run: str) -> str:
-    """Return the directory of a run's files beside its output, which stays if the process is killed."""
-    parts = parent / f".neardup-{run}.parts"
+@contextmanager
+def _kept_parts(target: Path, directory: Path, run: str) -> Iterator[str]:
+    """The directory of a run's files beside its output, which stays if the process is killed. What others
+    left there that did not come to their ends is removed, as is what this run left beside another output.
+
+    Raises SettingsError if another process writes to it, and OSError.
+    """
+    name = xxhash.xxh3_64_hexdigest(os.fsencode(target.name))
+    parts, noted = target.with_name(f".neardup-{name}.parts"), directory / _PARTS
+    if noted.exists() and (before := os.fsdecode(noted.read_bytes())) != str(parts):
+        shutil.rmtree(before, ignore_errors=True)
+    with writing(noted) as file:
+        file.write(os.fsencode(parts))
     parts.mkdir(mode=0o700, exist_ok=True)
-    return str(parts)
+    held = os.open(parts, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not try_lock(held):
+            raise SettingsError(f"output {target}: another dedup writes it")
+        for other in parts.iterdir():
+            if other.name != run:
+                shutil.rmtree(other)
+        (parts / run).mkdir(exist_ok=True)
+        _remove_partial(parts / run)
+        yield str(parts / run)
+        shutil.rmtree(parts, ignore_errors=True)
+    finally:
+        os.close(held)
+
+
+def _remove_partial(directory: Path) -> None:
+    """Remove files that a process which was killed was writing."""
+    for left in directory.rglob(".neardup-*.part"):
+        left.unlink()
+
+
+def _uploaded(directory: Path, run: str) -> Path:
+    """The file with the objects that a run has uploaded, which is there once it has begun to."""
+    return directory / f"uploaded-{run}.jsonl"
 
 
 class FilesOut:
@@ -122,7 +171,7 @@ class FilesOut:
 
     @contextmanager
     def writing(self, source: Source) -> Iterator[Path]:
-        """Yield where to write the output of a source."""
+        """Yield where to write the output of a source, or of several of which it is the first."""
         path = self._path(source)
         if not isinstance(source, DirectorySource):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,17 +184,19 @@ class ObjectsOut:
     """Objects of a bucket, each written to a file first, and then uploaded whole."""
 
     def __init__(self, root: ObjectPath, names: dict[str, str], directory: Path, run: str) -> None:
-        """Raises SettingsError for a prefix that has objects, none of which are of this run."""
-        self._root, self._names, self._directory, self._run = root, names, directory, run
-        self._uploaded = directory / UPLOADED
-        lines = self._uploaded.read_text("utf-8").splitlines() if self._uploaded.exists() else []
-        self._sizes = {name: size for of_run, name, size in map(msgspec.json.decode, lines) if of_run == run}
-        if not self._sizes and len(names) > 1:
-            refuse_objects(root)
+        self._root, self._names, self._directory = root, names, directory
+        self._uploaded = _uploaded(directory, run)
+        self._uploaded.touch()
+        _remove_partial(directory)
+        self._sizes: dict[str, int] = {}
+        for line in self._uploaded.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError, ValueError):  # a kill may have cut the last one
+                name, size = msgspec.json.decode(line, type=tuple[str, int])
+                self._sizes[name] = size
 
     def size(self, source: Source) -> int | None:
         """Bytes of the object of a source that was uploaded; None if it is to be made."""
-        size: int | None = self._sizes.get(source.name)
+        size = self._sizes.get(source.name)
         try:
             return size if size is not None and self._object(source).stat().st_size == size else None
         except OSError:
@@ -153,21 +204,23 @@ class ObjectsOut:
 
     @contextmanager
     def writing(self, source: Source) -> Iterator[Path]:
-        """Yield where to write the output of a source, which is uploaded then."""
+        """Yield where to write the output of a source, or of several of which it is the first, which is
+        uploaded then if anything was written."""
         target = self._object(source)
         file = self._directory / f"copied{''.join(Path(target.name).suffixes)}"
-        yield file
+        file.unlink(missing_ok=True)
         try:
+            yield file
+            if not file.exists():
+                return
             size = file.stat().st_size
             target.write_file(file)
         except OSError as error:
             raise OutputError(f"{target}: {error.strerror}") from error
         finally:
             file.unlink(missing_ok=True)
-        self._sizes[source.name] = size
-        lines = [[self._run, name, size] for name, size in self._sizes.items()]
-        with writing(self._uploaded) as output:
-            output.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        with self._uploaded.open("ab") as noted:
+            noted.write(b"\n" + msgspec.json.encode((source.name, size)) + b"\n")
 
     def _object(self, source: Source) -> ObjectPath:
         name = self._names[source.name]
@@ -175,34 +228,22 @@ class ObjectsOut:
 
 
 def refuse_report(
-    report: Path, output: AnyPath, sources: Sequence[Source], index: Path | None = None
+    report: AnyPath, output: AnyPath, sources: Sequence[Source], index: Path | None = None
 ) -> None:
-    """Raise SettingsError for a file of dropped pages that cannot be, or would replace a source, the index or
+    """Raise SettingsError for a file of dropped pages that cannot be, or would change a source, the index or
     the output."""
-    if str(report) != STDOUT:
-        if re.match(r"[a-z0-9]+:/", str(report)):  # a path has lost the second slash of a URL
-            raise SettingsError(f"dropped {report}: is not written to an object store; name a file")
-        _refuse_index("dropped", report, index)
+    refuse_overlap("dropped", report, [*names_of(sources), *_named(index), str(output)])
+    refuse_other_report("dropped", report)
+    if isinstance(report, ObjectPath):
+        _refuse_no_bucket("dropped", report)
+    elif str(report) != STDOUT:
         _refuse_missing_directory("dropped", report)
         if report.is_dir():
             raise SettingsError(f"dropped {report}: is a directory; name a file")
-    for source in sources:
-        _refuse_overlap("dropped", report, source)
-    if str(report) == STDOUT or not isinstance(output, Path):
-        return
-    if _same(report, output) or output.absolute() in report.absolute().parents:
-        raise SettingsError(f"dropped {report}: is the output, or in it; name another file")
 
 
-def _refuse_index(option: str, path: Path, index: Path | None) -> None:
-    """Raise SettingsError for a file to be written that is the index, in it, or a directory that has it."""
-    if index is None:
-        return
-    target, other = path.resolve(), index.resolve()
-    if _same(path, index) or other in target.parents or target in other.parents:
-        raise SettingsError(
-            f"{option} {path}: is the index {index}, in it, or has it in it; name another place"
-        )
+def _named(index: Path | None) -> list[str]:
+    return [] if index is None else [str(index)]
 
 
 def _is_tree(source: Source) -> bool:
@@ -215,11 +256,9 @@ def _is_shard(source: Source) -> bool:
 
 
 def _names(sources: Sequence[Source]) -> dict[str, str]:
-    """The name of each source's output: that of the file, or of the directory that was named and the path in
-    it; of a single directory the path alone. Raises SettingsError if two are the same."""
+    """The name of each source's output in a directory: that of the file, or of the directory that was named
+    and the path in it; of a single directory the path alone. Raises SettingsError if two are the same."""
     arguments = {each.argument.rstrip("/") for each in sources}
-    if len(sources) == 1 and not _is_shard(sources[0]):
-        return {sources[0].name: ""}
     names: dict[str, str] = {}
     taken: dict[str, str] = {}
     for source in sources:
@@ -242,29 +281,29 @@ def _names(sources: Sequence[Source]) -> dict[str, str]:
     return names
 
 
-def _refuse_unwritable_objects(output: ObjectPath, sources: Sequence[Source]) -> None:
-    """Raise SettingsError for objects that would be in a source or have it in them, or would be trees."""
+def _refuse_trees(output: ObjectPath, sources: Sequence[Source]) -> None:
     for source in sources:
-        for one, other in ((str(output), source.argument), (source.argument, str(output))):
-            if f"{one.rstrip('/')}/".startswith(f"{other.rstrip('/')}/"):
-                raise SettingsError(
-                    f"output {output}: would change the source {source.name}; name another place"
-                )
         if _is_tree(source):
             raise SettingsError(
                 f"output {output}: files of {source.name} are copied to a directory; name one"
             )
 
 
-def refuse_objects(output: ObjectPath, *, new: bool = True) -> None:
-    """Raise SettingsError for a bucket that cannot be reached, and, of a `new` output, for what is there."""
+def _refuse_no_bucket(option: str, path: ObjectPath) -> None:
+    """Raise SettingsError for a bucket that cannot be reached."""
     try:
-        next(output.iterdir(), None)  # raises without a bucket
-        there = output.exists()
+        next(path.iterdir(), None)
+    except OSError as error:
+        raise SettingsError(f"{option} {path}: {error.strerror}") from None
+
+
+def _refuse_objects(output: ObjectPath, uploaded: Path) -> None:
+    """Raise SettingsError for a prefix that has objects, unless a run has begun to upload them."""
+    try:
+        if not uploaded.exists() and output.exists():
+            raise SettingsError(f"output {output}: is not empty; name a new prefix")
     except OSError as error:
         raise SettingsError(f"output {output}: {error.strerror}") from None
-    if there and new:
-        raise SettingsError(f"output {output}: is not empty; name a new prefix")
 
 
 def _refuse_unwritable(output: Path, *, directory: bool) -> None:
@@ -296,37 +335,37 @@ def _refuse_missing_directory(option: str, path: Path) -> None:
         raise SettingsError(f"{option} {path}: the directory {parent} cannot be written")
 
 
-def _refuse_other_format(output: Path, source: Source) -> None:
-    """Raise SettingsError for an output whose name says that it has another format than the source."""
-    if isinstance(source, DirectorySource):
-        suffix = Path(source.name).suffix
-        if output.suffix != suffix:
-            raise SettingsError(f"output {output}: a page is copied as it is; name a file NAME{suffix}")
-        return
-    kind, named = _KINDS.get(type(source)), kind_by_name(str(output))
-    if kind and named not in (None, kind):
-        raise SettingsError(
-            f"output {output}: pages are written in the format of their source, and {source.name} is {kind}"
-        )
-    if kind == "csv" and delimiter_of(source.name) != delimiter_of(str(output)):
-        raise SettingsError(
-            f"output {output}: rows are written as they are in {source.name}; .tsv has tabs, and .csv commas"
-        )
-    if kind == "parquet" and compression_by_name(output):
-        raise SettingsError(f"output {output}: Parquet is compressed inside; name a file NAME.parquet")
-
-
-def _refuse_overlap(option: str, path: Path, source: Source) -> None:
-    """Raise SettingsError for a file to be written that is a source or in it, or has it in it."""
-    if source.name == STDIN or is_url(source.name) or str(path) == STDOUT:
-        return
-    read = Path(source.name)
-    target, origin = path.resolve(), read.resolve()
-    if _same(path, read) or origin in target.parents or target in origin.parents:
-        raise SettingsError(f"{option} {path}: would change the source {source.name}; name another place")
-
-
-def _same(one: Path, other: Path) -> bool:
-    if one.exists() and other.exists():
-        return one.samefile(other)
-    return one.resolve() == other.resolve()
+def _refuse_other_formats(output: Path, sources: Sequence[Source]) -> None:
+    """Raise SettingsError for a file whose name says that it has another format than the sources, or for
+    sources that do not fit in one file."""
+    several = len(sources) > 1 or _is_shard(sources[0])
+    otherwise = "; name a directory, with a / at the end" if several else ""
+    named = kind_by_name(str(output))
+    first: tuple[Header, Source] | None = None
+    for source in sources:
+        if isinstance(source, DirectorySource):
+            suffix = Path(source.name).suffix
+            if several or output.suffix != suffix:
+                raise SettingsError(
+                    f"output {output}: a page is copied as it is{otherwise or f'; name a file NAME{suffix}'}"
+                )
+            return
+        kind = _KINDS.get(type(source))
+        if kind and named not in (None, kind):
+            raise SettingsError(
+                f"output {output}: pages are written in the format of their source, and {source.name} is"
+                f" {kind}{otherwise}"
+            )
+        if kind == "csv" and delimiter_of(source.name) != delimiter_of(str(output)):
+            raise SettingsError(
+                f"output {output}: rows are written as they are in {source.name}; .tsv has tabs, and .csv"
+                " commas"
+            )
+        if kind == "parquet" and compression_by_name(output):
+            raise SettingsError(f"output {output}: Parquet is compressed inside; name a file NAME.parquet")
+        if several and (header := header_of(source)):
+            first = first or (header, source)
+            if header != first[0]:
+                raise SettingsError(
+                    f"output {output}: {source.name} has other columns than {first[1].name}{otherwise}"
+                )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import xxhash
@@ -30,7 +30,7 @@ from stream.local.shared_ids import refuse_other_pages
 from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
-from stream.objects import path_of
+from stream.objects import is_url, path_of
 from stream.output import writing
 from stream.private import private_directory
 from stream.settings import Settings
@@ -46,17 +46,33 @@ _VERDICTS: Final = "verdicts.parquet"
 _DECODE: Final = msgspec.json.Decoder(VerdictRecord).decode
 
 
+class PlannedSource(msgspec.Struct, frozen=True):
+    """A source of a run."""
+
+    name: str
+    """As rows have it."""
+    place: str
+    """Its URL, or its path from the root."""
+    state: str
+    """See `state_of`."""
+    columns: dict[str, str]
+
+
 class RunPlan(msgspec.Struct, frozen=True):
     """Whatever determines rows and verdicts."""
 
     scheme: str
     options: str
     page_bytes: int
-    sources: list[tuple[str, str]]
-    """Names, and the `state_of` each."""
-    columns: list[dict[str, str]]
-    done: bool = False
-    """Whether the output is whole, so that another run may take this one's place."""
+    sources: list[PlannedSource]
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """A plan, and how far it is."""
+
+    plan: RunPlan
+    stage: Literal["begun", "judging", "done"] = "begun"
+    """Once it is judging, the index may have its pages; done, they are in an output, too."""
 
 
 class Request(NamedTuple):
@@ -75,13 +91,15 @@ class Request(NamedTuple):
             self.scheme.id,
             self.options.id,
             self.settings.page_bytes,
-            [(each.name, state_of(each)) for each in self.sources],
-            [each.columns.given for each in self.sources],
+            [
+                PlannedSource(each.name, _place(each.name), state_of(each), each.columns.given)
+                for each in self.sources
+            ],
         )
 
 
 def state_of(source: Source) -> str:
-    """A digest of names, sizes and times of a source's files, which differs when one has changed.
+    """A digest of names in a source, sizes and times of its files, which differs when one has changed.
 
     Raises SettingsError for a source that cannot be copied.
     """
@@ -98,7 +116,7 @@ def state_of(source: Source) -> str:
         )
     refuse_unwritable_name(source)
     state = xxhash.xxh3_128()
-    for file in source.files() if isinstance(source, DirectorySource) else [path_of(source.name)]:
+    for file in source.files() if isinstance(source, DirectorySource) else [path]:
         try:
             status = file.stat()
         except OSError:  # reading it names the damage
@@ -106,19 +124,29 @@ def state_of(source: Source) -> str:
         else:  # who sets a file's time back changes its ctime; of an object, there is the size alone
             times = (getattr(status, name, 0) for name in ("st_mtime_ns", "st_ctime_ns"))
             described = [status.st_size, *times]
-        state.update(msgspec.json.encode([os.fsencode(str(file)), described]))
+        within = os.path.relpath(str(file), str(path))
+        state.update(msgspec.json.encode([os.fsencode(within), described]))
     return state.hexdigest()
 
 
-class Run:
-    """A run in its directory, which `open_run` has locked."""
+def _place(name: str) -> str:
+    return name if is_url(name) else os.path.abspath(name)
 
-    def __init__(self, directory: Path, index: Path | None, request: Request) -> None:
-        self.directory, self._index, self._request = directory, index, request
-        self.rows = directory / _ROWS
-        self.verdicts = directory / _VERDICTS
+
+class Run:
+    """A run in a directory of its own below one that `open_run` has locked.
+
+    Before it judges, other runs may begin as well. Then it takes the place of all others, whose pages the
+    index has only with an output.
+    """
+
+    def __init__(self, runs: Path, index: Path | None, request: Request) -> None:
+        self._runs, self._index, self._request = runs, index, request
         self._plan = request.plan()
-        self._states = dict(self._plan.sources)
+        self.directory = runs / self.name()
+        self.rows = self.directory / _ROWS
+        self.verdicts = self.directory / _VERDICTS
+        self._states = {each.name: each.state for each in self._plan.sources}
         self._begin()
 
     async def fingerprint(self, counts: CorpusCounts, progress: Callable[[int, int], None]) -> RowsSource:
@@ -133,18 +161,16 @@ class Run:
         gets the counts of `JudgedBatch.crowding`."""
         settings, scheme, options, sources, same_pages = self._request
         identity, kept = rows_id(rows), self._index
-        with index_in(kept or self.directory / "index", settings, scheme, options) as index:
+        directory = kept or self.directory / "index"
+        with index_in(directory, settings, scheme, options) as index:
             rows.refuse_misfits(index.scheme)
             done = index.judged(identity)
             if done == rows.count and not (kept and (kept / VERDICT_LOG).exists()):
                 self._refuse_missing_verdicts(rows)
                 return
             if not same_pages and any(each.columns.has_ids for each in sources):
-                try:
-                    await refuse_other_pages(settings, index, [rows])
-                except SettingsError:
-                    self.finish()  # another run may take its place: nothing of this one is in the index
-                    raise
+                await refuse_other_pages(settings, index, directory, [rows])
+            self._take_place()
             begun = [BegunRows(rows.name, identity, done)] if 0 < done < rows.count else []
             with verdicts_to(self.verdicts, index, kept, begun) as verdicts:
                 values: list[bytes] = []
@@ -177,18 +203,15 @@ class Run:
 
     def finish(self) -> None:
         """Note that the output is whole."""
-        self._write(msgspec.structs.replace(self._plan, done=True))
+        self._write("done")
 
     @property
     def _restart(self) -> str:
-        if self._index is None:
-            return "run the command again"
-        return f"begin again with a new --index, or without {self.directory}, whose pages are in this one"
+        return "run the command again" if self._index is None else "begin again with a new --index"
 
     def _refuse_missing_verdicts(self, rows: RowsSource) -> None:
         """Raise SettingsError if the rows were judged, and the verdicts are gone: all would be duplicates."""
         if rows.count and not any(self.verdicts.glob("*.parquet")):
-            self.finish()  # else the index would be for this run alone, which will always be refused
             raise SettingsError(
                 f"index {self._index}: has judged these pages in a run before the last one, whose verdicts"
                 " are not kept; name a new index"
@@ -199,42 +222,82 @@ class Run:
 
         Raises SettingsError if another run is unfinished: its pages are in the index, but in no output.
         """
-        path = self.directory / _PLAN
-        if path.exists():
-            before = self._read(path)
-            if msgspec.structs.replace(before, done=False) == self._plan:
-                return
-            if not before.done:
-                raise SettingsError(self._difference(before))
-            for left in (
-                self.rows,
-                self.verdicts,
-            ):  # a process that is killed here leaves the rest to the next
-                shutil.rmtree(left, ignore_errors=True)
-        self._write(self._plan)
+        for other in self._others():
+            before = self._read(other)
+            if before and before.stage == "judging":
+                raise SettingsError(self._difference(before.plan))
+            if before and before.stage == "done" and (respelt := self._respelt(before.plan)):
+                raise SettingsError(f"index {self._index}: has the pages of the last dedup, {respelt}")
+        if self._read(self.directory) is None:
+            private_directory(self.directory)
+            self._write("begun")
 
-    def _write(self, plan: RunPlan) -> None:
+    def _take_place(self) -> None:
+        """Note that the index may have pages from now on, and remove what other runs left."""
+        self._write("judging")
+        for other in self._others():
+            shutil.rmtree(other, ignore_errors=True)  # the next run removes what is left by a kill
+
+    def _others(self) -> list[Path]:
+        return [each for each in self._runs.iterdir() if each.is_dir() and each != self.directory]
+
+    def _write(self, stage: Literal["begun", "judging", "done"]) -> None:
         with writing(self.directory / _PLAN) as file:
-            file.write(msgspec.json.encode(plan))
+            file.write(msgspec.json.encode(RunState(self._plan, stage)))
 
-    def _read(self, path: Path) -> RunPlan:
+    def _read(self, directory: Path) -> RunState | None:
+        """The state of a run; None if a kill left none."""
+        path = directory / _PLAN
         try:
-            return msgspec.json.decode(path.read_bytes(), type=RunPlan)
+            return msgspec.json.decode(path.read_bytes(), type=RunState)
+        except FileNotFoundError:
+            return None
         except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
             raise SettingsError(f"{path}: damaged: {error}; {self._restart}") from error
 
     def _difference(self, before: RunPlan) -> str:
-        names, now = dict(before.sources), self._states
-        if names.keys() == now.keys():
-            for name, state in now.items():
-                if names[name] != state:
-                    return (
-                        f"source {name}: changed since an interrupted run began to judge it; {self._restart}"
-                    )
-        return (
-            f"index {self._index}: an interrupted dedup of {', '.join(names)} is unfinished, and this is"
-            f" another; run that again first, or {self._restart}"
+        """Why this run is another than one that is unfinished."""
+        sources = {each.place: each for each in before.sources}
+        now = {each.place: each for each in self._plan.sources}
+        for place, each in now.items():
+            if place in sources and each.state != sources[place].state:
+                return (
+                    f"source {each.name}: changed since an interrupted run began to judge it; {self._restart}"
+                )
+        unfinished = f"index {self._index}: an interrupted dedup of {_listed(before.sources)} is unfinished"
+        again = f"run it again as it was, or {self._restart}"
+        if sources.keys().isdisjoint(now):
+            return f"{unfinished}, and this is another; run that again first, or {self._restart}"
+        for these, others, word in ((now, sources, "has"), (sources, now, "lacks")):
+            if more := [each for place, each in these.items() if place not in others]:
+                return f"{unfinished}, and this one {word} {_listed(more)}; {again}"
+        if respelt := self._respelt(before):
+            return f"{unfinished}, {respelt}"
+        for place, each in now.items():
+            if each.columns != (given := sources[place].columns):
+                listed = ", ".join(f"{name}={value}" for name, value in given.items())
+                return f"{unfinished}, whose columns are {listed or 'not named'}; {again}"
+        return f"{unfinished}, with another --page-bytes or order of sources; {again}"
+
+    def _respelt(self, before: RunPlan) -> str:
+        """What to do if only names of sources differ, which rows have as they were; empty if others do."""
+        now = {each.place: each for each in self._plan.sources}
+        alike = all(
+            each.place in now and msgspec.structs.replace(now[each.place], name=each.name) == each
+            for each in before.sources
         )
+        if len(now) != len(before.sources) or not alike:
+            return ""
+        named = [(each.name, now[each.place].name) for each in before.sources]
+        return next(
+            (f"which named {one}, not {two}; name it so again" for one, two in named if one != two), ""
+        )
+
+
+def _listed(sources: Sequence[PlannedSource]) -> str:
+    """The first source, and how many more there are."""
+    more = len(sources) - 1
+    return f"{sources[0].name}{f' and {more:,} more' if more else ''}"
 
 
 @contextmanager

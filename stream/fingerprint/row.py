@@ -65,6 +65,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     share: float | None = None
     """Share of the visible text of an HTML page that is compared; None of other pages. For summaries: it is
     not in the journal."""
+    label: str | None = None
+    """By what an index counts the page, of data that name a column for that."""
 
     @property
     def fingerprint(self) -> int:

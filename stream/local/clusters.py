@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from stream.errors import StateError
 from stream.judge.ids import show
@@ -19,6 +20,8 @@ from stream.judge.state.page_log import URL_DIGEST, PageLog
 from stream.judge.state.reader import StateReader
 from stream.judge.state.references import ANCHOR, DUPLICATE, references_to
 from stream.local.index import read_genesis
+from stream.objects import AnyPath
+from stream.sinks.report import format_of, write_rows, writing_report
 from stream.tables.arrays import I64
 from stream.tables.store.rocks import INDEX, Store
 
@@ -37,6 +40,17 @@ class Cluster(NamedTuple):
     """Pages, each the newest of its URL."""
     sources: dict[str, int]
     """Source -> its pages."""
+
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("id", pa.string()),
+        pa.field("url", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("sources", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+"""Types of the fields of a Cluster in a table."""
 
 
 def clusters_of(directory: Path) -> Iterator[Cluster]:
@@ -63,6 +77,13 @@ def clusters_of(directory: Path) -> Iterator[Cluster]:
             sources = dict(zip(map(labels.name, named.tolist()), counts.tolist(), strict=True))
             anchor = int(clusters[start])
             yield Cluster(show(genesis.journal, anchor), next(urls), end - start, sources)
+
+
+def write_clusters(directory: Path, output: AnyPath) -> None:
+    """Write a line or row for each cluster of an index, in the format that the name of the output tells.
+    Raises StateError and OutputError."""
+    with writing_report(output) as file:
+        write_rows(file, format_of(output), (each._asdict() for each in clusters_of(directory)), SCHEMA)
 
 
 def _newest(state: StateReader, log: PageLog, kind: int, numbers: I64) -> tuple[I64, I64]:

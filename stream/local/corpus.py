@@ -19,7 +19,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprint_messages
 from stream.locks import try_lock
 from stream.objects import AnyPath
-from stream.page_rows.page_fingerprinter import with_columns_named
+from stream.page_rows.page_fingerprinter import labelled, with_columns_named
 from stream.pages.columns import Columns
 from stream.private import private_directory
 from stream.rows.arrow import FIRST, Place, batch_of
@@ -135,8 +135,8 @@ async def fingerprint_corpus(
             file = _File(scheme, plan)
             async for rows in chunks:
                 for of_message in rows:
-                    number, place, key, origin, columns = feed.places.popleft()
-                    row = with_columns_named(of_message, columns)
+                    number, place, key, origin, columns, label = feed.places.popleft()
+                    row = labelled(with_columns_named(of_message, columns), label)
                     counts.count(row, origin)
                     if options.order == "fetched_at":
                         number = FIRST if row.fetched_at is None else row.fetched_at
@@ -191,9 +191,9 @@ class _PlacedMessages:
         self, sources: Sequence[Source], start: int, last: tuple[str, int] | None, directory: AnyPath
     ) -> None:
         self._sources, self._start, self._last, self._directory = sources, start, last, directory
-        self.places: deque[tuple[int, Place, bytes | None, str, Columns]] = deque()
-        """Number, place (without order), key, origin and columns of the messages handed out: a thread reads
-        them."""
+        self.places: deque[tuple[int, Place, bytes | None, str, Columns, str | None]] = deque()
+        """Number, place (without order), key, origin, columns and label of the messages handed out: a thread
+        reads them."""
 
     def __iter__(self) -> Iterator[Message]:
         number = 0
@@ -206,7 +206,9 @@ class _PlacedMessages:
                     if number == self._start:
                         self._refuse_other_pages(before)
                     place = Place(0, source.name, position)
-                    self.places.append((number, place, message.key, message.origin, message.columns))
+                    columns = message.columns
+                    label = columns.label_of(message.value)
+                    self.places.append((number, place, message.key, message.origin, columns, label))
                     yield message
                 number += 1
         if number <= self._start:

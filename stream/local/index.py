@@ -190,9 +190,10 @@ class Index:
                 if is_new:
                     self._made = made
                     _write_genesis(path / _GENESIS, genesis)
-                self._state = State(
-                    path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
-                )
+                with _busy_named(path):
+                    self._state = State(
+                        path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
+                    )
             self._refuse_older_state()
             remove_labels(self._state.store, self._state.meta.applied)
         except BaseException:
@@ -576,6 +577,14 @@ def _checked(given: _Options | None, kind: type[_Options], name: str) -> _Option
         return msgspec.convert(msgspec.structs.asdict(given), kind)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{name}: {error}") from None
+
+
+@contextmanager
+def _busy_named(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except StateBusyError as error:
+        raise StateBusyError(f"index {directory}: another process uses it") from error
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from stream.judge.judged_batch import JudgedBatch
 from stream.local.index import Index, RowsId
 from stream.messages.verdict import Origin
 from stream.messages.verdict_options import VerdictOptions
-from stream.page_rows.page_fingerprinter import with_columns_named
+from stream.page_rows.page_fingerprinter import labelled, with_columns_named
 from stream.pages.columns import Columns
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
@@ -104,8 +104,8 @@ async def judge_sources(
     before: Callable[[ScannedBatch], None] = lambda scanned: None,
     label: Callable[[str], str] = str,
 ) -> AsyncGenerator[JudgedBatch, None]:
-    """Judge sources one after another with an index, which counts pages by the `label` of their file. Of a
-    source of rows, those that the index has judged before are skipped.
+    """Judge sources one after another with an index, which counts pages by their label, or else by `label` of
+    their file. Of a source of rows, those that the index has judged before are skipped.
 
     `before` is called with each batch before the index stores it. The end of a batch of rows depends only on
     its beginning, so a batch that is judged again after a crash gets the same ids. Raises SchemeMismatchError
@@ -118,7 +118,7 @@ async def judge_sources(
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
                 async for batch in batches:
                     rows, origins = messages.take(batch)
-                    labels = [label(each.file) for each in origins]
+                    labels = _labels(rows, origins, label)
                     yield index.judge(rows, before=_with_origins(before, rows, origins), labels=labels)
             continue
         for source in some:
@@ -129,8 +129,15 @@ async def judge_sources(
             while placed := _next_batch(coming):
                 rows = [each.row for each in placed]
                 origins = [Origin(place.source, f"page {place.position + 1}") for place, _, _ in placed]
-                labels = [label(each.file) for each in origins]
+                labels = _labels(rows, origins, label)
                 yield index.judge(rows, identity, _with_origins(before, rows, origins), labels)
+
+
+def _labels(rows: Sequence[Row], origins: Sequence[Origin], of_file: Callable[[str], str]) -> list[str]:
+    return [
+        of_file(origin.file) if row.label is None else row.label
+        for row, origin in zip(rows, origins, strict=True)
+    ]
 
 
 def _with_origins(
@@ -144,20 +151,24 @@ class MessagesWithOrigins:
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = messages
-        self._origins: deque[tuple[Origin, Columns]] = deque()
+        self._origins: deque[tuple[Origin, Columns, str | None]] = deque()
 
     def __iter__(self) -> Iterator[Message]:
         for message in self._messages:
             origin = Origin(replace_surrogates(message.file), message.place)
-            self._origins.append((origin, message.columns))
+            columns = message.columns
+            self._origins.append((origin, columns, columns.label_of(message.value)))
             yield message
 
     def take(self, rows: Sequence[Row]) -> tuple[list[Row], list[Origin]]:
         """Return the rows of the next messages, whose details name the columns of the source, and their
         origins."""
         taken = [self._origins.popleft() for _ in rows]
-        named = [with_columns_named(row, columns) for row, (_, columns) in zip(rows, taken, strict=True)]
-        return named, [origin for origin, _ in taken]
+        named = [
+            labelled(with_columns_named(row, columns), label)
+            for row, (_, columns, label) in zip(rows, taken, strict=True)
+        ]
+        return named, [origin for origin, _, _ in taken]
 
 
 def _next_batch(rows: Iterator[PlacedRow]) -> list[PlacedRow]:

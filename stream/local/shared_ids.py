@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
+from pathlib import Path
 from urllib.parse import unquote
 
 from stream.errors import SettingsError
@@ -19,9 +20,11 @@ from stream.sources.rows import RowsSource
 from stream.sources.source import Message, Source
 
 
-async def refuse_other_pages(settings: Settings, index: Index, sources: Sequence[Source]) -> None:
-    """Raise SettingsError if pages of the sources have ids that the index has
-    with other texts. Nothing is added. It reads the ids of all pages, and fingerprints those of known ids."""
+async def refuse_other_pages(
+    settings: Settings, index: Index, directory: Path, sources: Sequence[Source]
+) -> None:
+    """Raise SettingsError if pages of the sources have ids that the index in a directory has with other
+    texts. Nothing is added. It reads the ids of all pages, and fingerprints those of known ids."""
     count, first = 0, ""
     for source in sources if len(index) else ():
         async with aclosing(_read_shared(settings, index, source)) as batches:
@@ -32,8 +35,9 @@ async def refuse_other_pages(settings: Settings, index: Index, sources: Sequence
                         first = first or f"{unquote((row.url or '')[len(ID_URL) :])} ({origin})"
     if count:
         raise SettingsError(
-            f"index: has {count:,} of these ids with other texts, first {first}; other pages need other ids,"
-            " such as --id-prefix 2026-02-; if they are the same pages in new versions, add --same-pages"
+            f"index {directory}: has {count:,} of these ids with other texts, first {first}; other pages need"
+            " other ids, such as --id-prefix 2026-02-; if they are the same pages in new versions, add"
+            " --same-pages"
         )
 
 
@@ -50,7 +54,7 @@ async def _read_shared(
             places = [each for each in some if each.row.url in shared]
             yield (
                 [each.row for each in places],
-                [Origin(place.source, f"page {place.position + 1}") for place, _, _ in places],
+                [Origin(place.source, f"row {place.position + 1}") for place, _, _ in places],
             )
     elif source.columns.has_ids:
         if is_read_once(source.name):

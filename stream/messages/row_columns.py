@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.row import Row, Status
+from stream.pages.columns import MAX_LABEL
 from stream.pages.times import EARLIEST, LATEST
 from stream.text.url import MAX_URL
 
@@ -88,6 +89,7 @@ COLUMNS: Final = (
            judged=True, omitted="column"),
     Column("detail", None, "string", "why the page was rejected, for people"),
     Column("share", None, None, "share of the visible text that is compared (`Row.share`)"),
+    Column("label", None, "string", "by what the page is counted (`--count-by`)", most=MAX_LABEL),
     Column("scheme", None, "string", "id of the scheme; a journal record has it once", nullable=False),
 )
 # fmt: on

@@ -183,3 +183,8 @@ def with_columns_named(row: Row, columns: Columns) -> Row:
     if row.detail is None or not columns.names:
         return row
     return msgspec.structs.replace(row, detail=columns.translate(row.detail)[:MAX_DETAIL])
+
+
+def labelled(row: Row, label: str | None) -> Row:
+    """Return the row of a page with its label, which is that of the source's column."""
+    return row if label is None else msgspec.structs.replace(row, label=label)

@@ -82,6 +82,9 @@ def refuse_unfit(field: str, name: str, kind: pa.DataType) -> None:
         fits, due = _NUMBERS, "a number"
     elif field == "id":
         fits, due = (*_STRINGS, types.is_integer, types.is_floating), "a string or an integer"
+    elif field == "label":
+        fits = (*_STRINGS, *_TIMES, types.is_integer, types.is_boolean)
+        due = "a string, an integer, a date or a boolean"
     if not types.is_null(values) and not any(each(values) for each in fits):
         raise SettingsError(f"column `{name}` is {str(kind)[:MAX_TYPE]}, not {due}")
 
@@ -165,6 +168,8 @@ def _cells(name: str, column: pa.Array, id_prefix: str) -> list[Any]:
         return _each(lambda value: _url_of_id(value, id_prefix), _read(column))
     if name == "quality":
         return _each(quality_field, _read(column))
+    if name == "label" and not _is_string(column.type):
+        return _read(column.cast(pa.string()))
     if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
         return _read(column)
     kind = column.type

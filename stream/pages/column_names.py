@@ -28,6 +28,7 @@ USUAL: Final = {
         *("warc_date", "fetched", "date", "time", "datetime", "created_at", "updated_at"),
     ),
     "quality": ("quality", "quality_score", "page_quality", "score", "rating", "rank"),
+    "label": ("dump", "source", "dataset", "subset", "crawl", "domain"),
 }
 """Usual names of what a page has, the likeliest first."""
 MOST: Final = 10_000

@@ -35,6 +35,17 @@ _VALUE: Final = msgspec.json.Decoder()
 _DECODE_STRING: Final = msgspec.json.Decoder(str).decode
 
 
+MAX_LABEL: Final = 200
+"""Most characters of a label; the rest is cut."""
+
+
+class _Labelled(msgspec.Struct):
+    label: msgspec.Raw = msgspec.Raw()
+
+
+_LABEL: Final = msgspec.json.Decoder(_Labelled)
+
+
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that a data set has for the URL, the content, the time and the quality of its pages, where
     they have other names.
@@ -52,6 +63,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     html: str | None = None
     fetched_at: str | None = None
     quality: str | None = None
+    label: str | None = None
+    """By what an index counts pages, in place of their source."""
     place_ids: bool = False
     """Of a data set without ids as well, file and number of a page are its id, such as `texts.jsonl#12`."""
     id_prefix: str = ""
@@ -106,6 +119,19 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         if "url" in named or self.has_ids:
             hidden.add("url")
         return [each for each in FIELDS if each not in hidden]
+
+    def label_of(self, message: bytes) -> str | None:
+        """Return the label of a page message that was made with these names: its text, or the JSON of another
+        value, cut to MAX_LABEL characters; empty if there is none. None unless labels have a column."""
+        if self.label is None:
+            return None
+        try:
+            label = bytes(decode(_LABEL, message).label)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return ""
+        if label[:1] == b'"':
+            return (_string_or_none(label) or "")[:MAX_LABEL]
+        return "" if label == b"null" else label.decode(errors="replace")[:MAX_LABEL]
 
     def translate(self, detail: str) -> str:
         """Return the detail of a rejection with the names of the columns in place of those of the fields of
@@ -266,6 +292,8 @@ def as_options(names: dict[str, str]) -> str:
 
 def option_of(field: str) -> str:
     """Return the option that names the column of a field."""
+    if field == "label":
+        return "count-by"
     return f"{field.replace('_', '-')}-column"
 
 

@@ -29,7 +29,7 @@ def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     A binary `html`, `text` or `body` is the page's raw bytes, of which JSON makes base64; a string `body` is
     base64. An empty one beside another is none.
     """
-    fields = {name: row[name] for name in FIELDS if name in row}
+    fields = {name: row[name] for name in (*FIELDS, "label") if name in row}
     written = [name for name in CONTENT if name in fields]
     present = [name for name in written if fields[name]] or written[:1]
     if len(present) == 1:

@@ -20,7 +20,7 @@ from stream.fingerprint.row import NO_DIGEST, NO_HASH, WORD, Row, Status, has_la
 from stream.fingerprint.scheme import Scheme
 from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
-VERSION: Final = 4
+VERSION: Final = 5
 TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
 """Column -> Arrow type."""
 _REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)

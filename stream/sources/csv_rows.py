@@ -66,8 +66,8 @@ class CsvRows:
         self._ahead: deque[str] = deque()
         """Lines that come next, which were read in search of a closing mark."""
         self._unclosed = False
-        self._delimiter = named[1] if named else _delimiter(first, name)
-        self.all_rows: Iterator[CsvRow] = self._of_tabs() if self._delimiter == "\t" else self._of_others()
+        self.delimiter = named[1] if named else _delimiter(first, name)
+        self.all_rows: Iterator[CsvRow] = self._of_tabs() if self.delimiter == "\t" else self._of_others()
         """The rows, and the empty ones between them."""
         header = next(self.all_rows, CsvRow(0, [], ""))
         self.header = "".join([*before, header.stored])
@@ -91,12 +91,12 @@ class CsvRows:
         if surplus <= 0:
             return cells
         end = at + surplus + 1
-        return [*cells[:at], self._delimiter.join(cells[at:end]), *cells[end:]]
+        return [*cells[:at], self.delimiter.join(cells[at:end]), *cells[end:]]
 
     def _of_others(self) -> Iterator[CsvRow]:
         while True:
             try:
-                for cells in csv.reader(self._next_lines(), delimiter=self._delimiter, strict=True):
+                for cells in csv.reader(self._next_lines(), delimiter=self.delimiter, strict=True):
                     yield self._row(cells)
             except csv.Error:
                 yield self._odd_row()
@@ -110,9 +110,9 @@ class CsvRows:
             self._put_back()
             lines = (_ESCAPED.sub(r'\1""', line) for line in self._next_lines())
             with suppress(csv.Error):
-                return self._row(next(csv.reader(lines, delimiter=self._delimiter, strict=True)))
+                return self._row(next(csv.reader(lines, delimiter=self.delimiter, strict=True)))
         self._put_back()
-        cells = next(csv.reader(self._next_lines(), delimiter=self._delimiter))
+        cells = next(csv.reader(self._next_lines(), delimiter=self.delimiter))
         if self._unclosed:
             begins = self._line - len(self._taken) + 1
             raise PageError(

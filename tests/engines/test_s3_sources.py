@@ -16,6 +16,7 @@ import pytest
 from pyarrow import fs
 
 from stream.errors import PageError, RowsError, SettingsError
+from stream.local.index import RUN
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
@@ -161,11 +162,38 @@ def test_shards_are_deduplicated_from_and_to_a_bucket(
         return
     for arguments, said in (
         ((*command[:4], "--index", tmp_path / "other"), r"/kept: is not empty; name a new prefix"),
-        ((*command[:3], f"s3://{root}/dump/kept"), r"/dump/kept: would change the source"),
+        ((*command[:3], f"s3://{root}/dump/kept"), r"/dump/kept: would change"),
+        ((*command[:3], f"s3://{root}/new/", "--dropped", f"s3://{root}/dump/x"), r"dump/x: would change"),
+        ((*command[:3], f"s3://{root}/new/", "--dropped", f"s3://{root}/new/x"), r"new/x: would change"),
         ((*command[:3], "s3://nowhere/kept"), r"output s3://nowhere/kept: no such bucket"),
     ):
         with pytest.raises(SettingsError, match=said):
             neardup(*arguments)
+
+
+def test_a_prefix_belongs_to_the_run_that_found_it_empty(store: fs.S3FileSystem, tmp_path: Path) -> None:
+    """Killed before it noted an object, it goes on; another run of the same index is refused before it reads,
+    also for a single shard; its own objects do not count if another choice is made."""
+    months = []
+    for month in range(2):
+        made = [{"url": f"https://{month}.example/{n}", "text": text(100 * month + n)} for n in range(9)]
+        content = b"".join(json.dumps(each).encode() + b"\n" for each in made)
+        months.append(put(store, f"crawl/owned/{month}/one.jsonl", content).rpartition("/")[0])
+    index = ("--index", tmp_path / "index")
+    command = ("dedup", months[0], "-o", "s3://crawl/owned/kept", *index)
+    kills.killed("dedup.copied", kills.command, {}, *command)
+    (noted,) = (tmp_path / "index" / RUN).rglob("uploaded-*.jsonl")
+    noted.write_bytes(noted.read_bytes()[:9])
+    assert neardup(*command).exit_code == 0
+    for other in ((months[1],), (months[0], "--keep", "longest")):
+        with pytest.raises(SettingsError, match=r"s3://crawl/owned/kept: is not empty; name a new prefix"):
+            neardup("dedup", *other, "-o", "s3://crawl/owned/kept", *index)
+    one, dropped = "s3://crawl/owned/kept-1.jsonl", "s3://crawl/owned/dropped/1.csv.gz"
+    assert neardup("dedup", months[1], "-o", one, "--dropped", dropped, *index).exit_code == 0
+    with store.open_input_stream(one.removeprefix("s3://"), compression=None) as file:
+        assert len(file.read().splitlines()) == 9
+    with store.open_input_stream(dropped.removeprefix("s3://"), compression=None) as file:
+        assert gzip.decompress(file.read()).startswith(b'"url","origin_file"')
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -15,6 +16,8 @@ from stream.errors import SettingsError, StateError
 from stream.judge.state.labels import note_labels
 from stream.local.clusters import clusters_of
 from stream.local.index import Index
+from stream.pages.compressing import compression_by_name
+from stream.sources.compressed import decompressed, open_counting
 from tests import kills
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
@@ -112,6 +115,120 @@ def test_dedup_counts_by_what_was_named_and_forgotten_pages_do_not_count(
     assert after[more["id"]]["sources"] == {str(dumps[0]): 2, str(dumps[1]): 1}
 
 
+def test_a_scan_writes_the_clusters_of_its_verdicts(dumps: list[Path], tmp_path: Path) -> None:
+    """In the same run, without an index that outlives it."""
+    verdicts, written = tmp_path / "verdicts.jsonl", tmp_path / "clusters.jsonl"
+    assert neardup("scan", *dumps[:2], "-o", verdicts, "--clusters", written).exit_code == 0
+    sources = {str(each): str(directory) for directory in dumps for each in directory.iterdir()}
+    expected = counted([json.loads(line) for line in verdicts.read_text().splitlines()], sources)
+    assert {each["id"]: (each["size"], each["sources"]) for each in read_report(written)} == expected
+    for name, error in ((verdicts, "would change"), (tmp_path / "x.xlsx", "is not written as")):
+        with pytest.raises(SettingsError, match=f"clusters .*: {error}"):
+            neardup("scan", dumps[0], "-o", verdicts, "--clusters", name)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "csv", "csv.zst", "parquet"])
+def test_clusters_are_written_in_the_format_that_the_name_of_their_file_tells(
+    suffix: str, dumps: list[Path], tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    assert neardup("scan", dumps[0], "--index", index).exit_code == 0
+    output = tmp_path / f"clusters.{suffix}"
+    assert neardup("query", "--clusters", index, "-o", output).exit_code == 0
+    if compression_by_name(output):
+        with open_counting(str(output)) as raw:
+            output = output.with_suffix("")
+            output.write_bytes(decompressed(raw).read())
+    rows = read_report(output)
+    for each in rows:
+        sources = each["sources"]
+        each["sources"] = json.loads(sources) if isinstance(sources, str) else dict(sources)
+        each["size"] = int(each["size"])
+    assert rows == [each._asdict() for each in clusters_of(index)] != []
+
+
+LABELS = {"2026-01": "2026-01", "2026-02": 2, "2026-03": None}
+"""A label of each kind: a string, a number, and none."""
+
+
+@pytest.mark.parametrize("way", ["jsonl", "csv", "parquet", "rows", "dedup"])
+def test_pages_are_counted_by_a_column(way: str, dumps: list[Path], tmp_path: Path) -> None:
+    """Of one file with all dumps; its clusters are those of three directories, counted by these."""
+    files = [shard for directory in dumps for shard in sorted(directory.iterdir())]
+    made = [
+        json.loads(line) | {"meta": {"dump": LABELS[each.parent.name]}}
+        for each in files
+        for line in each.read_text().splitlines()
+    ]
+    source = tmp_path / f"all.{way if way in ('csv', 'parquet') else 'jsonl'}"
+    column = "meta.dump"
+    if way == "csv":
+        column = "dump"
+        with source.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["url", "text", "dump"])
+            writer.writerows([each["url"], each["text"], each["meta"]["dump"]] for each in made)
+    elif way == "parquet":
+        for each in made:
+            each["meta"]["dump"] = each["meta"]["dump"] and str(each["meta"]["dump"])
+        parquet.write_table(pa.Table.from_pylist(made), source)
+    else:
+        write(source, made)
+    index = tmp_path / "index"
+    named = ("--count-by", column)
+    if way == "rows":
+        assert neardup("fingerprint", source, "-o", tmp_path / "rows", *named).exit_code == 0
+        source, named = tmp_path / "rows", ()
+    command = ("dedup", source, "-o", tmp_path / "kept") if way == "dedup" else ("scan", source)
+    assert neardup(*command, *named, "--index", index).exit_code == 0
+    for directory in dumps:
+        assert neardup("scan", directory, "--index", tmp_path / "apart").exit_code == 0
+    by_name = {str(each): str(LABELS[each.name] or "") for each in dumps}
+    expected = [
+        (each.url, each.size, {by_name[name]: count for name, count in each.sources.items()})
+        for each in clusters_of(tmp_path / "apart")
+    ]
+    assert [(each.url, each.size, each.sources) for each in clusters_of(index)] == expected
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
+def test_kept_pages_get_the_counts_of_their_clusters(suffix: str, tmp_path: Path) -> None:
+    """As the last two columns; those who have such columns already are refused."""
+    made = [
+        {"url": f"https://{host}.example/{n}", "text": text(n), "dump": f'of "{host}"'}
+        for host, count in (("a", 9), ("b", 6), ("c", 3))
+        for n in range(count)
+    ]
+    source, kept = tmp_path / f"pages.{suffix}", tmp_path / f"kept.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(pa.Table.from_pylist(made), source)
+    elif suffix == "jsonl":
+        write(source, made)
+    else:
+        with source.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(made[0]), delimiter="\t" if suffix == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(made)
+    arguments = ("dedup", source, "-o", kept, "--cluster-counts", "--count-by", "dump")
+    assert neardup(*arguments).exit_code == 0
+    if suffix == "tsv":
+        with kept.open(newline="") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t"))
+    else:
+        rows = read_report(kept)
+    assert len(rows) == 9
+    for n, row in enumerate(rows):
+        assert {name: row[name] for name in made[0]} == made[n]
+        hosts = "abc" if n < 3 else "ab" if n < 6 else "a"
+        sources = row["cluster_sources"]
+        sources = json.loads(sources) if isinstance(sources, str) else dict(sources)
+        assert (int(row["cluster_size"]), sources) == (len(hosts), {f'of "{each}"': 1 for each in hosts})
+    with pytest.raises(
+        SettingsError, match=r"cluster-counts: .* has a column cluster_size or cluster_sources"
+    ):
+        neardup("dedup", kept, "-o", tmp_path / f"again.{suffix}", "--cluster-counts")
+
+
 def read_report(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".parquet":
         return parquet.read_table(path).to_pylist()
@@ -186,6 +303,8 @@ def test_exact_duplicates_alone_are_dropped_by_the_hash_of_their_text(tmp_path: 
         (("--clusters", "none"), "index none: there is no index"),
         (("--clusters", "none", "pages.jsonl"), "clusters: are those of an index alone"),
         (("pages.jsonl", "-o", "x"), "output: is that of --clusters alone"),
+        (("--clusters", "index", "-o", "x.xlsx"), r"output x\.xlsx: is not written as \.xlsx"),
+        (("--clusters", "index", "-o", "index/x"), "output index/x: would change index"),
     ],
 )
 def test_what_is_no_question_is_refused(

@@ -95,7 +95,7 @@ def test_a_page_is_copied_in_the_memory_of_a_page(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         kept = KeptPages(str(source), iter(range(0, 1_000, 2)), 1_000, lambda: None)
-        copy(JsonlSource(str(source)), kept, tmp_path / "out.jsonl")
+        copy([(JsonlSource(str(source)), kept)], tmp_path / "out.jsonl")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

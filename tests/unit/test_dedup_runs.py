@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyarrow import parquet
 
 from stream.dedup import run as dedup_run
 from stream.errors import NeardupError, SettingsError
-from stream.local.index import RUN
+from stream.local.index import RUN, Index
 from stream.pages.members import compression_of_bytes
 from stream.sources.compressed import decompressed, open_counting
 from tests import kills
@@ -107,13 +108,13 @@ def test_shards_stay_shards_and_a_killed_run_goes_on_at_the_next(tmp_path: Path)
         "longest",
     )
     killed("dedup.copied", *arguments)
-    (parts,) = tmp_path.glob(".neardup-*.parts")
-    (first,) = parts.rglob("*.parquet")
+    (whole,) = tmp_path.glob(".neardup-*.parts/*/whole")
+    (first,) = whole.rglob("*.parquet")
     inode = first.stat().st_ino
     summary = dedup(*arguments)
     out = tmp_path / "out"
     assert {str(each.relative_to(out)) for each in out.rglob("*.parquet")} == set(shards)
-    assert (out / first.relative_to(parts / "whole")).stat().st_ino == inode
+    assert (out / first.relative_to(whole)).stat().st_ino == inode
     assert summary["bytes"] == sum(each.stat().st_size for each in out.rglob("*.parquet"))
     assert sum(parquet.read_metadata(each).num_rows for each in out.rglob("*.parquet")) == 9
     for name in shards:
@@ -185,14 +186,14 @@ def test_a_run_that_is_killed_while_it_takes_another_ones_place_is_run_again(
     )
     dedup(one, "-o", tmp_path / "out.jsonl", *index)
 
-    def killed_here(self: Any, plan: Any) -> None:
+    def killed_here(*_: object, **__: object) -> None:
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(dedup_run.Run, "_write", killed_here)
+        patch.setattr("shutil.rmtree", killed_here)
         with pytest.raises(InterruptedError):
             dedup(two, "-o", tmp_path / "out.jsonl", *index)
-    assert not (tmp_path / "index" / "dedup" / "rows").exists()
+    assert len(list((tmp_path / "index" / RUN).iterdir())) == 2
     assert dedup(two, "-o", tmp_path / "out.jsonl", *index)["kept"] == 1
 
 
@@ -200,12 +201,179 @@ def test_a_run_that_is_killed_while_it_takes_another_ones_place_is_run_again(
 def test_an_unfinished_run_is_not_replaced_by_another(
     failpoint: str, files: list[Path], tmp_path: Path
 ) -> None:
-    """Its pages are in the index already, and in no output."""
+    """Its pages are in the index already, and in no output; before, any other may begin."""
     other = write(tmp_path / "other.jsonl", pages(5))
     index = ("--index", tmp_path / "index")
     killed(failpoint, files[0], files[2], "-o", tmp_path / "out", *index)
-    with pytest.raises(SettingsError, match=r"an interrupted dedup of .*one\.jsonl, .*two\.jsonl is unfin"):
+    if failpoint == "rows.file":
+        assert dedup(other, "-o", tmp_path / "other-out.jsonl", *index)["kept"]
+        return
+    said = r"an interrupted dedup of .*one\.jsonl and 1 more is unfinished, and this is another"
+    with pytest.raises(SettingsError, match=said):
         dedup(other, "-o", tmp_path / "other-out.jsonl", *index)
+
+
+@pytest.mark.parametrize("refused", ["column", "busy", "ids"])
+def test_a_run_that_judged_nothing_neither_blocks_another_nor_takes_its_place(
+    refused: str, tmp_path: Path
+) -> None:
+    """A mistyped column; an index that another process uses; ids that the index has with other texts."""
+    one, two = (
+        write(tmp_path / f"{n}.jsonl", [{"id": k, "text": text(n * 9 + k)} for k in range(3)]) for n in (0, 1)
+    )
+    index = ("--index", tmp_path / "index")
+    named = ("--id-column", "id")
+    dedup(one, "-o", tmp_path / "one-out.jsonl", *named, *index)
+    wrong = {
+        "column": ("--id-column", "ids"),
+        "busy": ("--id-column", "id", "--id-prefix", "x"),
+        "ids": named,
+    }
+    said = {
+        "column": "no such column",
+        "busy": rf"index {tmp_path / 'index'}: another process uses it",
+        "ids": rf"index {tmp_path / 'index'}: has 3 of these ids with other texts, first 0 \(.*jsonl row 1\)",
+    }
+    with Index(tmp_path / "index") if refused == "busy" else nullcontext():
+        result = neardup(
+            "dedup", two, "-o", tmp_path / "out.jsonl", *wrong[refused], *index, catch_exceptions=True
+        )
+        assert re.search(said[refused], str(result.exception))
+    again = dedup(one, "-o", tmp_path / "again.jsonl", *named, "--keep", "longest", *index)
+    assert (again["kept"], again["dropped"]) == (3, {})
+    assert dedup(two, "-o", tmp_path / "out.jsonl", *named, "--id-prefix", "2-", *index)["kept"] == 3
+    assert len(list((tmp_path / "index" / RUN).iterdir())) == 1
+
+
+def test_sources_are_told_by_their_places_and_rows_have_them_as_they_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "pages.jsonl", pages(60, seed=len(folder)))
+    monkeypatch.chdir(tmp_path / "here")
+    options = ("--index", tmp_path / "index")
+    killed("scan.applied", "pages.jsonl", "-o", "out.jsonl", *options)
+    monkeypatch.chdir(tmp_path / "there")
+    with pytest.raises(
+        SettingsError, match=r"interrupted dedup of pages\.jsonl is unfinished, and this is anot"
+    ):
+        dedup("pages.jsonl", "-o", "out.jsonl", *options)
+    for finished in (False, True):
+        with pytest.raises(
+            SettingsError, match=r"which named pages\.jsonl, not .*/here/pages\.jsonl; name it so"
+        ):
+            dedup(tmp_path / "here" / "pages.jsonl", "-o", "out.jsonl", *options)
+        if not finished:
+            monkeypatch.chdir(tmp_path / "here")
+            dedup("pages.jsonl", "-o", "out.jsonl", *options)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            "more",
+            r"of .*/0\.jsonl and 4 more is unfinished, and this one has .*/new\.jsonl; run it again as it",
+        ),
+        ("fewer", r"and 4 more is unfinished, and this one lacks .*/1\.jsonl; run it again"),
+        ("columns", r"and 4 more is unfinished, whose columns are not named; run it again"),
+        ("size", r"with another --page-bytes or order of sources; run it again"),
+    ],
+)
+def test_another_run_over_the_shards_of_an_unfinished_one_is_told_by_its_difference(
+    change: str, said: str, tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    for n in range(5):
+        write(dump / f"{n}.jsonl", pages(20, seed=n))
+    arguments = (dump, "-o", tmp_path / "out", "--index", tmp_path / "index")
+    killed("scan.applied", *arguments)
+    more: tuple[str, ...] = ()
+    match change:
+        case "more":
+            write(dump / "new.jsonl", pages(1))
+        case "fewer":
+            (dump / "1.jsonl").unlink()
+        case "columns":
+            more = ("--url-column", "url")
+        case "size":
+            more = ("--page-bytes", "1MiB")
+    with pytest.raises(SettingsError, match=said) as refused:
+        dedup(*arguments, *more)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("then", ["same", "output", "index"])
+def test_parts_of_a_run_that_is_given_up_are_removed(then: str, files: list[Path], tmp_path: Path) -> None:
+    """By the same run with another output, by one with a new index, or when they are done; files that the
+    process was writing are in no output."""
+    out, index = tmp_path / "out", tmp_path / "index"
+    killed("dedup.copied", files[0], files[2], "-o", out, "--index", index)
+    (parts,) = tmp_path.glob(".neardup-*.parts")
+    (whole,) = parts.glob("*/whole")
+    (whole / ".neardup-0123.part").write_bytes(b"half a page")
+    if then == "output":
+        out = tmp_path / "other"
+    elif then == "index":
+        shutil.rmtree(index)
+    dedup(files[0], files[2], "-o", out, "--index", index)
+    assert sorted(each.name for each in out.iterdir()) == ["one.jsonl", "two.jsonl"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["index", out.name]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "csv", "parquet", "warc.gz"])
+def test_shards_become_one_file_if_its_name_tells_their_format(kind: str, tmp_path: Path) -> None:
+    """What a directory has, one behind another; of CSV with one header, of Parquet with one schema."""
+    dump = tmp_path / "dump"
+    made = [each for each in pages(45, seed=3) if "url" in each][:30]
+    for number in range(3):
+        some = made[number * 10 :][:10]
+        path = dump / str(number) / f"part.{kind}"
+        path.parent.mkdir(parents=True)
+        write_as(kind, path, some)
+    one = dedup(dump, "-o", tmp_path / f"kept.{kind}", "--dropped", tmp_path / "one.jsonl")
+    several = dedup(dump, "-o", tmp_path / "kept", "--dropped", tmp_path / "several.jsonl")
+    assert one["kept"] == several["kept"] < 30
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "several.jsonl").read_bytes()
+    shards = [tmp_path / "kept" / str(number) / f"part.{kind}" for number in range(3)]
+    if kind == "parquet":
+        tables = [parquet.read_table(each) for each in (tmp_path / "kept.parquet", *shards)]
+        assert tables[0] == pa.concat_tables(tables[1:])
+        return
+    whole, *parts = (plain(each) for each in (tmp_path / f"kept.{kind}", *shards))
+    if kind == "csv":
+        header, parts = b"url,text\r\n", [each.removeprefix(b"url,text\r\n") for each in parts]
+        parts.insert(0, header)
+    assert whole == b"".join(parts)
+
+
+def write_as(kind: str, path: Path, some: list[dict[str, Any]]) -> None:
+    """Write pages with a URL and a text; a CSV file ends without a line end."""
+    if kind == "parquet":
+        parquet.write_table(pa.Table.from_pylist([{n: p[n] for n in ("url", "text")} for p in some]), path)
+    elif kind == "csv":
+        rows = [("url", "text"), *((each["url"], each["text"]) for each in some)]
+        path.write_bytes("\r\n".join(f"{one},{two}" for one, two in rows).encode())
+    elif kind == "warc.gz":
+        path.write_bytes(b"".join(gzip.compress(record(each["url"], each["text"])) for each in some))
+    else:
+        content = b"".join(map(line_of, some))
+        path.write_bytes(gzip.compress(content) if kind.endswith("gz") else content)
+
+
+def record(url: str, content: str) -> bytes:
+    body = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{content}".encode()
+    head = (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\n"
+        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body + b"\r\n\r\n"
+
+
+def plain(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def test_a_source_that_changed_is_refused_by_its_name(
@@ -249,9 +417,11 @@ NO_UTF_8 = os.fsdecode(b"caf\xe9")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that a run must not touch, or cannot read."""
     place = tmp_path_factory.mktemp("place")
-    for name in ("a", "b", "full", "mine", "saved"):
+    for name in ("a", "b", "dump", "full", "mine", "saved"):
         (place / name).mkdir()
-    for name in ("pages", "other", "a/pages", "b/pages", NO_UTF_8):
+    for name, header in (("rows", "url,text"), ("more", "url,text,more"), ("tabs", "url\ttext")):
+        (place / f"{name}.csv").write_text(f"{header}\n")
+    for name in ("pages", "other", "a/pages", "b/pages", "dump/a", "dump/b", NO_UTF_8):
         write(place / f"{name}.jsonl", pages(3))
     for name in ("full/file", "mine/letter", "saved/a.html"):
         (place / name).write_text(text(1))
@@ -262,7 +432,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-CHANGED, ELSEWHERE = "would change the source", "name another place"
+CHANGED, ELSEWHERE = "would change", "name another place"
 
 
 @pytest.mark.parametrize(
@@ -279,15 +449,26 @@ CHANGED, ELSEWHERE = "would change the source", "name another place"
         ("pages.jsonl -o out.jsonl --dropped link.jsonl", CHANGED),
         ("pages.jsonl -o out.jsonl --dropped hard.jsonl", CHANGED),
         ("saved -o saved/kept", CHANGED),
-        ("pages.jsonl -o out.jsonl --dropped out.jsonl", "dropped .*: is the output"),
+        ("pages.jsonl -o out.jsonl --dropped out.jsonl", "dropped .*: would change out.jsonl"),
         ("pages.jsonl -o out.jsonl --dropped full", "is a directory"),
-        ("pages.jsonl -o out.jsonl --dropped s3://a/b", "not written to an object store"),
+        ("saved -o out --cluster-counts", "cluster-counts: pages of saved have no columns"),
+        ("saved -o out --count-by host", "count-by: saved is saved pages, whose URLs are their paths"),
+        ("pages.jsonl -o out.jsonl --count-by dump", r"--count-by dump: no such column"),
+        ("dump -o dump/kept", CHANGED),
+        ("dump -o out/ --dropped dump/dropped.jsonl", CHANGED),
+        ("dump -o out/ --index dump/index", CHANGED),
+        ("dump/a.jsonl -o dump/a.jsonl/", CHANGED),
+        ("pages.jsonl -o out.jsonl --dropped dropped.xlsx", r"is not written as \.xlsx"),
+        ("pages.jsonl -o out.jsonl --dropped dropped.parquet.gz", r"is not written as \.parquet\.gz"),
+        ("pages.jsonl rows.csv -o out.jsonl", r"and rows\.csv is csv; name a directory, with a /"),
+        ("rows.csv more.csv -o out.csv", r"more\.csv has other columns than rows\.csv; name a directory"),
+        ("rows.csv tabs.csv -o out.csv", r"tabs\.csv has other columns than rows\.csv"),
         ("pages.jsonl -o -", "pages are written to a file"),
         ("pages.jsonl -o ftp://bucket/out.jsonl", "the only URLs are such as s3://bucket/key"),
         ("pages.jsonl -o full", "is a directory"),
         ("pages.jsonl -o out.parquet", "in the format of their source, and .* is jsonl"),
         ("pages.jsonl other.jsonl -o full", "is not empty"),
-        ("pages.jsonl other.jsonl -o hard.jsonl", "is a file"),
+        ("pages.jsonl other.jsonl -o full/file", "is a file"),
         ("- -o out.jsonl", "standard input cannot be read twice"),
         ("pages.jsonl -o missing/out.jsonl", "no directory .*missing"),
         ("rows -o out.jsonl", "rows have no pages to write"),

@@ -18,7 +18,6 @@ from stream.errors import (
     RowsError,
     SchemeMismatchError,
     SettingsError,
-    StateError,
 )
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
@@ -114,7 +113,7 @@ def test_an_index_is_continued_by_a_later_scan(corpus: tuple[Path, Path], tmp_pa
 def test_an_index_is_not_put_among_rows(corpus: tuple[Path, Path]) -> None:
     _, rows = corpus
     before = sorted(rows.iterdir())
-    with pytest.raises(StateError, match=r"is no index and not empty, it has _neardup"):
+    with pytest.raises(SettingsError, match=r"index .*rows: would change .*rows"):
         scan(rows, "--index", rows)
     assert sorted(rows.iterdir()) == before
 
