@@ -21,7 +21,7 @@ from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests import kills
-from tests.commands import neardup, neardup_process
+from tests.commands import neardup, succeeded
 from tests.engines.conftest import S3_PYTHON
 from tests.engines.corpus import Corpus, Expected, rows, verdicts_on
 from tests.kafka.judge_helpers import text, verdicts
@@ -98,8 +98,7 @@ async def test_rows_are_loaded_from_objects(
     await create(settings)
     async with running(JudgeRole(settings)):
         for command in (("load", "s3://crawl/loaded"), ("audit", "--rows", "s3://crawl/loaded")):
-            code, out, error = await neardup_process(settings, *command)
-            assert code == 0, (out, error)
+            await succeeded(settings, *command)
     assert projection(await verdicts(settings)) == await asyncio.to_thread(verdicts_on, rows, tmp_path)
 
 

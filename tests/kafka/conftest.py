@@ -8,11 +8,36 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+
+from stream.settings import Settings
+from tests.kafka.proxy import Proxy, open_proxy
+from tests.unit.test_schema_registry import Served
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    """Everything that is logged."""
+    with capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+async def proxy(settings: Settings) -> AsyncIterator[Proxy]:
+    async with open_proxy(settings.bootstrap_servers) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def registry() -> Iterator[Served]:
+    served = Served()
+    yield served
+    served.close()
 
 
 @pytest.fixture

@@ -172,6 +172,9 @@ async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tupl
         await until(served)
         async with aiohttp.ClientSession() as session:
             yield process, Client(url, session)
+    except aiohttp.ClientConnectorError as error:
+        error.add_note(log.read_text())
+        raise
     finally:
         if process.returncode is None:
             process.kill()

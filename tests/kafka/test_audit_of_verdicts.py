@@ -17,7 +17,7 @@ from stream.roles.loader.load import load
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import add_partitions, append, audited, delete_records, page, recreate
 from tests.kafka.test_audit_of_holes import configure
 from tests.kafka.worker_helpers import create, publish, read_all, running
@@ -93,8 +93,7 @@ async def test_rule_17_trimmed_verdicts_leave_the_audit_clean(settings: Settings
     await delete_records(settings, names.verdicts, 4)
     findings = await audit(settings)
     assert (findings.trimmed, findings.missing, findings.clean) == (4, 0, True)
-    code, out, _ = await neardup_process(settings, "audit")
-    assert code == 0
+    out, _ = await succeeded(settings, "audit")
     assert "every page has exactly one verdict that retention has not deleted" in out
 
 
@@ -156,12 +155,10 @@ async def test_rows_that_were_loaded_are_counted_as_rows(settings: Settings, tmp
     assert (findings.rows, findings.waiting, findings.missing) == (1_100, 1_100, 0)
     async with running(JudgeRole(settings)):
         await load(settings, rows)
-    code, out, _ = await neardup_process(settings, "audit", "--rows", str(tmp_path / "rows"), "--wait")
-    assert code == 0
+    out, _ = await succeeded(settings, "audit", "--rows", str(tmp_path / "rows"), "--wait")
     assert "loaded rows that" not in out
     assert re.search(r"│ rows +│ +1,100 │", out)
-    code, out, _ = await neardup_process(settings, "audit")
-    assert code == 0
+    out, _ = await succeeded(settings, "audit")
     assert "--rows DIRECTORY checks them too" in out
 
     names = TopicNames(settings.namespace)

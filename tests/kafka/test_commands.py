@@ -11,7 +11,7 @@ import pytest
 
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -34,8 +34,7 @@ def _write_queries(crawl: Path, url: str, path: Path) -> None:
 async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path) -> None:
     code, out, advice = await neardup_process(settings, "topics", "create")
     assert (code, "mode verified" in out, "next: `neardup run`" in advice) == (0, True, True)
-    code, out, _ = await neardup_process(settings, "topics", "create")
-    assert code == 0, "creating again is fine"
+    out, _ = await succeeded(settings, "topics", "create")  # again, which is fine
     code, _, error = await neardup_process(settings, "topics", "create", "--option", "baselines=3")
     assert code == 2
     assert "baselines" in error
@@ -75,8 +74,7 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     anchor = next(v for v in verdicts if v["verdict"] == "unique")
     asked = tmp_path / "asked.jsonl"
     _write_queries(crawl, anchor["url"], asked)
-    code, out, error = await neardup_process(settings, "query", str(asked), "--json")
-    assert code == 0, error
+    out, _ = await succeeded(settings, "query", str(asked), "--json")
     first, second = map(json.loads, out.splitlines())
     assert first["anchors"][0]["distance"] == 0
     assert second["anchors"] == []
@@ -100,17 +98,14 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
 async def test_the_seed_of_a_journal_makes_fingerprints_comparable_with_it(
     settings: Settings, tmp_path: Path
 ) -> None:
-    code, created, error = await neardup_process(settings, "topics", "create")
-    assert code == 0, error
+    created, _ = await succeeded(settings, "topics", "create")
     file, page = tmp_path / "seed", tmp_path / "page.jsonl"
-    code, _, error = await neardup_process(settings, "topics", "seed", str(file))
-    assert code == 0, error
+    await succeeded(settings, "topics", "seed", str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     page.write_text(json.dumps({"url": "http://example.com/", "text": "one two three"}))
     found = []
     for options in ((), ("--scheme", f"seed_file={file}")):
-        code, out, error = await neardup_process(settings, "fingerprint", "--json", *options, str(page))
-        assert code == 0, error
+        out, _ = await succeeded(settings, "fingerprint", "--json", *options, str(page))
         found.append(json.loads(out))
     public, keyed = found
     assert f"scheme {keyed['scheme']}, " in created
@@ -143,17 +138,14 @@ async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
 ) -> None:
     runs = []
     for name in ("one", "two"):
-        code, out, error = await neardup_process(
-            settings, "scan", str(crawl), "--json", "-o", str(tmp_path / name)
-        )
-        assert code == 0, error
+        out, _ = await succeeded(settings, "scan", str(crawl), "--json", "-o", str(tmp_path / name))
         summary = json.loads(out.splitlines()[-1])
         assert (summary["pages"], summary["missing"], summary["repeated"]) == (120, 0, 0)
         verdicts = [json.loads(line) for line in (tmp_path / name).read_bytes().splitlines()]
         runs.append([(v["url"], v["verdict"], v["distance"], v["fingerprint"]) for v in verdicts])
     assert runs[0] == runs[1]
     assert {verdict for _, verdict, _, _ in runs[0]} >= {"unique", "duplicate", "recrawl"}
-    code, out, _ = await neardup_process(settings, "fingerprint", str(crawl), "--json")
+    out, _ = await succeeded(settings, "fingerprint", str(crawl), "--json")
     assert len(out.splitlines()) == 120
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from structlog.testing import capture_logs
 
 from stream.kafka import clients
 from stream.settings import Settings
-from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request, open_proxy
+from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request
 from tests.kafka.worker_helpers import (
     commit,
     committed,
@@ -25,12 +24,6 @@ from tests.kafka.worker_helpers import (
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 LOADING, NOT_COORDINATOR = 14, 16
-
-
-@pytest.fixture
-async def proxy(settings: Settings) -> AsyncIterator[Proxy]:
-    async with open_proxy(settings.bootstrap_servers) as proxy:
-        yield proxy
 
 
 def through(settings: Settings, proxy: Proxy) -> Settings:

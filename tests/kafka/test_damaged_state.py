@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from stream.tables.store.rocks import Store
 from tests.kafka.judge_helpers import append, error_of, part, record, refusal_of
 from tests.kafka.judged_rounds import ROUND, all_once, deliver_again, directory, judge_rounds
 from tests.kafka.worker_helpers import create
+from tests.unit.test_state_disk import full
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -141,17 +139,6 @@ async def test_a_directory_that_is_deleted_under_a_judge_ends_it_by_name_and_is_
 
 async def _meets_damage(*_: object) -> None:
     raise DamagedStateError("a block that nobody had read")
-
-
-@contextmanager
-def full(largest: int) -> Iterator[None]:
-    """No file of this process grows beyond that: what a full disk does, without the privilege to make one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.night

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from structlog.testing import capture_logs
 
 from stream.errors import StateError
 from stream.judge.state.ledger import SourceGap
@@ -47,13 +45,6 @@ from tests.kafka.worker_helpers import (
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    """Everything that is logged."""
-    with capture_logs() as entries:
-        yield entries
 
 
 def gaps_in(logged: list[Any]) -> list[tuple[int, int | None, int]]:

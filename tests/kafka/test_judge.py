@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from structlog.testing import capture_logs
 
 from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
@@ -28,7 +26,7 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.judge import Judge
 from stream.kafka import topics
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower, open_follower
+from stream.kafka.follower import Follower
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.messages.decision import CHANGE_SHIFT, JUDGED_AGAIN, NOT_ADMITTED, encode_decisions
@@ -56,6 +54,7 @@ from tests.kafka.judge_helpers import (
     text,
     verdicts,
 )
+from tests.kafka.judged_rounds import directory, follow
 from tests.kafka.worker_helpers import ROOT, admin_of, create, members, publish, read_all, running
 from tests.waiting import HANG_SECONDS, until
 
@@ -68,13 +67,6 @@ def quick(settings: Settings) -> Settings:
     return settings.model_copy(
         update={"session_seconds": 1.0, "tables_generation": 16, "tables_memory": 0, "flush_seconds": 0.1}
     )
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    """Everything that is logged."""
-    with capture_logs() as entries:
-        yield entries
 
 
 def crawl(count: int, seed: str = "") -> list[bytes]:
@@ -97,14 +89,6 @@ def crawl(count: int, seed: str = "") -> list[bytes]:
     return pages
 
 
-async def digest_of(settings: Settings, directory: Path) -> str:
-    """The digest of a state directory, brought up to the end of the decisions."""
-    genesis = await topics.wait_for_genesis(settings)
-    async with open_follower(settings, genesis, directory) as follower:
-        await follower.follow_to_end()
-        return follower.state.digest()
-
-
 async def test_rule_8_state_built_from_the_decision_log_equals_the_leaders(
     quick: Settings, tmp_path: Path
 ) -> None:
@@ -114,10 +98,10 @@ async def test_rule_8_state_built_from_the_decision_log_equals_the_leaders(
     async with running(WorkerRole(quick)), running(JudgeRole(quick)):
         assert (await audited(quick, 210)).clean
     assert {each["verdict"] for each in await verdicts(quick)} == {each.name.lower() for each in Verdict}
-    own = await digest_of(quick, quick.state_dir / quick.namespace / "judge")
-    assert await digest_of(quick, tmp_path / "fresh") == own
+    own = await follow(quick, directory(quick))
+    assert await follow(quick, tmp_path / "fresh") == own
     in_memory = quick.model_copy(update={"tables_memory": 1 << 28})
-    assert await digest_of(in_memory, tmp_path / "in memory") == own
+    assert await follow(in_memory, tmp_path / "in memory") == own
     assert await recompute(quick) == []
 
 
@@ -173,8 +157,8 @@ async def test_rule_22_an_orphan_is_judged_again_and_its_cluster_goes_on(
     ]
     assert [number[given[place]["duplicate_of"]["id"]] for place in (4, 5, 6)] == [1, 4, 2]
     assert sum(code & JUDGED_AGAIN > 0 for each in await decisions(quick) for code in each.codes) == 2
-    own = await digest_of(quick, quick.state_dir / quick.namespace / "judge")
-    assert await digest_of(quick, tmp_path / "fresh") == own
+    own = await follow(quick, directory(quick))
+    assert await follow(quick, tmp_path / "fresh") == own
     assert await recompute(quick) == []
 
 
@@ -183,20 +167,20 @@ async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twi
 ) -> None:
     """As after a crash before a flush, RocksDB is behind the published decisions."""
     await create(quick)
-    state, old = quick.state_dir / quick.namespace / "judge", tmp_path / "old"
+    state, old = directory(quick), tmp_path / "old"
     parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
     async with running(JudgeRole(quick)):
         await decided(quick, await append(quick, record(parts[0])))
     shutil.copytree(state, old)
     async with running(JudgeRole(quick)):
         await decided(quick, await append(quick, record(parts[1])))
-    before = await digest_of(quick, state)
+    before = await follow(quick, state)
     shutil.rmtree(state)
     old.rename(state)
     async with running(JudgeRole(quick)):
         await decided(quick, await append(quick, record(parts[2])))
     assert places(await verdicts(quick)) == once(*parts)
-    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh") != before
+    assert await follow(quick, state) == await follow(quick, tmp_path / "fresh") != before
     found = await decisions(quick)
     assert [each.start for each in found[1:]] == [each.end for each in found[:-1]]
 
@@ -261,8 +245,8 @@ async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
         await until(lambda: _all_have(quick, parts))
     assert places(await verdicts(quick)) == once(*parts)
     assert {each.end - each.start for each in await decisions(quick)} == {1}
-    state = quick.state_dir / quick.namespace / "judge"
-    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+    state = directory(quick)
+    assert await follow(quick, state) == await follow(quick, tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("few", [256, 0])
@@ -325,12 +309,12 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     assert "never retrieved" not in caplog.text
     monkeypatch.undo()
     assert sum(len(each.verdict) for each in await decisions(quick)) == 12
-    state = quick.state_dir / quick.namespace / "judge"
-    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+    state = directory(quick)
+    assert await follow(quick, state) == await follow(quick, tmp_path / "fresh")
     async with running(JudgeRole(busy)):
         await until(lambda: _all_have(quick, parts))
     assert places(await verdicts(quick)) == once(*parts)
-    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+    assert await follow(quick, state) == await follow(quick, tmp_path / "fresh")
     assert await recompute(quick) == []
 
 
@@ -404,8 +388,8 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
             await decided(quick, await append(quick, record(parts[2])))
             await until(lambda: second.stats.transactions == 1)
     assert places(await verdicts(quick)) == once(*parts)
-    own = await digest_of(quick, tmp_path / "second" / quick.namespace / "judge")
-    assert await digest_of(quick, quick.state_dir / quick.namespace / "judge") == own
+    own = await follow(quick, tmp_path / "second" / quick.namespace / "judge")
+    assert await follow(quick, directory(quick)) == own
 
 
 @pytest.mark.night

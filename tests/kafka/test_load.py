@@ -24,7 +24,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
-from tests.commands import neardup, neardup_process
+from tests.commands import neardup, succeeded
 from tests.kafka.judge_helpers import decisions, make, trim_decisions, verdicts
 from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
 from tests.kills import killed_command
@@ -86,8 +86,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
             await killed(settings, failpoint, "load", corpora[0])
         with pytest.raises(RefusedError, match=rf"rows {corpora[0]} with .* are not loaded to their end"):
             await load(settings, more)
-        code, out, error = await neardup_process(settings, "load", str(corpora[0]), "--json")
-        assert code == 0, error
+        out, _ = await succeeded(settings, "load", str(corpora[0]), "--json")
         assert json.loads(out)["rows"] == COUNT
     assert projection(await verdicts(settings)) == scanned
     assert {each.corpus for each in await journal(settings)} == {Corpus(str(corpora[0]), COUNT)}
@@ -190,8 +189,7 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
     assert loading.judged == 2 * BLOCK_ROWS
     async with running(JudgeRole(settings)):
         await load_all
-    code, _, error = await neardup_process(settings, "verdicts", "export", str(exported))
-    assert code == 0, error
+    await succeeded(settings, "verdicts", "export", str(exported))
     found = [of_table(rows_of_table(each)) for each in (exported, scanned_strictly)]
     assert projection(found[0]) == projection(found[1])
     assert {each["similarity"] for each in found[0]} == {None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,11 @@ from structlog.testing import capture_logs
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
-from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy, open_proxy
+from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy
 from tests.kafka.worker_helpers import create, running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.night]
-
-
-@pytest.fixture
-async def proxy(settings: Settings) -> AsyncIterator[Proxy]:
-    async with open_proxy(settings.bootstrap_servers) as proxy:
-        yield proxy
 
 
 def behind(settings: Settings, proxy: Proxy, state_dir: Path) -> Settings:

@@ -95,13 +95,6 @@ def site(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.fixture
-def registry() -> Iterator[Served]:
-    served = Served()
-    yield served
-    served.close()
-
-
 async def crawl(
     site: str, settings: Settings, out: Path, **options: Any
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:

@@ -16,8 +16,6 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from pydantic import SecretStr
 
 from stream.brokers import embedded
-from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
@@ -42,9 +40,10 @@ from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources.open import open_source
 from stream.sources.rows import RowsSource
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import append, audited, page, part, record
+from tests.kafka.judged_rounds import has_checkpoint
 from tests.kafka.open_sockets import open_sockets
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import running
@@ -138,8 +137,7 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
     _, genesis = await topics.describe(roles["topics describe"])
     assert genesis == await topics.wait_for_genesis(roles["topics seed"], timeout=10)
     for command in (["tail", "--from-beginning", "--limit", "4", "--json"], ["query", str(crawl), "--json"]):
-        code, out, error = await neardup_process(roles[command[0]], *command)
-        assert code == 0, error
+        out, _ = await succeeded(roles[command[0]], *command)
         assert len(out.splitlines()) == len(PAGES)
     with closing(DuckSink(Path(":memory:"))) as sink:
         assert await export(roles["verdicts export"], sink) == len(PAGES)
@@ -183,11 +181,11 @@ async def test_logs_are_trimmed_with_just_the_grants_for_it_and_not_by_a_judge(
         await secured.grant(f"{namespace}-{role}", grants(role, names))
         own = {"state_dir": tmp_path / role, "checkpoint_interval": 0.1}
         by[role] = secured.by_token(namespace, f"{namespace}-{role}", **own, **store)
-    catalogue, everything = Catalogue(store["checkpoints"]), secured.everything(namespace)
+    everything = secured.everything(namespace)
     async with running(JudgeRole(by["judge"])):
         for start in range(0, 40, 10):
             end = await append_pages(everything, start, start + 10)
-            await until(partial(has_checkpoint, catalogue, end, ledger=bool(start)))
+            await until(partial(has_checkpoint, by["judge"], end, ledger=bool(start)))
     async with broker_metadata.connect(by["judge"]) as client:
         for topic in (names.decisions, names.journal):
             with pytest.raises(TopicAuthorizationFailedError, match=r"Delete"):
@@ -202,14 +200,6 @@ async def append_pages(settings: Settings, start: int, end: int) -> int:
     ours = settings.model_copy(update={"dev": True})
     appended = await append(ours, record(part(0, start, end, opening=not start)))
     return int(appended[-1].offset) + 1
-
-
-def has_checkpoint(catalogue: Catalogue, applied: int, *, ledger: bool) -> bool:
-    """Whether there is a checkpoint up to a journal offset, which names a ledger record if `ledger`."""
-    found = [
-        catalogue.read(name) for journal in catalogue.journals() for name in catalogue.kept(journal, JUDGE)
-    ]
-    return any(each.applied == applied and (each.ledger or not ledger) for each in found)
 
 
 async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.engines.corpus import COUNT, corpus
 from tests.kafka.judge_helpers import audited, text, verdicts
 from tests.kafka.worker_helpers import create, publish, running
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.broker
 
 async def test_a_stream_gives_the_verdicts_of_a_scan_of_its_pages(settings: Settings, tmp_path: Path) -> None:
     pages, output = corpus(tmp_path).sorted_pages, tmp_path / "of-pages"
-    code, _, error = await neardup_process(settings, "scan", str(pages), "-o", str(output))
-    assert code == 0, error
+    await succeeded(settings, "scan", str(pages), "-o", str(output))
     await create(settings)
     await publish(settings, pages.read_bytes().splitlines())
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
@@ -45,8 +44,7 @@ async def test_published_columns_get_the_verdicts_of_a_scan_of_the_same_files(
         write(path, [{"n": n, "raw": each} for n, each in enumerate([*texts, None, "short"])])
         columns = [str(path), "--id-column", "n", "--id-prefix", f"{kind}/", "--text-column", "raw"]
         index = ["--index", str(tmp_path / "index"), "-o", f"{output}-{kind}"]
-        code, _, error = await neardup_process(settings, "scan", *columns, *index)
-        assert code == 0, error
+        await succeeded(settings, "scan", *columns, *index)
         code, out, error = await neardup_process(settings, "publish", *columns, "--key", "host")
         missing = int(kind != "csv")  # where an empty cell is an empty page
         assert (code, error.count("missing_field: ")) == (0, missing), error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from stream.roles.auditor.audit import audit
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import neardup_process, succeeded
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page
 from tests.kafka.worker_helpers import create, publish, read_all, running
@@ -31,13 +30,6 @@ SHORT = b'{"url": "http://c/", "text": "x"}'
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), SHORT, b"{"]
 """Unique, duplicate, changed, insufficient, rejected."""
 AGAIN = [page("http://a/", 2), *PAGES[1:]]
-
-
-@pytest.fixture
-def registry() -> Iterator[Served]:
-    served = Served()
-    yield served
-    served.close()
 
 
 @pytest.fixture(params=["served", *(["real"] if REAL else [])])
@@ -97,8 +89,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
     assert plain[0]["decided_at"].year >= 2026
 
     tail = ["tail", "--from-beginning", "--json", "--limit", str(len(records))]
-    code, out, error = await neardup_process(settings, *tail)
-    assert code == 0, error
+    out, _ = await succeeded(settings, *tail)
     shown = [json.loads(line) for line in out.splitlines()]
     assert [each["id"] for each in shown[len(PAGES) :]] == [each["id"] for each in plain]
     assert shown[len(PAGES)].keys() == shown[0].keys()

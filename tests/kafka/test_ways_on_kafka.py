@@ -11,7 +11,7 @@ from pyarrow import parquet
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.commands import neardup_process
+from tests.commands import succeeded
 from tests.kafka.judge_helpers import audited, verdicts
 from tests.kafka.worker_helpers import create, running
 from tests.unit.test_ways_in import CASES, PAGE_BYTES, engine, hostile, json_lines
@@ -31,8 +31,7 @@ async def test_published_and_loaded_pages_have_the_reasons_of_a_scan(
     pages = due.total()
     await create(settings)
     sources = (str(messages), str(tmp_path / "pages.parquet"))
-    code, _, error = await neardup_process(settings, "publish", *sources)
-    assert code == 0, error
+    await succeeded(settings, "publish", *sources)
 
     async def judged() -> bool:
         return Counter(each["reason"] for each in await verdicts(settings)) == due
@@ -42,8 +41,7 @@ async def test_published_and_loaded_pages_have_the_reasons_of_a_scan(
         assert await judged()
         rows = str(tmp_path / "rows")
         for command in (("fingerprint", str(messages), "-o", rows), ("load", rows)):
-            code, _, error = await neardup_process(settings, *command)
-            assert code == 0, error
+            await succeeded(settings, *command)
         due.update(each.reason for each in CASES)
         await until(judged)
         assert (await audited(settings, pages)).clean

@@ -23,6 +23,7 @@ from stream.tables.store.rocks import ANCHORS, DUPLICATES, LOG, URLS, Store
 from stream.tables.tables import REMOVED_AT_ONCE
 from tests.judged_crawls import crawl, entries_of, judge_all, open_state
 from tests.oracle import OraclePage
+from tests.unit.test_page_log import raise_first
 
 PAGES = 3000
 
@@ -82,12 +83,6 @@ def add(store: Store, log: PageLog, count: int) -> None:
     log.advance(added)
     log.write(batch, added)
     batch.put_many(URLS, ((key_of(number), a(number)) for number in range(first, first + count)))
-    store.write(batch)
-
-
-def raise_first(store: Store, log: PageLog, first: int) -> None:
-    batch = store.batch()
-    log.raise_first(batch, first)
     store.write(batch)
 
 

@@ -37,7 +37,7 @@ GENESIS = genesis_of(SCHEME)
 
 @contextmanager
 def full(largest: int = 2048) -> Iterator[None]:
-    """Limit the size of files of this process."""
+    """No file of this process grows beyond that: what a full disk does, without the privilege to make one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
     try:
