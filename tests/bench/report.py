@@ -60,9 +60,9 @@ def fallen(path: Path, part: str, found: dict[str, Any]) -> list[str]:
 
 FINGERPRINTS: Final = {
     "simhash": "PyPI simhash, fingerprint",
-    "rensa": "rensa, minima",
-    "fast_dedup_minhash": "fast-dedup, minima",
-    "fast_dedup_simhash": "fast-dedup, fingerprint",
+    "rensa": "rensa, minima alone",
+    "fast_dedup_minhash": "fast-dedup, minima alone",
+    "fast_dedup_simhash": "fast-dedup, fingerprint alone",
 }
 """Peers of fingerprints, and what they make."""
 
