@@ -21,9 +21,9 @@ _PARAMETER: Final = re.compile(
     r';([^;="]*+)(?:=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)[^;]*+|([^;]*+)))?+', re.DOTALL
 )
 _UNKNOWN: Final = frozenset({"unknown/unknown", "application/unknown", "*/*"})
-_BINARY: Final = re.compile(
-    rb"%PDF-|%!PS-Adobe-|[^\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]*+[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]"
-)
+_MAGIC: Final = (b"%PDF-", b"%!PS-Adobe-")
+_TEXT: Final = bytes({*b"\t\n\f\r\x1b", *range(0x20, 0x100)})
+"""Bytes that stand in texts."""
 
 
 class ContentType(NamedTuple):
@@ -51,7 +51,8 @@ def content_type(header: str | None) -> ContentType:
 
 def is_binary(body: bytes) -> bool:
     """Whether bytes of no known type are no text: an image, an archive, a PDF."""
-    return _BINARY.match(body, 0, BINARY_BYTES) is not None and utf_16(body) is None
+    start = body[:BINARY_BYTES]
+    return (start.startswith(_MAGIC) or start.translate(None, _TEXT) != b"") and utf_16(body) is None
 
 
 def _charset_of(parameters: str) -> str | None:

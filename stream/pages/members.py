@@ -20,6 +20,8 @@ Compression = Literal["gzip", "bzip2", "xz", "zstd"]
 MAX_DICTIONARY: Final = 16 << 20
 """Bytes of the largest zstd dictionary that is read, decompressed."""
 _BLOCK: Final = 1 << 16
+_PIECE: Final = 1 << 14
+"""Bytes that are read of a compressed file at once: what is behind a member's end is copied with each."""
 _ZSTD_PIECE: Final = 1 << 10
 """Bytes of compressed zstd that are decompressed at once: its decoder takes no limit of the output, and four
 bytes may stand for 128 KiB."""
@@ -170,7 +172,7 @@ class Members(io.RawIOBase):
 
     def _read(self) -> bool:
         """Read more of the file. Returns whether there was more."""
-        data = self._file.read(_BLOCK) or b""
+        data = self._file.read(_PIECE) or b""
         self._end += len(data)
         self._input += data
         self._recent = self._recent[-_BLOCK:] + data
