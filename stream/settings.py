@@ -102,6 +102,7 @@ _PATTERN_MEANINGS: Final = {
     "elect": "write first, longest, newest, quality or hosts=a.example,b.example, hosts as URL keys have"
     " them: lower case, no port, xn--bcher-kva.example for bücher.example",
     "elector_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
+    "dashboard_name": "use at most 32 lower-case letters, digits and -, starting with a letter or digit",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
@@ -246,6 +247,8 @@ class Settings(BaseSettings):
     `dashboard_user_header`."""
     dashboard_port: int = Field(8787, ge=0, le=65_535)
     """Port of the dashboard; 0 picks a free port."""
+    dashboard_name: str = Field("", pattern=rf"^({NAME})?$")
+    """Name of a further dashboard, which counts in a directory and a consumer group of its own."""
     dashboard_token: SecretStr | None = None
     """Access token of the dashboard, at least 16 characters; never logged. It has no flag."""
     dashboard_user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]+$")

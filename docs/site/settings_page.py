@@ -89,6 +89,7 @@ EXAMPLES: Final = {
     "schema_registry_url": "https://registry.example:8081",
     "schema_registry_user": "neardup",
     "schema_registry_password": "...",
+    "dashboard_name": "b",
     "dashboard_token": "a secret of 16 characters or more",
     "dashboard_user_header": "X-Forwarded-User",
     "dashboard_trusted_proxies": "10.0.0.7,192.168.8.0/24",

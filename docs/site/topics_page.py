@@ -57,8 +57,7 @@ the setting `partitions` when the topics are created. An existing `pages` topic 
 _END: Final = """
 When a role starts, it checks the topics that it uses, and refuses those whose configuration could make
 verdicts wrong. [What each role must be allowed](../operations.md#what-each-role-must-be-allowed) lists
-consumer groups, transactional ids and access rights. The dashboard adds compacted topics
-`NAMESPACE.dashboard-...-changelog`."""
+consumer groups, transactional ids and access rights."""
 
 
 def page() -> Iterator[str]:

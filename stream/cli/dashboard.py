@@ -24,13 +24,16 @@ NICE: Final = 10
     "checkpoints",
     "elect",
     "elector_name",
+    "flush_seconds",
+    "dashboard_name",
     "dashboard_host",
     "dashboard_port",
     "dashboard_open",
     "dashboard_lookups",
 )
 def command(settings: Settings) -> None:
-    """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough."""
+    """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough; a second
+    one counts all of it as well, and needs a --dashboard-name."""
     from stream.dashboard.role import DashboardRole
 
     async def run() -> None:

@@ -24,6 +24,7 @@ from stream.settings import Settings
     "elector_name",
     "ops_host",
     "ops_port",
+    "dashboard_name",
     "dashboard_host",
     "dashboard_port",
     "dashboard_open",
@@ -41,7 +42,7 @@ from stream.settings import Settings
     "with_dashboard",
     default=True,
     show_default=True,
-    help="Also run a dashboard. One per namespace is enough; several share the partitions.",
+    help="Also run a dashboard. One per namespace is enough.",
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted; with --elect an elector

@@ -73,6 +73,13 @@ class Figures(Struct):
         Moment | None,
         Meta(description="End of the last window with a verdict, of any host; null without any verdict."),
     ]
+    since: Annotated[
+        Moment | None,
+        Meta(
+            description="Verdicts that were decided before may be missing, because they were gone from their"
+            " topic before this dashboard could count them; null if all are counted."
+        ),
+    ]
     revision: Annotated[int, Meta(description="Changes whenever verdicts are counted.")]
 
 

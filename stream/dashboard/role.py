@@ -15,10 +15,10 @@ import structlog
 from aiohttp import web
 
 from stream.dashboard.answers import About, Forgetting
-from stream.dashboard.counting.app import Statistics, directory_of, tables_directory
+from stream.dashboard.counting.app import Statistics, directory_of
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
-from stream.dashboard.counting.rewriting import Rewriting
+from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.dashboard.deployment.system import OwnFigures, Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
@@ -28,8 +28,11 @@ from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate, check_reach
 from stream.dashboard.web.server import application
-from stream.errors import DamagedStateError, NeardupError, StaleError
-from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
+from stream.errors import StaleError
+from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.counted import EARLIER, FIGURES, Meta
+from stream.kafka.damaged_state import move_if_damaged, open_in_thread
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
@@ -38,11 +41,13 @@ from stream.ops.http import http_server
 from stream.ops.metrics import DashboardMetrics, our_version
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
+from stream.private import private_directory
 from stream.settings import Settings
-from stream.tables.store.failures import rename_damaged, translate_cause
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that open requests may take at shutdown."""
+LOOK_SECONDS: Final = 1.0
+"""Seconds between looks for pages that are forgotten."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,22 +72,7 @@ class DashboardRole:
         with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
             genesis = await run_unless_stopped(self._stop, self._genesis())
             if genesis is not None:
-                try:
-                    await self._run(genesis)
-                except NeardupError:
-                    raise
-                except Exception as error:
-                    directory = tables_directory(self.settings)
-                    if (cause := translate_cause(directory, error)) is None:
-                        raise
-                    if isinstance(cause, DamagedStateError) and self.settings.rebuild_damaged:
-                        moved = rename_damaged(directory)
-                        log.error("state_damaged", error=str(cause), moved_to=str(moved))
-                        cause = StaleError(
-                            f"state directory {directory}: damaged and moved to {moved}; the next start"
-                            " rebuilds it"
-                        )
-                    raise cause from error
+                await self._run(genesis)
 
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
@@ -101,13 +91,12 @@ class DashboardRole:
         """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
         it."""
         settings, names = self.settings, TopicNames(self.settings.namespace)
-        async with broker_metadata.connect(settings) as client:
-            partitions = (await broker_metadata.partition_counts(client, [names.verdicts]))[names.verdicts]
-        # A row is in the partition of its verdicts, so the changelogs have as many, also if some were added.
-        await topics.add_partitions(settings, names.dashboard_changelogs, partitions)
+        directory = directory_of(settings)
+        private_directory(directory)
+        if (earlier := directory / EARLIER).exists():
+            log.warning("earlier_figures_unused", directory=str(earlier), topics=names.dashboard_changelogs)
+        fresh, bounds = await self._verdicts(genesis)
         metrics, health = DashboardMetrics(), Health()
-        # Compile the loops for writing changelogs now, outside the event loop.
-        await asyncio.to_thread(record_batches.rehearse)
         recent = LatestVerdicts()
         await recent.fill(settings, names.verdicts)
 
@@ -118,51 +107,64 @@ class DashboardRole:
 
         metrics.listeners.set_function(lambda: recent.listeners)
         metrics.near_one_anchor.set_function(lambda: recent.near_one_anchor)
-        rewriting = Rewriting(genesis, directory_of(settings))
-        statistics = Statistics(settings, partitions, tell, rewriting.forgotten)
-        rewriting.begin(partitions, statistics.stored_partitions)
-        await topics.create_changelogs(settings, statistics.changelogs, partitions)
-        finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
-        metrics.lookups_near_one_anchor.set_function(lambda: finder.near_one_anchor)
-        superseded = SupersededClusters(settings, names.clusters)
-        kept = KeptPages(settings)
-        watch = Watch(
-            settings,
-            partitions,
-            health,
-            OwnFigures(
+        path = directory / FIGURES
+        async with (
+            move_if_damaged(settings, path),
+            open_in_thread(path, lambda: State.open(path, fresh)) as state,
+            AsyncExitStack() as stack,
+        ):
+            forgotten = ForgottenPages(genesis, *(state.forgotten() or ()))
+            statistics = Statistics(settings, state, bounds, tell, forgotten)
+            stack.callback(statistics.failed.cancel)
+            finder = Finder(settings, genesis, state.history, state.cluster)
+            metrics.lookups_near_one_anchor.set_function(lambda: finder.near_one_anchor)
+            superseded, kept = SupersededClusters(settings, names.clusters), KeptPages(settings)
+            own = OwnFigures(
                 read=lambda: statistics.read,
                 anchors=lambda: finder.anchors,
-                folded=lambda: statistics.folded,
+                counted=lambda: statistics.counted,
                 window=lambda: finder.window,
-                forgetting=lambda: _forgetting(rewriting.forgotten),
-            ),
-        )
-        watch.report(metrics)
-        async with AsyncExitStack() as stack:
-            stack.callback(statistics.failed.cancel)
+                forgetting=lambda: _forgetting(forgotten),
+            )
+            watch = Watch(settings, len(bounds), health, own)
+            watch.report(metrics)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
             gate = Gate(settings)
             described = about(settings, genesis)
             api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
             await stack.enter_async_context(self._serving(application(api, gate, settings, metrics, health)))
+            await statistics.load()
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))
                 for work in (
+                    statistics.fold_on(),
+                    statistics.flush_on(),
                     statistics.sweep(),
                     watch.run(),
                     finder.run(),
                     superseded.run(),
-                    keep_reading(partial(rewriting.forgotten.follow, settings), "requests_unavailable"),
-                    rewriting.run(statistics, recent),
+                    keep_reading(partial(forgotten.follow, settings), "requests_unavailable"),
+                    _erase_forgotten(statistics, recent, forgotten),
                     *([kept.run()] if settings.elect else ()),
                 )
             ]
             _freeze_garbage_collector()
-            await acl_check.check(settings, "dashboard")  # now also for the topics that Faust created
-            log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
+            group = names.dashboard(settings.dashboard_name)
+            log.info("dashboard_started", url=self.url.result(), group=group)
             yield partial(_first_error, statistics, beside)
+
+    async def _verdicts(self, genesis: Genesis) -> tuple[Meta, dict[int, LogBounds]]:
+        """What a state of the verdicts begins as, and the bounds of their partitions."""
+        topic = TopicNames(self.settings.namespace).verdicts
+        async with broker_metadata.connect(self.settings) as client:
+            fresh = Meta(
+                cluster=await broker_metadata.cluster_id(client),
+                journal=genesis.journal,
+                topic=(await broker_metadata.topic_ids(client, [topic]))[topic],
+            )
+            bounds = await broker_metadata.log_bounds(client, [topic])
+        return fresh, {key.partition: each for key, each in bounds.items()}
 
     @asynccontextmanager
     async def _serving(self, app: web.Application) -> AsyncIterator[None]:
@@ -195,6 +197,18 @@ def _forgetting(requests: ForgottenPages) -> Forgetting | None:
     return Forgetting(requests.requests, waiting, None if since is None else since / 1000)
 
 
+async def _erase_forgotten(statistics: Statistics, recent: LatestVerdicts, forgotten: ForgottenPages) -> None:
+    """Erase what more requests forget, until cancelled."""
+    erased = 0
+    while True:
+        if erased < (requests := forgotten.requests):
+            await recent.forget(forgotten)
+            erased = requests
+        if statistics.state.meta.erased < requests:
+            await statistics.erase(requests)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 def _freeze_garbage_collector() -> None:
     """Exempt existing objects from garbage collection, which takes 0.1 s per full pass otherwise."""
     gc.collect()
@@ -205,7 +219,7 @@ async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]])
     """Wait until the Faust app or a background task fails, and raise the error."""
     while not statistics.failed.done():
         crash = getattr(statistics.app, "crash_reason", None) or statistics.app.should_stop
-        if isinstance(crash, clients.DENIED):
+        if isinstance(crash, clients.DENIED) or isinstance(crash, StaleError):  # noqa: SIM101
             raise crash
         if crash:
             cause = crash if isinstance(crash, BaseException) else None

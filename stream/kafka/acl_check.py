@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
@@ -21,7 +21,7 @@ from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
 
-_CODES: Final = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
+_CODES: Final = {"Read": 3, "Write": 4, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
 """Kafka's operation codes, which are also bit numbers of the authorized operations (KIP-430)."""
 _COORDINATOR: Final = 0
 """Kafka's key type for group coordinators."""
@@ -31,10 +31,11 @@ _COORDINATOR: Final = 0
 async def check(settings: Settings, role: str) -> None:
     """Raise AccessError, which names resource and operation, unless the role has all its grants.
 
-    For a topic that does not exist yet, only the grants to see and create it can be checked.
+    Of a topic that does not exist, only the grant to see it can be checked.
     """
     electors = [settings.elector_name] if settings.elect else []
-    needed = grants(role, TopicNames(settings.namespace), electors=electors)
+    names, dashboard = TopicNames(settings.namespace), settings.dashboard_name
+    needed = grants(role, names, electors=electors, dashboard=dashboard)
     async with clients.open_client(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:
@@ -47,14 +48,8 @@ async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
     for each in needed:
         if each.name in allowed:
             for operation in each.operations:
-                # The grant to create a topic may be revoked once it exists. That to add partitions is needed
-                # only when the verdicts got more, and is checked then.
-                if operation not in ("Create", "Alter") and not allowed[each.name] >> _CODES[operation] & 1:
+                if not allowed[each.name] >> _CODES[operation] & 1:
                     raise TopicAuthorizationFailedError(each.name, f"({operation})")
-        elif "Create" in each.operations:
-            answer = await admin.create_topics([NewTopic(each.name, 1, 1)], validate_only=True)
-            if answer.topic_errors[0][1] == TopicAuthorizationFailedError.errno:
-                raise TopicAuthorizationFailedError(each.name, "(Create)")
 
 
 async def _group(client: AIOKafkaClient, needed: Grant) -> None:

@@ -23,16 +23,24 @@ class Grant:
 
 
 def grants(
-    role: str, names: TopicNames, routes: Sequence[str] = (), electors: Sequence[str] = ("",)
+    role: str,
+    names: TopicNames,
+    routes: Sequence[str] = (),
+    electors: Sequence[str] = ("",),
+    dashboard: str = "",
 ) -> list[Grant]:
-    """Return the grants that a role needs, with these verdict routes and electors of these names. Raises
-    KeyError for an unknown role."""
+    """Return the grants that a role needs, with these verdict routes, electors of these names, and a
+    dashboard of this name. Raises KeyError for an unknown role."""
     needed = []
     for kind, pattern, operations, why in _NEEDS[role]:
         of_elector = "{best}" in pattern or "{elector}" in pattern
         for one in routes if "{route}" in pattern else electors if of_elector else [""]:
             name = pattern.format(
-                ns=names.namespace, route=one, best=names.best(one), elector=names.elector(one)
+                ns=names.namespace,
+                route=one,
+                best=names.best(one),
+                elector=names.elector(one),
+                dashboard=names.dashboard(dashboard),
             )
             needed.append(Grant(kind, name, operations, why))
     return needed
@@ -156,16 +164,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.requests", (_READ,), "know what to forget"),
         ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
         ("topic", "{best}", (_READ,), "know kept pages, with `elect`"),
-        *(
-            (
-                "topic",
-                "{ns}.dashboard-" + name + "-changelog",
-                ("Create", _READ, _WRITE, "Alter"),
-                "store its tables; add partitions where verdicts have more",
-            )
-            for name in ("totals", "hosts", "clusters", "urls")
-        ),
-        ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),
+        ("group", "{dashboard}", (_READ,), "read verdicts, commit for lag tools"),
         ("group", "{ns}.workers", ("Describe",), "measure the lag"),
         ("group", "{ns}.judge", ("Describe",), "measure the lag"),
     ),

@@ -79,15 +79,17 @@ class TopicNames:
         """Consumer group and transactional id of the judge."""
         return f"{self.namespace}.judge"
 
-    @property
-    def dashboard(self) -> str:
-        """Consumer group of the dashboard, and prefix of its changelog topics."""
-        return f"{self.namespace}.dashboard"
+    def dashboard(self, name: str = "") -> str:
+        """Consumer group of this dashboard."""
+        return f"{self.namespace}.dashboard{name and f'-{name}'}"
 
     @property
     def dashboard_changelogs(self) -> list[str]:
-        """Changelogs of the dashboard's tables, with as many partitions as the verdicts topic."""
-        return [f"{self.dashboard}-{table}-changelog" for table in ("totals", "hosts", "clusters", "urls")]
+        """Topics of dashboards of earlier versions, which are not read any more."""
+        return [
+            f"{self.namespace}.dashboard-{table}-changelog"
+            for table in ("totals", "hosts", "clusters", "urls")
+        ]
 
     @property
     def removed(self) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
-    InvalidPartitionsError,
     InvalidReplicationFactorError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -20,7 +19,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from stream.errors import AccessError, RefusedError, TopicError, UnsoundTopicError
+from stream.errors import RefusedError, TopicError, UnsoundTopicError
 from stream.failpoints import reach
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
@@ -120,20 +119,6 @@ async def create(
     return genesis
 
 
-@clients.with_translated_errors
-async def create_changelogs(
-    settings: Settings, configs: Mapping[str, Mapping[str, str]], partitions: int
-) -> None:
-    """Create those of these topics that are missing, with their configuration, and wait until every broker
-    knows all of them. Raises TopicError."""
-    requests = [
-        NewTopic(name, partitions, 1 if settings.dev else REPLICAS, topic_configs=dict(config))
-        for name, config in configs.items()
-    ]
-    async with clients.open_client(settings, clients.admin(settings)) as admin:
-        await _create_missing(admin, requests)
-
-
 def _requests(plans: Sequence[TopicPlan], width: int, *, dev: bool) -> list[NewTopic]:
     replicas = 1 if dev else REPLICAS
     return [
@@ -168,41 +153,6 @@ async def _is_known_to_all_brokers(client: AIOKafkaClient, names: Sequence[str])
         if len(listed) < len(names) or any(partition.leader < 0 for partition in partitions):
             return False
     return True
-
-
-async def add_partitions(settings: Settings, topics: Sequence[str], partitions: int) -> None:
-    """Add partitions to those of these topics that exist and have fewer, and wait until every broker knows.
-
-    Raises AccessError, which names topic and command, if an ACL is missing.
-    """
-    deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
-    async with clients.open_client(settings, clients.admin(settings)) as admin:
-        while narrow := await _topics_with_fewer(client_of(admin), topics, partitions):
-            if asyncio.get_running_loop().time() > deadline:
-                raise TopicError(
-                    f"topics without {partitions} partitions after {CREATE_SECONDS:g} s: {', '.join(narrow)}"
-                )
-            for topic in narrow:
-                with suppress(InvalidPartitionsError):  # it has them, but not every broker knows yet
-                    try:
-                        await admin.create_partitions({topic: NewPartitions(partitions)})
-                    except TopicAuthorizationFailedError as error:
-                        raise AccessError(
-                            f"topic {topic} (Alter): an ACL is missing to add partitions; grant it (see"
-                            " `neardup help access`), or run"
-                            f" `kafka-topics.sh --alter --topic {topic} --partitions {partitions}`"
-                        ) from error
-            _log.info("partitions_added", topics=narrow, partitions=partitions)
-            await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
-
-
-async def _topics_with_fewer(client: AIOKafkaClient, topics: Sequence[str], partitions: int) -> list[str]:
-    """Return those of the topics that have fewer partitions, according to any broker."""
-    narrow: set[str] = set()
-    for broker in client.cluster.brokers():
-        answer = await broker_metadata.metadata(client, topics, broker.nodeId)
-        narrow |= {name for name, topic in answer.topics.items() if len(topic.partitions) < partitions}
-    return sorted(narrow)
 
 
 async def _request_creation(admin: AIOKafkaAdminClient, topics: Sequence[NewTopic]) -> list[str]:

@@ -222,6 +222,7 @@ def _figures(pages: int, histogram: list[int], hundredths: list[int], reasons: d
         similarities={"duplicate": hundredths, "recrawl": hundredths} if pages else {},
         reasons=reasons,
         last=NOON + points * STEP if pages else None,
+        since=None,
         revision=1,
     )
 

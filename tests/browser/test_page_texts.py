@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from stream.dashboard.answers import Figures, Lookup
-from tests.browser.canned import PLAIN, canned, served
+from tests.browser.canned import NOON, PLAIN, canned, served
 from tests.browser.test_layout import filled
 from tests.waiting import until
 
@@ -46,6 +46,23 @@ async def test_times_are_utc_and_say_so_wherever_one_looks_from(opened: Callable
             await until(lambda api=api: any("from=1767355200" in each for each in api.asked))
             seen.append((text, await page.locator("#series").screenshot()))
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(
+    ("since", "said"), [(60, "Verdicts before 2026-01-02 12:01:00 UTC may be missing"), (0, "")]
+)
+async def test_figures_say_since_when_they_are_complete(
+    opened: Callable[..., Any], since: int, said: str
+) -> None:
+    """If that is within what is shown."""
+    api = canned(PLAIN)
+    api.answers["figures"].since = NOON + since  # type: ignore[attr-defined]
+    async with served(api) as url:
+        page = await opened(url)
+        await filled(page, api)
+        hint = await page.inner_text("#series-hint")
+        assert said in hint
+        assert ("may be missing" in hint) == bool(said)
 
 
 @pytest.mark.night

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import cramjam
 import numpy as np
 from aiokafka.record.memory_records import MemoryRecords
-from rocksdict import AccessType, Options, Rdict
 
-from stream.dashboard.counting.history import _BLOCK
-from stream.dashboard.counting.row_tables import FIRST_KEY
+from stream.dashboard.counting.history import block_in
+from stream.dashboard.counting.state import BLOCKS, LAYOUT
 from stream.messages.journal import Rows, decode_journal
 from stream.tables.store.rocks import ELECTOR, Store
 
@@ -47,14 +46,12 @@ class DiskScan:
             return self._joined(pair for family in store.families for pair in store.scan(family))
 
     def dashboard_entries(self, path: Path) -> bytes:
-        """Keys and rows of a dashboard's tables that no process has open, blocks of verdicts also
+        """Keys and values of a dashboard's figures that no process has open, blocks of verdicts also
         decompressed."""
-        found = []
-        for each in sorted(path.rglob("*.db")):
-            table = Rdict(str(each), Options(raw_mode=True), access_type=AccessType.read_only())
-            for key, row in cast(Iterable[tuple[bytes, bytes]], table.items()):
-                found.append((key, row, *block_of(key, row)))
-            table.close()
+        with Store(path, 1 << 20, read_only=True, layout=LAYOUT) as store:
+            found = [pair for family in store.families for pair in store.scan(family)]
+            blocks = [block_in(*each).content.verdicts for each in store.scan(BLOCKS)]
+        found += [(bytes(cramjam.zstd.decompress(each)),) for each in blocks]
         return self._joined(found)
 
     def _joined(self, entries: Iterable[tuple[bytes, ...]]) -> bytes:
@@ -86,17 +83,9 @@ class DiskScan:
             for record in batch:
                 values = [record.key, record.value, *(value for _, value in record.headers)]
                 yield self._joined([tuple(each for each in values if each is not None)])
-                if ".dashboard-urls-" in path.parent.name and record.value is not None:
-                    yield self._joined([tuple(block_of(record.key, record.value))])
-                elif ".journal-" in path.parent.name:
+                if ".journal-" in path.parent.name:
                     rows = decode_journal(record.value, record.offset)
                     yield bytes(rows.strings.data) if isinstance(rows, Rows) else b""
-
-
-def block_of(key: bytes, row: bytes) -> list[bytes]:
-    """The verdicts of a row of a dashboard, if it is a block."""
-    is_block = key.startswith(FIRST_KEY) and b"/@" in key
-    return [bytes(cramjam.zstd.decompress(_BLOCK.decode(row).verdicts))] if is_block else []
 
 
 def found_in(content: bytes, wanted: Collection[bytes]) -> set[bytes]:

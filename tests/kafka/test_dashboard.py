@@ -9,6 +9,7 @@ import os
 import re
 import signal
 from collections import Counter
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ from typing import Any
 import jsonschema
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions
-from faust.transport.drivers.aiokafka import Transport
+from aiokafka.admin import NewPartitions, RecordsToDelete
 
-from stream.dashboard.counting.app import tables_directory
+from stream.dashboard.counting.app import directory_of
 from stream.dashboard.deployment.groups import committed_offsets
 from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
@@ -28,6 +28,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.counted import EARLIER, FIGURES, figures_below, meta_of
 from stream.kafka.names import TopicNames
 from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
 from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord
@@ -208,61 +209,6 @@ async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(s
         assert "is not among the last verdicts of its URL" in refusal["detail"], "it may be compared"
 
 
-def delay_changelog(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
-    """Let a changelog that Faust creates appear only once the group is joined, as if the brokers had been
-    slow to publish it."""
-    create = Transport._really_create_topic
-    delayed: set[asyncio.Task[None]] = set()
-
-    async def late(self: Transport, owner: Any, client: Any, topic: str, *args: Any, **options: Any) -> None:
-        async def once_joined() -> None:
-            async def joined() -> bool:
-                return bool(self.app.consumer.assignment())
-
-            await until(joined)
-            await create(self, owner, client, topic, *args, **options)
-
-        if topic.endswith(f"-{table}-changelog"):
-            delayed.add(asyncio.create_task(once_joined()))
-        else:
-            await create(self, owner, client, topic, *args, **options)
-
-    monkeypatch.setattr(Transport, "_really_create_topic", late)
-
-
-@pytest.mark.night
-async def test_a_first_dashboard_counts_however_late_faust_sees_a_changelog(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group was joined without one of them: verdicts were read, none was counted, and `/readyz` was
-    content, until the client refreshed its metadata after five minutes."""
-    delay_changelog(monkeypatch, "urls")
-    made = VerdictMaker()
-    kept = made.some(100)
-    await decide(settings, kept)
-    async with dashboard(settings) as client:
-        assert (await client.counted(100))["verdicts"] == by_kind(kept)
-
-
-@pytest.mark.night
-async def test_a_dashboard_ends_if_it_is_assigned_partitions_without_their_changelogs(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def nothing(*_: object) -> None: ...
-
-    made = VerdictMaker()
-    kept = made.some(100)
-    await decide(settings, kept)
-    with monkeypatch.context() as patched:
-        delay_changelog(patched, "urls")
-        patched.setattr(topics, "create_changelogs", nothing)
-        with pytest.raises(StaleError, match=r"-changelog: partition \d .* ends, .* when restarted"):
-            async with asyncio.timeout(HANG_SECONDS):
-                await DashboardRole(settings).run()
-    async with dashboard(settings) as client:
-        assert (await client.counted(100))["verdicts"] == by_kind(kept)
-
-
 async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, tmp_path: Path) -> None:
     made, kept = VerdictMaker(), []
     log = tmp_path / "dashboard.log"
@@ -272,16 +218,17 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
         await decide(settings, made.some(20), commit=False)
         kept += news
         async with dashboard_process(settings, log) as (process, client):
-            # In the middle of folding, before offsets are committed.
+            # In the middle of folding, and before a flush.
             await client.counted(kill_at)
             process.kill()
             await process.wait()
-    # The RocksDB is kept, then lost: the changelogs alone must do.
+    # The state is there, and then it is lost: the topic has all of it.
     for lost in (False, True):
         if lost:
-            (settings.state_dir / settings.namespace / "dashboard" / "v1").rename(tmp_path / "lost")
+            (directory_of(settings) / FIGURES).rename(tmp_path / "lost")
         async with dashboard(settings) as client:
-            assert (await client.counted(1000))["verdicts"] == by_kind(kept)
+            figures = await client.counted(1000)
+            assert (figures["verdicts"], figures["since"]) == (by_kind(kept), None)
             latest = await client.get("/api/v1/verdicts", limit=10)
             assert latest["verdicts"], "a restarted dashboard shows the last verdicts again"
             for verdict in (kept[0], kept[-1]):
@@ -289,17 +236,68 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
                 assert [each["id"] for each in found["history"]] == [verdict.id]
     async with broker_metadata.connect(settings) as client_:
         await client_.force_metadata_update()
-        known = client_.cluster.topics()
-    ours = {name for name in known if "dashboard" in name and settings.namespace in name}
-    assert ours
-    assert all(name.startswith(f"{settings.namespace}.") for name in ours)
+        ours = [name for name in client_.cluster.topics() if name.startswith(f"{settings.namespace}.")]
+    assert not [name for name in ours if "dashboard" in name], "it makes no topics"
+
+
+async def test_a_state_that_is_behind_the_commit_goes_on_where_it_ends(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """All was committed, and then the process was killed before it was flushed."""
+    settings = settings.model_copy(update={"flush_seconds": 3600.0})
+    made, log, path = VerdictMaker(), tmp_path / "dashboard.log", directory_of(settings) / FIGURES
+    kept = made.some(300)
+    await decide(settings, kept)
+    async with dashboard(settings) as client:
+        await client.counted(300)
+    flushed = meta_of(path)
+    assert flushed is not None
+    for _ in range(2):
+        news = made.some(200)
+        await decide(settings, news)
+        kept += news
+        async with dashboard_process(settings, log) as (process, client):
+            assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
+            await until(partial(_commits_all, settings))
+            process.kill()
+            await process.wait()
+        assert meta_of(path) == flushed
+    async with dashboard(settings) as client:
+        assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
+    assert (meta_of(path) or flushed).positions != flushed.positions
+
+
+async def test_figures_say_since_when_they_are_complete(settings: Settings, tmp_path: Path) -> None:
+    """A state that is far behind goes on with what the topic still has, and a new one begins with it."""
+    made, path = VerdictMaker(), directory_of(settings) / FIGURES
+    topic = TopicNames(settings.namespace).verdicts
+    await decide(settings, [made.one("duplicate") for _ in range(90)])
+    async with dashboard(settings) as client:
+        assert (await client.counted(90))["since"] is None
+    await decide(settings, [made.one("duplicate") for _ in range(30)])
+    async with broker_metadata.connect(settings) as client_:
+        bounds = await broker_metadata.log_bounds(client_, [topic])
+    async with clients.open_client(settings, clients.admin(settings)) as admin:
+        await admin.delete_records({key: RecordsToDelete(each.end) for key, each in bounds.items()})
+    left = [made.one("unique") for _ in range(12)]
+    await decide(settings, left)
+    began, ended = (int(datetime.fromisoformat(left[at].decided_at).timestamp()) for at in (0, -1))
+    async with dashboard(settings) as client:
+        figures = await client.counted(102)
+        assert figures["verdicts"] == {**by_kind(left), "duplicate": 90}
+        assert began <= figures["since"] <= ended
+    path.rename(tmp_path / "lost")
+    async with dashboard(settings) as client:
+        figures = await client.counted(12)
+        assert figures["verdicts"] == by_kind(left)
+        assert began <= figures["since"] <= ended
 
 
 @pytest.mark.night
 async def test_verdicts_that_were_not_folded_are_not_committed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Faust acknowledged what was in its queue when the agent failed."""
+    """Faust would acknowledge what was in its queue when the agent failed."""
     made = VerdictMaker()
     for _ in range(40):
         await decide(settings, made.some(9))
@@ -315,7 +313,7 @@ async def test_verdicts_that_were_not_folded_are_not_committed(
         patch.setattr("stream.dashboard.role._first_error", wait_for_commits)  # several intervals
         await DashboardRole(settings).run()
     async with clients.open_client(settings, clients.admin(settings)) as admin:
-        assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard) == {}
+        assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard()) == {}
 
 
 @pytest.mark.night
@@ -347,56 +345,60 @@ async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_p
             for verdict in (kept[0], kept[-1]):
                 found = await client.post("/api/v1/lookup", {"url": verdict.url})
                 assert [each["id"] for each in found["history"]] == [verdict.id]
-    # The changelogs alone must do, with old rows where they were.
-    (settings.state_dir / settings.namespace / "dashboard" / "v1").rename(tmp_path / "lost")
-    async with dashboard(settings) as client:
-        assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
 
 
 async def _commits_all(settings: Settings) -> bool:
     names = TopicNames(settings.namespace)
     async with clients.open_client(settings, clients.admin(settings)) as admin:
-        committed = await committed_offsets(admin, names.dashboard)
+        committed = await committed_offsets(admin, names.dashboard())
         bounds = await broker_metadata.log_bounds(client_of(admin), [names.verdicts])
     # A transaction ends with a marker.
     return committed == {key: each.end - 1 for key, each in bounds.items()}
 
 
 @pytest.mark.night
-async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
-    other = settings.model_copy(update={"state_dir": tmp_path / "other"})
-    made, kept = VerdictMaker(), []
+async def test_dashboards_of_two_names_count_all_each(settings: Settings, tmp_path: Path) -> None:
+    named = settings.model_copy(update={"dashboard_name": "b"})
+    made, kept, log = VerdictMaker(), [], tmp_path / "second.log"
 
     async def decide_some() -> None:
         news = made.some(300)
         await decide(settings, news)
         kept.extend(news)
 
-    async def together(*clients: Client) -> bool:
-        figures = [await each.get("/api/v1/figures", range="all") for each in clients]
-        # One is asked after the other: a partition that moves meanwhile is in both answers, or in none.
-        found = {kind: sum(each["verdicts"][kind] for each in figures) for kind in KINDS}
-        return found == by_kind(kept)
-
     await decide_some()
     async with dashboard(settings) as first:
-        await first.counted(1)  # it is folding, with all partitions, when another comes
-        async with dashboard_process(other, tmp_path / "second.log") as (process, second):
-            await decide_some()
-            await until(partial(_shared, first, second))
-            await until(partial(together, first, second))
-            await decide_some()
+        async with dashboard_process(named, log) as (process, second):
+            for each in (first, second):
+                assert (await each.counted(300))["verdicts"] == by_kind(kept)
             process.kill()
             await process.wait()
         await decide_some()
-        async with dashboard_process(other, tmp_path / "second.log") as (_, second):
-            await until(partial(_shared, first, second))
-            await until(partial(together, first, second))
+        async with dashboard_process(named, log) as (_, second):
+            for each, name in ((first, ""), (second, "b")):
+                assert (await each.counted(600))["verdicts"] == by_kind(kept)
+                groups = {g["role"]: g["group"] for g in (await each.get("/api/v1/system"))["groups"]}
+                assert groups["dashboard"] == TopicNames(settings.namespace).dashboard(name)
+    homes = [each.parent.name for each in figures_below(settings.state_dir / settings.namespace)]
+    assert homes == ["dashboard", "dashboard-b"]
 
 
-async def _shared(*clients: Client) -> bool:
-    read = [(await each.get("/api/v1/system"))["partitions_read"] for each in clients]
-    return sum(read) == 3 and 0 not in read
+@pytest.mark.night
+async def test_a_second_dashboard_of_a_name_ends_and_the_first_misses_nothing(
+    settings: Settings, tmp_path: Path
+) -> None:
+    other = settings.model_copy(update={"state_dir": tmp_path / "other", "session_seconds": 6.0})
+    made = VerdictMaker()
+    kept = made.some(300)
+    await decide(settings, kept)
+    async with dashboard(settings) as first:
+        await first.counted(300)
+        with pytest.raises(StaleError, match=r"another dashboard of this name reads .* dashboard_name"):
+            async with asyncio.timeout(HANG_SECONDS):
+                await DashboardRole(other).run()
+        news = made.some(300)
+        await decide(settings, news)
+        assert (await first.counted(600))["verdicts"] == by_kind([*kept, *news])
 
 
 @pytest.mark.night
@@ -420,29 +422,34 @@ async def test_a_dashboard_that_starts_can_be_stopped(
 
 
 @pytest.mark.night
-async def test_damaged_tables_are_refused_or_rebuilt_from_their_changelogs(settings: Settings) -> None:
+async def test_a_damaged_state_is_refused_or_counted_again(settings: Settings) -> None:
     made = VerdictMaker()
     kept = made.some(100)
     await decide(settings, kept)
     async with dashboard(settings) as client:
         await client.counted(100)
-    damaged = await asyncio.to_thread(spoil, tables_directory(settings))
+    path = directory_of(settings) / FIGURES
+    (path / "CURRENT").write_text("nothing")
     with pytest.raises(DamagedStateError, match="CURRENT"):
         await DashboardRole(settings).run()
     mending = settings.model_copy(update={"rebuild_damaged": True})
     with pytest.raises(StaleError, match="the next start rebuilds it"):
         await DashboardRole(mending).run()
-    assert not damaged.exists()
+    assert not path.exists()
     async with dashboard(mending) as client:
         assert (await client.counted(100))["verdicts"] == by_kind(kept)
 
 
-def spoil(tables: Path) -> Path:
-    """Damage all tables; the directory of one."""
-    files = list(tables.rglob("CURRENT"))
-    for file in files:
-        file.write_text("nothing")
-    return files[0].parent
+@pytest.mark.night
+async def test_what_an_earlier_version_counted_is_named_and_left(settings: Settings, tmp_path: Path) -> None:
+    made, log, earlier = VerdictMaker(), tmp_path / "dashboard.log", directory_of(settings) / EARLIER
+    earlier.mkdir(parents=True)
+    (earlier / "row").write_text("old")
+    await decide(settings, made.some(10))
+    async with dashboard_process(settings, log) as (_, client):
+        await client.counted(10)
+    assert f"{settings.namespace}.dashboard-urls-changelog" in log.read_text()
+    assert (earlier / "row").read_text() == "old"
 
 
 async def _compares_the_two_members(client: Client, cluster: dict[str, Any]) -> None:
@@ -526,7 +533,7 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
         assert (await audited(settings, 21)).clean
 
 
-async def _says_which_partitions_are_behind(client: Client) -> None:
+async def _says_which_partitions_are_behind(client: Client, namespace: str) -> None:
     """Of 5 pages that no worker reads, 4 are in partition 0."""
     group: dict[str, Any] = {}
 
@@ -534,7 +541,7 @@ async def _says_which_partitions_are_behind(client: Client) -> None:
         nonlocal group
         groups = (await client.get("/api/v1/system"))["groups"]
         group = next((each for each in groups if each["role"] == "worker"), {})
-        return group.get("lag_records") == 5
+        return group.get("lag_records") == 5 and group["lag_seconds"] is not None
 
     await until(measured)
     assert {each["partition"]: each["lag_records"] for each in group["behind"]} == {0: 4, 1: 1}
@@ -542,7 +549,7 @@ async def _says_which_partitions_are_behind(client: Client) -> None:
     assert group["partitions_behind"] == 2
     async with client.session.get(client.url + "/metrics") as response:
         metrics = (await response.text()).splitlines()
-    labels = f'{{neardup_namespace="{settings.namespace}",role="worker"}}'
+    labels = f'{{neardup_namespace="{namespace}",role="worker"}}'
     assert f"neardup_dashboard_role_lag_records{labels} 5.0" in metrics
     assert f"neardup_dashboard_role_processes{labels} 0.0" in metrics
     lag = await client.get("/api/v1/lag", role="worker", range="all")
@@ -560,7 +567,7 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
     await publish(settings, [page("http://b.example/", 3)], partition=1)
     async with dashboard(settings) as client:
         await client.counted(30)
-        await _says_which_partitions_are_behind(client)
+        await _says_which_partitions_are_behind(client, settings.namespace)
         contract = await client.get("/api/openapi.json")
         clusters = (await client.get("/api/v1/clusters"))["clusters"]
         for path, methods in contract["paths"].items():

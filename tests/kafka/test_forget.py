@@ -6,8 +6,6 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,12 @@ from stream.fingerprint.row import Row
 from stream.judge import forgetting
 from stream.judge.state.meta import Forgetting, meta_of
 from stream.kafka import topics
+from stream.kafka.counted import EARLIER, FIGURES
 from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
-from stream.kafka.rewritten import rewritten_in
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
-from stream.messages.journal import Genesis, SourceRange
+from stream.messages.journal import SourceRange
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
@@ -37,8 +35,8 @@ from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.commands import neardup_process
-from tests.kafka.dashboard_helpers import dashboard, dashboard_process
-from tests.kafka.disk_scan import DiskScan, block_of
+from tests.kafka.dashboard_helpers import dashboard
+from tests.kafka.disk_scan import DiskScan
 from tests.kafka.judge_helpers import (
     CLUSTER,
     FINGERPRINTER,
@@ -230,7 +228,7 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
 
 
 def counted(directory: Path) -> bytes:
-    """All bytes of a dashboard's tables that no process has open."""
+    """All bytes of a dashboard's figures that no process has open."""
     scan = DiskScan()
     return b"\n".join([*scan.files(directory), scan.dashboard_entries(directory)])
 
@@ -274,12 +272,12 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
 
 
 @pytest.mark.night
-async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
-    """Tables, changelogs, and what it shows. Figures stay as they are. Pages of E have other URLs, but its
+async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> None:
+    """The state, and what it shows. Figures stay as they are. Pages of E have other URLs, but its
     key."""
     hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
     home = deployed.state_dir / deployed.namespace / "dashboard"
-    tables, anchors = home / "v1", home / "anchors"
+    figures, anchors = home / FIGURES, home / "anchors"
     genesis = await topics.wait_for_genesis(deployed)
     async with running(JudgeRole(deployed)):
         await judge(
@@ -303,7 +301,7 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
                 return not await history(A)
 
             await until(is_gone)
-            await until(lambda: not dashboard_delays(deployed, genesis))
+            await until(lambda: not dashboard_delays(deployed))
             assert [await history(each) for each in (A, B, C, D, hosts[1])] == [[], ["-"], [], ["-"], []]
             assert [await history(each) for each in (E + "?1", E + "?2", B + "3")] == [[], [], ["-"]]
             shown = [await client.get(f"/api/v1/{each}", limit=9) for each in ("clusters", "verdicts")]
@@ -313,27 +311,18 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
             assert await judge(deployed, 1, (A, 5)) == ["unique -"]
             await client.counted(11)
             assert await history(A) == ["-"]
-    names = TopicNames(deployed.namespace)
-    for topic in (f"{names.dashboard}-{name}-changelog" for name in ("urls", "clusters")):
-        rows = {each.key: each.value for each in await read_all(deployed, topic)}
-        told = b"".join(part for row in rows.items() for part in (*row, *block_of(*row)))
-        assert told
-        assert not [url for url in (C, E, *hosts) if url.encode() in told]
-    found = counted(tables)
+    names, found = TopicNames(deployed.namespace), counted(figures)
     assert [url for url in (B, D, C, E, *hosts) if url.encode() in found] == [B, D]
-    # Files may have earlier versions of rows until their rewriting ends.
-    noted = rewritten_in(home, genesis.journal)
-    assert (noted.begun, set(noted.partitions.values())) == (set(), {4})
-    msgspec.structs.replace(noted, begun={1}).write(home)
-    (delay,) = dashboard_delays(deployed, genesis)
-    assert delay.why.endswith("partitions 1")
-    # From the changelogs, which have earlier versions of rows, too.
-    shutil.rmtree(tables)
+    # What counts again reads verdicts that have their URLs.
+    shutil.rmtree(figures)
     async with dashboard(deployed) as client:
         assert (await client.counted(11))["pages"] == 11
-        await until(lambda: not dashboard_delays(deployed, genesis))
-    found = counted(tables)
+        await until(lambda: not dashboard_delays(deployed))
+    found = counted(figures)
     assert not [url for url in (C, E) if url.encode() in found]
+    (home / EARLIER).mkdir()
+    assert [each.what for each in dashboard_delays(deployed)] == [str(home / EARLIER)]
+    (home / EARLIER).rmdir()
     # While it is down, and what was decided is trimmed before it is there again. The state for its look-ups
     # cannot follow then, however far it came before.
     async with open_follower(deployed, genesis, anchors) as follower:
@@ -342,67 +331,22 @@ async def test_a_dashboard_rewrites_what_it_counted(deployed: Settings) -> None:
         await ask(deployed, D)
         await erased(deployed, 5)
     await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
-    assert dashboard_delays(deployed, genesis, 5)
+    assert dashboard_delays(deployed, 5)
     async with running(JudgeRole(deployed)), dashboard(deployed) as client:
         await judge(deployed, 2, (C, 6))
         await client.counted(12)
-        await until(lambda: not dashboard_delays(deployed, genesis, 5))
-    found = counted(tables)
+        await until(lambda: not dashboard_delays(deployed, 5))
+    found = counted(figures)
     assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
     assert D.encode() in content(anchors)
     delayed = {each.what for each in (await status(deployed)).delays}
-    assert (str(home) in delayed, str(anchors) in delayed) == (False, True)
+    assert (str(figures) in delayed, str(anchors) in delayed) == (False, True)
 
 
-def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) -> list[Delay]:
-    """What delays that a dashboard's tables have nothing of the requests."""
-    home = settings.state_dir / settings.namespace
-    found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
-    return [each for each in found if each.what == str(home / "dashboard")]
-
-
-@pytest.mark.night
-async def test_each_dashboard_of_a_group_erases_what_it_has(deployed: Settings, tmp_path: Path) -> None:
-    """One has counted all partitions before another takes some of them."""
-    other = deployed.model_copy(update={"state_dir": tmp_path / "other"})
-    genesis = await topics.wait_for_genesis(deployed)
-    gone, kept = ([f"{url}-{each}" for each in range(3)] for url in (A, B))
-    async with running(JudgeRole(deployed)), dashboard(deployed) as first:
-        for partition, urls in enumerate(zip(gone, kept, strict=True)):
-            await judge(deployed, partition, *((url, partition) for url in urls))
-        await first.counted(6)
-        async with dashboard_process(other, tmp_path / "other.log") as (process, second):
-
-            async def is_shared() -> bool:
-                both = [(await each.get("/api/v1/system"))["partitions_read"] for each in (first, second)]
-                return sorted(both) == [1, 2]
-
-            async def histories(url: str) -> list[str]:
-                found = [await each.post("/api/v1/lookup", {"url": url}) for each in (first, second)]
-                return [
-                    (each["duplicate_of"] or {}).get("url", "-") for one in found for each in one["history"]
-                ]
-
-            await until(is_shared)
-            await until(partial(_has, histories, kept[0], gone[0]))
-            await ask(deployed, *gone)
-
-            def is_erased() -> bool:
-                return not any(dashboard_delays(each, genesis, 3) for each in (deployed, other))
-
-            await until(is_erased)
-            assert [await histories(url) for url in gone] == [[]] * 3
-            assert {said for url in kept for said in await histories(url)} == {"-"}
-            process.terminate()
-            assert await process.wait() == 0
-    tables = [counted(each.state_dir / each.namespace / "dashboard" / "v1") for each in (deployed, other)]
-    assert not [url for url in gone if any(url.encode() in each for each in tables)]
-    assert all(any(url.encode() in each for each in tables) for url in kept)
-    assert all(any(url.encode() in each for url in kept) for each in tables)
-
-
-async def _has(histories: Callable[[str], Awaitable[list[str]]], url: str, like: str) -> bool:
-    return like in await histories(url)
+def dashboard_delays(settings: Settings, requests: int = 4) -> list[Delay]:
+    """What delays that a dashboard's figures have nothing of the requests."""
+    found = _directories(settings, _Decided(pages={}, requests=requests))
+    return [each for each in found if Path(each.what).name in (FIGURES, EARLIER)]
 
 
 async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import window
 from stream.kafka import topics
+from stream.kafka.counted import FIGURES
 from stream.kafka.names import TopicNames
 from stream.messages import verdict_options
 from stream.messages.best import decode_best
@@ -278,7 +279,6 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
     genesis, scan = await topics.wait_for_genesis(deployed), DiskScan()
     topics_with = partial(scan.topics_with, tmp_path / "kafka", deployed.namespace)
     with_urls = {names.pages, names.journal, names.verdicts, names.clusters, names.best()}
-    with_urls |= {f"{names.dashboard}-{table}-changelog" for table in ("urls", "clusters")}
     async with (
         running(WorkerRole(deployed)),
         running(JudgeRole(deployed)),
@@ -351,7 +351,7 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         is_elector = path.name.startswith("elector")
         assert others.found_in(content) == (True, not is_elector), path
         assert traces.found_in(content) == (False, False), path
-    content = scan.dashboard_entries(state / "dashboard")
+    content = scan.dashboard_entries(state / "dashboard" / FIGURES)
     assert (GONE in content, KEPT in content) == (False, True)
     rules = genesis.scheme.url_rules
     assert not found_in(content, [xxhash.xxh3_64_digest(url_key(each, rules).encode()) for each in gone])

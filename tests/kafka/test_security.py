@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.errors import TopicAuthorizationFailedError
 from pydantic import SecretStr
 
 from stream.brokers import embedded
-from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -274,17 +273,12 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
     role: str,
 ) -> None:
     shared = roles[role].namespace
-    if role == "dashboard":
-        await make(
-            secured.everything(shared),
-            [each for each in grants(role, TopicNames(shared)) if "Create" in each.operations],
-        )
     for number, _ in enumerate(without(role, TopicNames(shared))):
         principal = f"{namespace}-{number}"
         used = principal if role == "topics create" else shared  # what one made, the next need not make
         missing, operation, rest = list(without(role, TopicNames(used)))[number]
-        if operation in ("Create", "Alter"):
-            continue  # the topics are there, and wide enough: tried on their own
+        if operation == "Create":
+            continue  # the topics are there: tried on their own
         await secured.grant(principal, rest)
         settings = secured.by_token(used, principal, state_dir=tmp_path / principal, **ROUTED)
         refused = await refused_access(role, settings, crawl, rows)
@@ -335,54 +329,6 @@ async def refused_access(role: str, settings: Settings, crawl: Path, rows: Path)
     except AccessError as error:
         return str(error)
     return None
-
-
-@pytest.mark.night
-async def test_a_dashboard_that_may_not_make_its_topics_says_which(
-    secured: SecuredBroker, namespace: str, tmp_path: Path
-) -> None:
-    await create(secured.everything(namespace))
-    for left_out in ("Create", "Write"):
-        principal = f"{namespace}-{left_out}"
-        await secured.grant(
-            principal,
-            [
-                dataclasses.replace(each, operations=tuple(set(each.operations) - {left_out}))
-                for each in grants("dashboard", TopicNames(namespace))
-            ],
-        )
-        settings = secured.by_token(namespace, principal, state_dir=tmp_path / principal)
-        if left_out == "Create":
-            with pytest.raises(AccessError) as denied:
-                await DashboardRole(settings).run()
-            refused = str(denied.value)
-        else:  # known once Faust has made them, so in a process of its own
-            code, _, refused = await neardup_process(settings, "dashboard")
-            assert code == EXIT_REFUSED, refused
-        assert f"topic {namespace}.dashboard-" in refused
-        assert f"({left_out})" in refused
-
-
-@pytest.mark.night
-async def test_a_dashboard_that_may_not_add_partitions_says_to_which(
-    secured: SecuredBroker, namespace: str, tmp_path: Path
-) -> None:
-    everything, names = secured.everything(namespace), TopicNames(namespace)
-    await create(everything)
-    needed = grants("dashboard", names)
-    await make(everything, [each for each in needed if "Create" in each.operations])
-    async with clients.open_client(everything, clients.admin(everything)) as admin:
-        await admin.create_partitions({names.verdicts: NewPartitions(5)})
-    fewer = [dataclasses.replace(each, operations=tuple(set(each.operations) - {"Alter"})) for each in needed]
-    for principal, allowed in ((f"{namespace}-few", fewer), (f"{namespace}-all", needed)):
-        await secured.grant(principal, allowed)
-        settings = secured.by_token(namespace, principal, state_dir=tmp_path / principal)
-        if allowed is fewer:
-            with pytest.raises(AccessError, match=r"dashboard-clusters-changelog \(Alter\).*--partitions 5"):
-                await DashboardRole(settings).run()
-        else:
-            async with dashboard(settings) as client:
-                assert (await client.get("/api/v1/system"))["partitions"] == 5
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -18,6 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.manifest import Manifest
+from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, SettingsError, StaleError, StateError
 from stream.judge.state.meta import Meta, meta_of
@@ -281,7 +282,7 @@ async def test_the_look_up_says_why_it_is_unavailable_and_is_restored(judged: Se
 @asynccontextmanager
 async def finding(settings: Settings, genesis: Genesis) -> AsyncIterator[Finder]:
     """Run the dashboard's look-up."""
-    finder = Finder(settings, genesis, lambda _: [], lambda _: [])
+    finder = Finder(settings, genesis, lambda _: [], lambda _: ClusterRow())
     task = asyncio.create_task(finder.run())
     try:
         yield finder

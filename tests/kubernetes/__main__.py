@@ -172,7 +172,9 @@ def check_controllers(cluster: Cluster, applied: Applied) -> None:
         }
 
     cluster.wait_until("the judges have host names", lambda: len(judges()) == 2)
-    (dashboard,) = (each for each in applied.objects("Deployment") if "dashboard" in each["metadata"]["name"])
+    (dashboard,) = (
+        each for each in applied.objects("StatefulSet") if "dashboard" in each["metadata"]["name"]
+    )
     variables = dashboard["spec"]["template"]["spec"]["containers"][0]["env"]
     roles = {each["name"]: each.get("value", "") for each in variables}["NEARDUP_DASHBOARD_ROLES"]
     require(set(roles.split(",")) == judges(), "the dashboard looks for the judges where they are")

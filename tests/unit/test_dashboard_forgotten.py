@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +10,6 @@ import pytest
 from stream.dashboard.counting import forgotten, forgotten_ids
 from stream.dashboard.counting.forgotten import ForgottenPages, _Decided
 from stream.dashboard.counting.forgotten_ids import ForgottenIds
-from stream.dashboard.counting.rewriting import Rewriting
 from stream.fingerprint.seed import url_hasher
 from stream.messages.decision import (
     Forgotten,
@@ -83,32 +78,11 @@ async def test_without_ids_decisions_that_were_known_are_read_again() -> None:
     assert pages.waiting == (0, None)
 
 
-async def test_ids_are_written_though_no_partition_is_behind(tmp_path: Path) -> None:
-    """As where the file was lost, and decisions were read again."""
-    rewriting, shown = Rewriting(GENESIS, tmp_path), asyncio.Event()
-    rewriting.forgotten.ids.add(np.array([7]))
-    rewriting.forgotten.add(0, 0, request_of(A))
-    rewriting.forgotten.decide(1, 8)
-
-    async def forget(_: ForgottenPages) -> None:
-        shown.set()
-
-    recent: Any = SimpleNamespace(forget=forget)
-    statistics: Any = SimpleNamespace(open_partitions=set(), ready=asyncio.Event())
-    running = asyncio.create_task(rewriting.run(statistics, recent))
-    await shown.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    again = Rewriting(GENESIS, tmp_path)
-    assert 7 in again.forgotten.ids
-    assert list(again.forgotten._known) == [(1, 8)]
-
-
 def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (forgotten, forgotten_ids):
         monkeypatch.setattr(module, "LEAST_JOINED", 4)
     rng = random.Random(1)
-    ids, seen = ForgottenIds(GENESIS.journal), set[int]()
+    ids, seen = ForgottenIds(), set[int]()
     decided, starts = _Decided(), dict[bytes, int]()
     for start in range(1, 60):
         some = [rng.randrange(200) for _ in range(rng.randrange(4))]

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import faust
 import msgspec
 import numpy as np
 import pytest
 import xxhash
-from faust.types import TP
 from msgspec import UNSET, structs
 
 from stream.dashboard.counting import history
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.forgotten_ids import ForgottenIds
-from stream.dashboard.counting.history import KEPT, History
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
-from stream.dashboard.counting.rows import UrlRow
+from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.state import BLOCKS, KEPT, State
 from stream.dashboard.counting.verdict_columns import batch_of, normal
+from stream.dashboard.counting.view import View
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import pack
+from stream.kafka.counted import Meta
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
-from tests.genesis import genesis_of
+from stream.pages.times import rfc3339
+from stream.tables.store.rocks import CLUSTERS, URLS
+from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker
 
+FRESH = Meta(cluster="cluster", journal=JOURNAL, topic="topic")
 PARTITION = 2
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
     monkeypatch.setattr(history, "BLOCK_BYTES", 4000)
-    return table_in(tmp_path / "first")
-
-
-def table_in(path: Path) -> History:
-    path.mkdir()
-    app = faust.App("dashboard", store="rocksdb://?driver=rocksdict", datadir=str(path))
-    return History(app, name="urls", partitions=4)
+    with closing(State.open(tmp_path / "figures", FRESH)) as opened:
+        yield opened
 
 
 def crawled(times: int) -> list[VerdictRecord]:
@@ -50,9 +49,10 @@ def crawled(times: int) -> list[VerdictRecord]:
     return [*found, made.one(url="http://once.example/")]
 
 
-def kept(table: History, verdicts: list[VerdictRecord], first: int = 0) -> dict[bytes, bytes]:
-    values = [msgspec.json.encode(each) for each in verdicts]
-    return table.keep([batch_of(PARTITION, range(first, first + len(values)), values)])
+def count(state: State, verdicts: list[VerdictRecord], first: int = 0, partition: int = PARTITION) -> None:
+    values, pending = [msgspec.json.encode(each) for each in verdicts], Pending()
+    pending.add(batch_of(partition, range(first, first + len(values)), values), 0)
+    state.fold(pending, View(state.host_counts), time.time())
 
 
 GENESIS = genesis_of()
@@ -70,56 +70,26 @@ def forgotten_pages(*requests: tuple[What, str], start: int = 8) -> ForgottenPag
     return pages
 
 
-def ids(verdicts: list[VerdictRecord]) -> list[str]:
-    return [each.id for each in verdicts]
-
-
-def check(table: History, verdicts: list[VerdictRecord]) -> None:
+def check(state: State, verdicts: list[VerdictRecord]) -> None:
     for url in {each.url or "" for each in verdicts}:
         its = [each for each in verdicts if each.url == url]
-        assert table.of(PARTITION, normal(url)) == its[::-1][:KEPT]
-    assert table.of(PARTITION, "http://never.example/") == []
-    assert table.of(PARTITION + 1, normal("http://once.example/")) == [], "no RocksDB of that partition"
+        assert state.history(normal(url)) == its[::-1][:KEPT]
+    assert state.history("http://never.example/") == []
 
 
-def test_the_last_verdicts_of_each_url_are_found(table: History) -> None:
+def test_the_last_verdicts_of_each_url_are_found(state: State) -> None:
     verdicts = crawled(2 * KEPT)
-    assert len(kept(table, verdicts)) > 3, "in blocks"
-    check(table, verdicts)
+    cut = len(verdicts) // 2
+    count(state, verdicts[:cut])
+    count(state, verdicts[cut:], first=cut + 3)
+    assert sum(1 for _ in state.store.scan(BLOCKS)) > 3, "in blocks"
+    check(state, verdicts)
+    once = structs.replace(verdicts[-1], id=f"{GENESIS.journal[:8]}.1.1", decided_at=rfc3339(0))
+    count(state, [once], partition=0)
+    assert state.history(normal("http://once.example/")) == [verdicts[-1], once], "of all partitions"
 
 
-def test_verdicts_that_come_again_are_found_once_however_they_are_cut(table: History) -> None:
-    verdicts = crawled(KEPT)
-    for first, last in ((0, 30), (0, 7), (5, 31), (20, len(verdicts))):
-        kept(table, verdicts[first:last], first)
-    check(table, verdicts)
-
-
-def changes(rows: dict[bytes, bytes]) -> list[Any]:
-    """Rows as Faust gives them from the changelog."""
-    changelog = TP("dashboard-urls-changelog", PARTITION)
-    messages = [
-        SimpleNamespace(tp=changelog, offset=i, partition=PARTITION, key=key, value=value)
-        for i, (key, value) in enumerate(rows.items())
-    ]
-    return [SimpleNamespace(message=each) for each in messages]
-
-
-def test_blocks_recovered_from_the_changelog_are_found(table: History, tmp_path: Path) -> None:
-    verdicts = crawled(KEPT)
-    rows = kept(table, verdicts)
-    before = VerdictRecord(**{**msgspec.structs.asdict(verdicts[-1]), "id": "abcd1234.1.1"})
-    digest = xxhash.xxh3_128_hexdigest(normal(before.url or "").encode())
-    old = f'"{PARTITION}/{digest}"'.encode()
-    rows[old] = msgspec.msgpack.encode(UrlRow(3, [verdicts[-1], before]))
-    recovered = table_in(tmp_path / "second")
-    recovered.apply_changelog_batch(changes(rows))
-    check(recovered, verdicts[:-1])
-    found = recovered.of(PARTITION, normal(before.url or ""))
-    assert ids(found) == ids([verdicts[-1], before]), "also those that an earlier version kept"
-
-
-def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: History) -> None:
+def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: State) -> None:
     prefix, verdicts = GENESIS.journal[:8], crawled(KEPT)
     verdicts = [structs.replace(each, id=f"{prefix}.7.{place}") for place, each in enumerate(verdicts)]
     named = PageRef(FORGOTTEN, f"{prefix}.7.3")
@@ -128,16 +98,13 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: His
         verdict="unique", duplicate_of=None, nearest=NearestPage(named.url, named.id, 0.3),
     )  # fmt: skip
     verdicts[-2] = structs.replace(verdicts[-2], verdict="duplicate", duplicate_of=named)
-    kept(table, verdicts)
+    count(state, verdicts)
     pages = forgotten_pages(("url", FORGOTTEN))
-    keys = [key for key, _ in table.next_rows(PARTITION, b"")]
-    assert rewrite(table, pages) > 1
-    table.flush(PARTITION)
-    for each in ((b'"', b"~"), *table.index_slices(PARTITION)):
-        table.compact(PARTITION, *each)
-    assert table.of(PARTITION, FORGOTTEN) == []
+    assert erase(state, pages) > 1
+    state.compact()
+    assert state.history(FORGOTTEN) == []
     check(
-        table,
+        state,
         [
             structs.replace(
                 each,
@@ -148,64 +115,41 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(table: His
             if each.url != FORGOTTEN
         ],
     )
-    assert not table.rewritten(PARTITION, keys, pages), "once"
-    database = table.assigned_database(PARTITION)
-    contents = [part for entry in database.items() for part in entry]
+    assert erase(state, pages) == 0, "once"
     digest = xxhash.xxh3_64_digest(FORGOTTEN.encode())
-    assert not any(digest in each for each in contents)
-    assert not any(digest in each.read_bytes() for each in Path(database.path()).glob("*.sst"))
+    assert not any(digest in part for entry in state.store.scan(URLS) for part in entry)
+    files = list(state.store.path.glob("*.sst"))
+    assert files
+    assert not any(digest in each.read_bytes() for each in files)
 
 
-def rewrite(table: History, pages: ForgottenPages) -> int:
-    """Rewrite all rows, and return how many it were."""
-    rows = table.rewritten(PARTITION, [key for key, _ in table.next_rows(PARTITION, b"")], pages)
-    table.write_rewritten(PARTITION, rows)
-    return len(rows)
+def erase(state: State, pages: ForgottenPages) -> int:
+    """Erase from all rows, a few at a time, and return how many it were."""
+    rows = 0
+    for family in (BLOCKS, CLUSTERS):
+        start: bytes | None = b""
+        while start is not None:
+            keys, start = state.erase_some(family, start, pages)
+            rows += len(keys)
+    return rows
 
 
-def names_digest(table: History, url: str) -> bool:
-    """Whether rows, or the index, have the digest of a URL."""
-    digest, database = xxhash.xxh3_64_digest(url.encode()), table.assigned_database(PARTITION)
-    return any(digest in part for entry in database.items() for part in entry)
-
-
-def test_blocks_that_come_again_leave_no_index_of_forgotten_pages(table: History, tmp_path: Path) -> None:
-    """Redelivered verdicts, and later versions of rows in a changelog, in one batch or in two."""
-    prefix, verdicts = GENESIS.journal[:8], crawled(KEPT)
-    verdicts = [structs.replace(each, id=f"{prefix}.7.{place}") for place, each in enumerate(verdicts)]
-    rows, pages = kept(table, verdicts), forgotten_pages(("url", FORGOTTEN))
-    assert names_digest(table, FORGOTTEN)
-    values = pages.forget_all(map(msgspec.json.encode, verdicts))
-    left = [msgspec.json.decode(each, type=VerdictRecord) for each in values]
-    rewritten = kept(table, left)
-    rewrite(table, pages)  # blocks that begin elsewhere
-    assert not names_digest(table, FORGOTTEN)
-    check(table, [each for each in left if each.url])
-    for name, batches in (
-        ("one", [[*changes(rows), *changes(rewritten)]]),
-        ("two", map(changes, (rows, rewritten))),
-    ):
-        recovered = table_in(tmp_path / name)
-        for batch in batches:
-            recovered.apply_changelog_batch(batch)
-        rewrite(recovered, pages)
-        assert not names_digest(recovered, FORGOTTEN)
-        check(recovered, [each for each in left if each.url])
-
-
-def test_a_block_that_is_replaced_leaves_the_index_of_others(
-    table: History, monkeypatch: pytest.MonkeyPatch
+def test_a_search_for_forgotten_pages_goes_on_where_it_stopped(
+    state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shorter one comes in its place once another one has the rest of its verdicts."""
-    monkeypatch.setattr(history, "BLOCK_BYTES", 1 << 20)
-    verdicts = crawled(1)
-    kept(table, verdicts)
-    kept(table, verdicts[3:], first=3)
-    kept(table, verdicts[:3])
-    check(table, verdicts)
+    count(state, crawled(KEPT))
+    rows = sum(1 for family in (BLOCKS, CLUSTERS) for _ in state.store.scan(family))
+    monkeypatch.setattr("stream.dashboard.counting.state.ERASE_SECONDS", 0.0)
+    turns = 0
+    for family in (BLOCKS, CLUSTERS):
+        start: bytes | None = b""
+        while start is not None:
+            _, start = state.erase_some(family, start, ForgottenPages(GENESIS))
+            turns += 1
+    assert 2 < turns <= rows + 2
 
 
-def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(table: History) -> None:
+def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state: State) -> None:
     """And the recrawls of them. A page that is like them stays, and so does one that was crawled later."""
     prefix, made = GENESIS.journal[:8], VerdictMaker()
 
@@ -220,35 +164,30 @@ def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(table
         page(2, "http://b.example/", "duplicate", gone),
         page(3, "http://a.example/?session=3", "unique", None, offset=9),
     ]
-    kept(table, verdicts)
+    count(state, verdicts)
     pages = forgotten_pages(("url", "http://a.example/"))
-    assert rewrite(table, pages) == 0
+    assert erase(state, pages) == 0
     pages.ids.add(np.array([pack(7, 0), pack(6, 5)]))
-    assert rewrite(table, pages) == 1
-    assert [table.of(PARTITION, normal(each.url or "")) for each in verdicts] == [
+    assert erase(state, pages) == 1
+    assert [state.history(normal(each.url or "")) for each in verdicts] == [
         [], [], [structs.replace(verdicts[2], duplicate_of=None)], [verdicts[3]],
     ]  # fmt: skip
-    assert rewrite(table, pages) == 0
+    assert erase(state, pages) == 0
     assert pages.names("http://any.example/", f"{prefix}.6.5")
     assert not pages.names("http://any.example/", "ffffffff.6.5"), "of another journal"
 
 
-def test_ids_of_forgotten_pages_are_read_back(tmp_path: Path) -> None:
-    journal, written = GENESIS.journal, ForgottenIds(GENESIS.journal)
-    assert ForgottenIds.read(tmp_path, journal) is None
+def test_what_is_known_of_forgotten_pages_is_read_back(state: State) -> None:
+    assert state.forgotten() is None
+    written = forgotten_pages(("url", FORGOTTEN))
     for some in ([5, 9], [], [7, 9, 1 << 60], [1]):
-        written.add(np.array(some, np.int64))
-        written.write(tmp_path)
-        found = ForgottenIds.read(tmp_path, journal)
-        assert found is not None
-        assert [each for each in (1, 2, 5, 7, 9, 1 << 60) if each in found] == [
-            each for each in (1, 2, 5, 7, 9, 1 << 60) if each in written
-        ]
-    assert (len(written), 7 in written, 8 in written, 1 << 61 in written) == (5, True, False, False)
-    assert ForgottenIds.read(tmp_path, "cd" * 16) is None
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(file.read_bytes()[:-1])
-    assert ForgottenIds.read(tmp_path, journal) is None
+        written.ids.add(np.array(some, np.int64))
+        state.note_forgotten(written)
+        decided, ids = state.forgotten() or ([], ForgottenIds())
+        assert decided == written.decided == [(1, 8)]
+        known = (1, 2, 5, 7, 9, 1 << 60, 1 << 61)
+        assert [each in ids for each in known] == [each in written.ids for each in known]
+    assert (len(ids), 7 in ids, 8 in ids, 1 << 61 in ids) == (5, True, False, False)
 
 
 @pytest.mark.parametrize(

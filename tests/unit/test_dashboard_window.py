@@ -7,6 +7,7 @@ from typing import Any
 
 from stream.dashboard.answers import Forgetting, Window
 from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.deployment import system
 from stream.dashboard.lookup.lookup import Finder
 from stream.dashboard.role import _forgetting
@@ -35,7 +36,9 @@ async def test_a_dashboard_asks_the_leading_judge_which_pages_were_carried() -> 
 
 
 def finder(lifetime: int | None, state: object = None) -> Finder:
-    made = Finder(load(), genesis_of(options=VerdictOptions(lifetime=lifetime)), lambda _: [], lambda _: [])
+    made = Finder(
+        load(), genesis_of(options=VerdictOptions(lifetime=lifetime)), lambda _: [], lambda _: ClusterRow()
+    )
     if state is not None:
         following: Any = SimpleNamespace(state=state)
         made._follower = following

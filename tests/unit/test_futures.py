@@ -15,7 +15,6 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
 
-from stream.dashboard.counting.pending import Pending
 from stream.errors import DiskError
 from stream.futures import retrieved
 from stream.judge.state.state import State
@@ -92,14 +91,6 @@ async def test_a_thread_that_fails_after_its_caller_was_cancelled_is_not_logged(
         await asyncio.wait([calling])
         assert calling.cancelled()
         del calling
-
-
-async def test_sends_of_a_dashboard_that_ends_meanwhile_are_not_logged() -> None:
-    with nothing_logged():
-        pending = Pending(1)
-        pending.send(fails())
-        await asyncio.sleep(0.01)
-        del pending
 
 
 class _Consumer:

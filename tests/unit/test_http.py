@@ -17,17 +17,19 @@ from aiohttp import web
 
 from stream.dashboard.answers import ClusterPages, Election, MemberPage
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
-from stream.dashboard.counting.rows import Counts
+from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.view import View
 from stream.dashboard.lookup.lookup import BusyError
 from stream.dashboard.web.api import LOOKUP_BYTES, Api, in_hundredths
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
+from stream.kafka.counted import Meta
 from stream.ops.health import Health
 from stream.ops.http import HttpLimits, http_server
 from stream.ops.metrics import DashboardMetrics
 from stream.ops.server import add_ops_routes
 from stream.settings import load
+from tests.genesis import JOURNAL
 from tests.waiting import until
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
@@ -154,8 +156,10 @@ class _Finder:
 
 @asynccontextmanager
 async def dashboard(**options: Any) -> AsyncIterator[int]:
-    view = View(lambda *_: Counts(), lambda _: [])
-    statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
+    view = View(lambda *_: Counts())
+    meta = Meta(cluster="here", journal=JOURNAL, topic="verdicts")
+    state = SimpleNamespace(cluster=lambda _: ClusterRow(), history=lambda _: [], meta=meta)
+    statistics: Any = SimpleNamespace(view=view, state=state)
     kept = SimpleNamespace(election=Election("none"))
     parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
     gate, metrics = Gate(load(**options)), DashboardMetrics()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.lookup.lookup import Finder
 from stream.judge.state.state import State
 from stream.roles.judge.stats import JudgeStats
@@ -40,7 +41,7 @@ def test_the_judge_logs_the_anchors_that_are_stored(state: State) -> None:
 
 
 def test_the_look_up_has_the_anchors_that_are_stored(state: State, tmp_path: Path) -> None:
-    finder = Finder(Settings(state_dir=tmp_path), genesis_of(), lambda _: [], lambda _: [])
+    finder = Finder(Settings(state_dir=tmp_path), genesis_of(), lambda _: [], lambda _: ClusterRow())
     assert finder.anchors is None
     follower: Any = SimpleNamespace(state=state)
     finder._follower = follower

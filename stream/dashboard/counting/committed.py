@@ -1,34 +1,35 @@
 """Faust's Kafka consumer, adapted for exact counting.
 
-It reads committed records only, passes a batch of records as one message, and makes skipped records visible.
+It reads committed records only, passes a batch of records as one message, begins where the state ends, and
+says of each batch where the one before it ended.
+
+Checked against faust-streaming 0.15.3; `pyproject.toml` pins the minor version.
+`tests/unit/test_faust_internals.py` tests that each overridden method still exists with the shape expected
+here, so an incompatible version fails there.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
-from stream.dashboard.counting.faust_internals import is_changelog
+from stream.errors import StaleError
 from stream.kafka.aiokafka_internals import (
-    client_of,
     fetched_records,
     keep_fetched_in,
-    raise_offset_errors,
     read_committed,
     wrap_batches,
 )
 
 BATCHES_AT_ONCE: Final = 16
 """Maximum number of record batches per fetch, of at most a megabyte each when they are decompressed."""
-BEFORE: Final = "before"
-"""Added header: the offset of the previously fetched record. It is absent after a seek."""
 
 
 @dataclass(slots=True)
@@ -37,14 +38,14 @@ class BatchRecords:
 
     offsets: list[int] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
-    folded: bool = False
-    """Whether all rows of the batch are stored, so that it may be acknowledged."""
+    begin: int = 0
+    """The offset after the record that was fetched before, or the one that was sought."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def clear(self) -> None:
-        """Free the memory, because Faust keeps the message until it is acknowledged."""
+        """Free the memory, because Faust keeps the message for a while."""
         self.offsets.clear()
         self.values.clear()
 
@@ -96,17 +97,15 @@ class _Batches:
 
 
 class _Fetched(OrderedDict[Any, Any]):
-    """aiokafka's buffer of fetched records. All but those of changelogs are wrapped to yield whole
-    batches."""
+    """aiokafka's buffer of fetched records, which are wrapped to yield whole batches."""
 
-    def __init__(self, results: Mapping[Any, Any], one_by_one: Callable[[Any], bool]) -> None:
-        self._one_by_one = one_by_one
+    def __init__(self, results: Mapping[Any, Any]) -> None:
         super().__init__()
         for partition, result in results.items():
             self[partition] = result
 
     def __setitem__(self, partition: Any, result: Any) -> None:
-        if isinstance(result, FetchResult) and not self._one_by_one(partition):
+        if isinstance(result, FetchResult):
             wrap_batches(result, _Batches)
         super().__setitem__(partition, result)
 
@@ -115,7 +114,6 @@ class _Thread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         read_committed(consumer)  # Faust sets it for its own transactions only
-        raise_offset_errors(client_of(consumer))
         return consumer
 
     async def _fetch_records(
@@ -125,78 +123,57 @@ class _Thread(AIOKafkaConsumerThread):
         timeout: float | None = None,
         max_records: int | None = None,
     ) -> Any:
-        store, of_changelog = fetched_records(consumer), partial(is_changelog, self.consumer)
+        store = fetched_records(consumer)
         if not isinstance(store, _Fetched):
-            keep_fetched_in(consumer, _Fetched(store, of_changelog))
-        if of_changelogs_alone(active_partitions, of_changelog):
-            return await super()._fetch_records(consumer, active_partitions, timeout, max_records)
-        return await super()._fetch_records(consumer, active_partitions, timeout, BATCHES_AT_ONCE)
+            keep_fetched_in(consumer, _Fetched(store))
+        try:
+            return await super()._fetch_records(consumer, active_partitions, timeout, BATCHES_AT_ONCE)
+        except NoOffsetForPartitionError:  # assigned, not sought yet, and nothing is committed
+            return {}
+        except OffsetOutOfRangeError as error:
+            raise StaleError(
+                f"verdicts were deleted before they were read: {error}; this dashboard ends, and goes on with"
+                " those that are left when restarted"
+            ) from error
 
 
 class _Consumer(Consumer):
+    transport: Any  # a `CommittedTransport`
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._fetched: dict[Any, int] = {}
-        self._folded: dict[Any, int] = {}
-        """Partition -> the end of the last batch folded since the last seek."""
+        self._next: dict[Any, int] = {}
+        """Partition -> the offset after the last record fetched."""
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets, with fetching stopped.
+        """Go on where the state ends, wherever the group's commit is, with fetching stopped.
 
-        Faust clears the queues of its agents afterwards. Records that were fetched after the seek would be
-        dropped, and lost for good once later ones are committed. Faust resumes fetching when the queues are
-        cleared.
+        Faust clears the queues of its agents afterwards, and resumes fetching then. Of what would be fetched
+        before, some would be skipped.
         """
         self.stop_flow()
-        await super().perform_seek()
+        self._next = {tp: self.transport.next_offset(tp.partition) for tp in self.assignment()}
+        await self.seek_wait(self._next)
 
-    async def seek_to_committed(self) -> Any:
-        """Seek to the committed offsets, or to the beginning of partitions without one.
-
-        aiokafka would leave the position of such a partition unchanged. Records fetched and dropped during
-        recovery would never be read: a dashboard killed before its first commit made no progress.
-        """
-        committed = await super().seek_to_committed()
-        # The records before may have been read already, or by another dashboard.
-        self._fetched.clear()
-        self._folded.clear()
-        never = [tp for tp, offset in committed.items() if not offset and not is_changelog(self, tp)]
-        if never:
-            await self._thread.seek_to_beginning(*never)
-        return committed
-
-    def ack(self, message: Any) -> bool:
-        """Acknowledge a batch that is folded, and no other."""
-        if not message.value.folded:
-            return False
-        end = message.offset + 1
-        self._folded[message.tp] = max(end, self._folded.get(message.tp, end))
-        return bool(super().ack(message))
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[Any]:
+        """Yield all partitions: nothing is acknowledged."""
+        return iter(self.assignment())
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset to commit, which is the end of the last batch that was folded.
-
-        Faust itself acknowledges batches that a stream skips, and those in its queue after the agent has
-        failed: their verdicts would be missing for good. It also commits a single run of consecutive offsets
-        per interval, but only the last offset of a batch is acknowledged.
-        """
-        self._acked[tp].clear()
-        self._acked_index[tp].clear()
-        return self._folded.get(tp)
+        """Return the offset to commit, which only lag is measured by: up to where verdicts are counted."""
+        offset: int | None = self.transport.counted.get(tp.partition)
+        return offset
 
     async def _add_gap(self, tp: Any, offset_from: int, offset_to: int) -> None:
         """Keep no gaps, which `_new_offset` does not need."""
 
     def _to_message(self, tp: Any, record: Any) -> Any:
-        message = super()._to_message(tp, record)
-        before = self._fetched.get(tp, -1)
-        self._fetched[tp] = record.offset
         # Offsets need not be consecutive: control records and aborted records leave gaps.
-        message.headers = {BEFORE: str(before).encode()} if 0 <= before < record.offset else {}
-        return message
+        record.value.begin, self._next[tp] = self._next[tp], record.offset + 1
+        return super()._to_message(tp, record)
 
 
 class CommittedTransport(Transport):
@@ -204,14 +181,15 @@ class CommittedTransport(Transport):
 
     Consumer = _Consumer
 
+    def __init__(
+        self, app: Any, next_offset: Callable[[int], int], counted: Callable[[], Mapping[int, int]]
+    ) -> None:
+        """`next_offset` says at which offset to go on with a partition; `counted` returns up to where each
+        partition is counted."""
+        super().__init__(app.conf.broker_consumer, app)
+        self.next_offset, self._counted = next_offset, counted
 
-def of_changelogs_alone(partitions: Iterable[Any] | None, of_changelog: Callable[[Any], bool]) -> bool:
-    """Return whether a fetch from these partitions, or from all, brings records of changelogs alone."""
-    some = list(partitions or ())
-    return bool(some) and all(map(of_changelog, some))
-
-
-def records_skipped(message: Any, last: int | None) -> bool:
-    """Return whether records between the `last` one delivered and this one were fetched but not delivered."""
-    before = message.headers.get(BEFORE)
-    return before is not None and int(before) != last
+    @property
+    def counted(self) -> Mapping[int, int]:
+        """Partition -> the offset before which its verdicts are counted."""
+        return self._counted()

@@ -112,7 +112,7 @@ class ForgottenPages:
         """`decided` and `ids` are what another one knew before. Without `ids`, decisions are read again, and
         `decided` says what those said that are gone."""
         self._genesis = genesis
-        self.ids: Final = ForgottenIds(genesis.journal) if ids is None else ids
+        self.ids: Final = ForgottenIds() if ids is None else ids
         """Of pages that were requested by URL."""
         self._digest_url, self._digest_host = url_hasher(genesis.seed), host_hasher(genesis.seed)
         self._urls, self._hosts, self._domains = _Decided(), _Decided(), _Decided()
@@ -124,7 +124,8 @@ class ForgottenPages:
         """The first decision that was read, where those before it are gone."""
         self._floor_appended = 0
         self.decided = list[tuple[int, int]]()
-        """(requests, start) of all decisions that requests waited for, as `Rewritten.decided`."""
+        """(requests, start): the requests before an offset of `requests` were decided at a journal offset,
+        where the ones before it in this list were decided earlier."""
         self.end = 0
         """The journal offset before which pages may be forgotten."""
         self._start_of = lru_cache(4096)(self._ask_start)

@@ -1,8 +1,4 @@
-"""Rows of the tables: counts of a window or of a cluster, each with the last offset folded into it.
-
-A row belongs to one partition of the verdicts topic, and verdicts are folded into it in the order of offsets.
-Redelivered verdicts are recognised by their offset in each row, so each verdict counts once.
-"""
+"""What is counted: verdicts of a window, and members of a cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.verdict_columns import PAGES_KEPT, ClusterNews, Shape
-from stream.messages.verdict import VerdictRecord
 
 URLS_KEPT: Final = 4096
-"""Characters of URLs that are stored per cluster and partition for display. A row is written again with each
-fold that has news of it, and many rows are in memory meanwhile."""
+"""Characters of URLs that are stored per cluster for display. A row is written again with each fold that has
+news of it, and many rows are in memory meanwhile."""
 Histogram = dict[int, int]
 K = TypeVar("K")
 
@@ -54,32 +50,10 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
                 for place, pages in histogram.items():
                     _bump(into, place, pages)
 
-    def copy(self) -> Counts:
-        """Return an independent copy."""
-        return Counts(
-            self.verdicts.copy(),
-            {kind: histogram.copy() for kind, histogram in self.distances.items()},
-            {kind: histogram.copy() for kind, histogram in self.similarities.items()},
-            self.reasons.copy(),
-        )
-
-    def __add__(self, other: Counts) -> Counts:
-        total = self.copy()
-        total.add(other)
-        return total
-
     @property
     def pages(self) -> int:
         """Number of verdicts of all kinds."""
         return sum(self.verdicts.values())
-
-
-class WindowRow(msgspec.Struct, array_like=True, gc=False):
-    """Counts of one window, partition and host (or all hosts)."""
-
-    offset: int = -1
-    """Offset of the last verdict folded into this row."""
-    counts: Counts = msgspec.field(default_factory=Counts)
 
 
 class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -94,48 +68,34 @@ class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ClusterRow(msgspec.Struct, array_like=True, gc=False):
-    """The members of a cluster in one partition, beside its anchor."""
+    """The members of a cluster, beside its anchor."""
 
-    offset: int = -1
     members: int = 0
     """Pages that joined it, as duplicates or judged again (rule 22)."""
     anchor: str = ""
-    """URL of the anchor; empty as long as no verdict of the partition names it."""
+    """URL of the anchor; empty as long as no verdict names it."""
     pages: list[ClusterPage] = []
-    """The first PAGES_KEPT pages of this partition, or fewer if their URLs are longer than URLS_KEPT."""
+    """The first PAGES_KEPT pages, or fewer if their URLs are longer than URLS_KEPT."""
 
+    def add(self, news: ClusterNews) -> None:
+        """Add members."""
+        self.members += news.members
+        self.anchor = self.anchor if news.anchor is None else news.anchor
+        room = URLS_KEPT - sum(len(each.url or "") for each in self.pages)
+        for each in news.pages[: PAGES_KEPT - len(self.pages)]:
+            room -= len(each.url or "")
+            if room < 0:
+                break
+            distances = (each.distance, each.similarity) if each.verdict == "duplicate" else (None, None)
+            self.pages.append(ClusterPage(each.url, each.id, *distances, each.decided_at))
 
-class UrlRow(msgspec.Struct, array_like=True):
-    """The last verdicts of a URL, newest first, in the format of earlier versions."""
-
-    offset: int = -1
-    verdicts: list[VerdictRecord] = []
-
-
-def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
-    """Add the counts of verdicts up to offset `last`. Returns False if the row contains them already."""
-    if row.offset >= last:
-        return False
-    row.counts.add(news)
-    row.offset = last
-    return True
-
-
-def fold_cluster(row: ClusterRow, news: ClusterNews, last: int) -> bool:
-    """Add members up to offset `last`. Returns False if the row contains them already."""
-    if row.offset >= last:
-        return False
-    row.offset = last
-    row.members += news.members
-    row.anchor = row.anchor if news.anchor is None else news.anchor
-    room = URLS_KEPT - sum(len(each.url or "") for each in row.pages)
-    for each in news.pages[: PAGES_KEPT - len(row.pages)]:
-        room -= len(each.url or "")
-        if room < 0:
-            break
-        distances = (each.distance, each.similarity) if each.verdict == "duplicate" else (None, None)
-        row.pages.append(ClusterPage(each.url, each.id, *distances, each.decided_at))
-    return True
+    def forget(self, forgotten: ForgottenPages, cluster: str) -> bool:
+        """Drop what it says of forgotten pages. Returns whether it said anything of any."""
+        pages = [each for each in self.pages if not forgotten.names(each.url, each.id)]
+        is_named = forgotten.names(self.anchor, cluster)
+        changed = is_named or len(pages) < len(self.pages)
+        self.anchor, self.pages = "" if is_named else self.anchor, pages
+        return changed
 
 
 def _bump(places: dict[K, int], place: K, pages: int = 1) -> None:

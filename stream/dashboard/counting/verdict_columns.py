@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from itertools import compress, pairwise
+from itertools import compress
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,8 +27,8 @@ NO_HOST: Final = "(no host)"
 """Placeholder for the host of a page whose URL is missing or malformed."""
 LONGEST_HOST: Final = 253
 """Longest name of a host in DNS. Pages of longer ones, of up to thousands of characters, have no host."""
-PAGES_KEPT: Final = 12
-"""Maximum number of pages stored per cluster and partition for display. All are counted."""
+PAGES_KEPT: Final = 24
+"""Maximum number of pages stored per cluster for display. All are counted."""
 _TICK: Final = min(TOTALS)
 _MINUTE: Final = min(HOSTS)
 T = TypeVar("T")
@@ -233,12 +233,9 @@ class ClusterNews:
 
 
 class Sum:
-    """The sum of consecutive verdicts of one partition, which are folded together."""
+    """The sum of verdicts that are folded together."""
 
     def __init__(self) -> None:
-        self.last = -1
-        """Offset of the last verdict."""
-        self.verdicts = 0
         self.clusters: dict[str, ClusterNews] = {}
         self._columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
         """Seconds, indexes into the shapes, and indexes into the hosts."""
@@ -250,8 +247,6 @@ class Sum:
         shape = _places(self._shapes, batch.shapes)[batch.shape]
         host = _places(self._hosts, batch.hosts)[batch.host]
         self._columns.append((batch.seconds, shape, host))
-        self.last = batch.last
-        self.verdicts += len(batch)
         for each in batch.members:
             news = self.clusters.setdefault(each.cluster or "", ClusterNews())
             if each.begins:
@@ -291,17 +286,6 @@ class Sum:
 def _places(places: dict[T, int], names: Iterable[T]) -> NDArray[np.int64]:
     """Return the number of each name, numbering new names consecutively."""
     return np.array([places.setdefault(name, len(places)) for name in names], np.int64)
-
-
-def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumns]:
-    """Split a batch after the offsets `cuts` into non-empty pieces.
-
-    A row stores the last offset folded into it. If no sum spans that offset, each sum is contained in the row
-    either completely or not at all.
-    """
-    edges = {bisect_right(batch.offsets, cut) for cut in cuts} | {0, len(batch)}
-    for first, end in pairwise(sorted(edges)):
-        yield batch.rows(first, end)
 
 
 def normal(url: str) -> str:

@@ -1,7 +1,6 @@
-"""In-memory sums of the tables over all partitions, which make queries cheap.
+"""What is counted, in memory, so that queries are cheap.
 
-The tables have a row for each partition, window and host, but queries are about all partitions. The view is
-loaded from the recovered tables and then updated with every fold.
+It is loaded from the state, and then shows what every fold has written.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from itertools import accumulate
 from typing import Final
 
 from stream.dashboard.counting.rows import ClusterRow, Counts
-from stream.dashboard.counting.windows import HOSTS, TOTALS, WindowPlan, plan
+from stream.dashboard.counting.windows import HOSTS, TOTALS, Window, WindowPlan, plan
 
-Window = tuple[int, int]
-"""(start, size), in seconds."""
 MOST_HOSTS: Final = 200_000
 """Maximum number of host rows in memory. Above it, those with the fewest duplicates are dropped, and read
-from the tables when needed."""
+from the state when needed."""
 MOST_CLUSTERS: Final = 100_000
 MOST_ANCHORS: Final = 16 << 20
 """Maximum number of clusters in memory, and of the characters of their anchors' URLs."""
@@ -28,7 +25,7 @@ MOST_ANCHORS: Final = 16 << 20
 
 @dataclass(slots=True)
 class Cluster:
-    """The size of a cluster over all partitions."""
+    """The size of a cluster."""
 
     id: str
     members: int
@@ -39,12 +36,10 @@ class Cluster:
 
 @dataclass(slots=True)
 class View:
-    """The figures that the page shows. The Faust agent is the only writer, and all access is in one event
-    loop."""
+    """The figures that the page shows."""
 
-    host_in_tables: Callable[[Window, str], Counts] = lambda _window, _host: Counts()
-    """Reads the counts of a host and window from the tables, if they were dropped from memory."""
-    cluster_in_tables: Callable[[str], list[ClusterRow]] = lambda _cluster: []
+    host_in_state: Callable[[Window, str], Counts]
+    """Reads the counts of a host and window from the state, if they were dropped from memory."""
     totals: dict[Window, Counts] = field(default_factory=dict)
     hosts: dict[Window, dict[str, Counts]] = field(default_factory=dict)
     clusters: dict[str, Cluster] = field(default_factory=dict)
@@ -53,52 +48,33 @@ class View:
     pruned: bool = False
     """Whether host rows were dropped from memory. Rankings of long ranges may then miss small hosts."""
     _host_rows: int = 0
-    _clusters_pruned: bool = False
     _anchors: int = 0
     """Characters of the URLs of the clusters' anchors."""
 
-    # Written by the agent.
+    # Written with every fold.
 
-    def count_total(self, window: Window, news: Counts) -> None:
-        """Add to the counts of a window over all hosts."""
-        self.totals.setdefault(window, Counts()).add(news)
+    def show_total(self, window: Window, counts: Counts) -> None:
+        """Show the counts of a window over all hosts."""
+        self.totals[window] = counts
 
-    def count_host(self, window: Window, host: str, news: Counts, *, loading: bool = False) -> None:
-        """Add to the counts of a window and host. The tables already contain `news`."""
+    def show_host(self, window: Window, host: str, counts: Counts) -> None:
+        """Show the counts of a window and host."""
         hosts = self.hosts.setdefault(window, {})
-        counts = hosts.get(host)
-        if counts is not None:
-            counts.add(news)
-            return
-        self._host_rows += 1
-        hosts[host] = (self.host_in_tables(window, host) if self.pruned and not loading else news).copy()
+        self._host_rows += host not in hosts
+        hosts[host] = counts
         if self._host_rows > MOST_HOSTS:
             self._prune_hosts()
 
-    def count_cluster(self, cluster: str, members: int, anchor: str, *, loading: bool = False) -> None:
-        """Add members to a cluster. The tables already contain them. A cluster without any is left out."""
-        present = self.clusters.get(cluster)
-        if present is None:
-            if self._clusters_pruned and not loading:
-                members = sum(row.members for row in self.cluster_in_tables(cluster))
-            if not members:
-                return
-            if not anchor:  # verdicts of another partition may have named it
-                anchor = next((row.anchor for row in self.cluster_in_tables(cluster) if row.anchor), "")
-            present = self.clusters[cluster] = Cluster(cluster, members, "")
-        else:
-            present.members += members
-        if not present.anchor:
-            present.anchor = anchor
-            self._anchors += len(anchor)
-        if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
-            self._prune_clusters()
-
-    def forget_anchor(self, cluster: str) -> None:
-        """Drop the URL of a cluster's anchor."""
+    def show_cluster(self, cluster: str, row: ClusterRow) -> None:
+        """Show a cluster, unless nothing joined it."""
+        if not row.members:
+            return
         if (present := self.clusters.get(cluster)) is not None:
             self._anchors -= len(present.anchor)
-            present.anchor = ""
+        self.clusters[cluster] = Cluster(cluster, row.members, row.anchor)
+        self._anchors += len(row.anchor)
+        if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
+            self._prune_clusters()
 
     def sweep(self, now: float) -> None:
         """Drop expired windows."""
@@ -108,19 +84,13 @@ class View:
                 if isinstance(gone, dict):
                     self._host_rows -= len(gone)
 
-    def clear(self) -> None:
-        """Drop everything, before the tables are loaded again."""
-        self.totals, self.hosts, self.clusters = {}, {}, {}
-        self.pruned, self._clusters_pruned, self._host_rows, self._anchors = False, False, 0, 0
-
     def _prune_clusters(self) -> None:
-        # Dropping small clusters is safe: sizes only grow, and a dropped one is reloaded when it grows.
+        # Dropping small clusters is safe: sizes only grow, and a dropped one is shown again when it grows.
         largest = sorted(self.clusters.values(), key=lambda each: -each.members)[: MOST_CLUSTERS // 2]
         characters = list(accumulate(len(each.anchor) for each in largest))
         end = bisect_right(characters, MOST_ANCHORS // 2)
         self.clusters = {each.id: each for each in largest[:end]}
         self._anchors = characters[end - 1] if end else 0
-        self._clusters_pruned = True
 
     def _prune_hosts(self) -> None:
         ranked = sorted(
@@ -196,4 +166,4 @@ class View:
         if host is None:
             return self.totals.get(window)
         counts = self.hosts.get(window, {}).get(host)
-        return self.host_in_tables(window, host) if counts is None and self.pruned else counts
+        return self.host_in_state(window, host) if counts is None and self.pruned else counts

@@ -76,7 +76,7 @@ class OwnFigures(NamedTuple):
     read: Callable[[], int]
     """Partitions of the verdicts topic that it reads."""
     anchors: Callable[[], int | None]
-    folded: Callable[[], dict[int, int]]
+    counted: Callable[[], dict[int, int]]
     """Partition of the verdicts topic -> the next offset to count."""
     window: Callable[[], Window | None]
     forgetting: Callable[[], Forgetting | None]
@@ -100,7 +100,7 @@ class Watch:
         self._watched = (
             WatchedRole("worker", names.workers, names.pages),
             WatchedRole("judge", names.judge, names.journal),
-            WatchedRole("dashboard", names.dashboard, names.verdicts),
+            WatchedRole("dashboard", names.dashboard(settings.dashboard_name), names.verdicts),
         )
         self._bounds = dict[TopicPartition, LogBounds]()
         """Log bounds as of the last look."""
@@ -175,7 +175,7 @@ class Watch:
             group = await groups.describe_group(admin, watched.group, watched.topic)
             offsets = await groups.committed_offsets(admin, watched.group)
             if watched.role == "dashboard":
-                offsets |= {TopicPartition(watched.topic, p): o for p, o in self._own.folded().items()}
+                offsets |= {TopicPartition(watched.topic, p): o for p, o in self._own.counted().items()}
             committed[watched.role] = offsets
             self.changes.saw_group(watched.role, group, time.time())
             lag = await measure_lag(consumer, watched.topic, bounds, offsets)

@@ -30,6 +30,7 @@ from stream.dashboard.answers import (
     OtherPage,
     Window,
 )
+from stream.dashboard.counting.app import directory_of
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.lookup.member_pages import compare_members, page_message
@@ -82,11 +83,11 @@ class Finder:
         settings: Settings,
         genesis: Genesis,
         history: Callable[[str], list[VerdictRecord]],
-        cluster_rows: Callable[[str], list[ClusterRow]],
+        cluster: Callable[[str], ClusterRow],
     ) -> None:
         self._settings = settings.model_copy(update={"tables_memory": min(MEMORY, settings.tables_memory)})
-        self._genesis, self._history, self._cluster_rows = genesis, history, cluster_rows
-        self._directory = settings.state_dir / settings.namespace / "dashboard" / "anchors"
+        self._genesis, self._history, self._cluster = genesis, history, cluster
+        self._directory = directory_of(settings) / "anchors"
         self._follower: Follower | None = None
         self._pool: ChildPool | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -222,7 +223,7 @@ class Finder:
 
     async def cluster(self, cluster: str) -> ClusterPages | None:
         """Return the size and some pages of a cluster, or None if it has no members beside its anchor."""
-        pages = cluster_pages(cluster, self._cluster_rows(cluster))
+        pages = cluster_pages(cluster, self._cluster(cluster))
         return None if pages is None else await without_former(pages, self._history)
 
 
@@ -265,18 +266,15 @@ def _sketch(row: Row) -> NDArray[np.uint64]:
     return np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
 
 
-def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
-    """Combine the rows of all partitions for a cluster. None if it has no members beside its anchor."""
-    if not (count := sum(row.members for row in rows)):
+def cluster_pages(cluster: str, row: ClusterRow) -> ClusterPages | None:
+    """Return the pages of a cluster. None if it has no members beside its anchor."""
+    if not row.members:
         return None
     members = [
-        MemberPage(each.url, each.id, each.distance, each.similarity, each.decided_at)
-        for row in rows
-        for each in row.pages
+        MemberPage(each.url, each.id, each.distance, each.similarity, each.decided_at) for each in row.pages
     ]
     members.sort(key=lambda each: each.decided_at)
-    anchor = next((row.anchor for row in rows if row.anchor), None)
-    return ClusterPages(cluster, anchor, 1 + count, members, [])
+    return ClusterPages(cluster, row.anchor or None, 1 + row.members, members, [])
 
 
 async def without_former(pages: ClusterPages, history: Callable[[str], list[VerdictRecord]]) -> ClusterPages:

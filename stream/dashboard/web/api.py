@@ -122,6 +122,7 @@ class Api:
                 },
                 reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
                 last=view.last(),
+                since=self.statistics.state.meta.since or None,
                 revision=view.revision,
             ),
             csv_export.FIGURES[part],
@@ -190,7 +191,7 @@ class Api:
 
     async def cluster(self, request: web.Request) -> web.Response:
         """Return the pages of a cluster."""
-        pages = await without_former(self._cluster(request), self.statistics.history)
+        pages = await without_former(self._cluster(request), self.statistics.state.history)
         pages.superseded = pages.cluster in self.superseded.clusters
         pages.kept = self.kept.of(pages.cluster, pages.anchor)
         pages.election = self.kept.election
@@ -198,7 +199,7 @@ class Api:
 
     def _cluster(self, request: web.Request) -> ClusterPages:
         cluster = request.match_info["cluster"]
-        pages = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
+        pages = cluster_pages(cluster, self.statistics.state.cluster(cluster))
         if pages is None:
             raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known members")
         return pages
@@ -223,7 +224,7 @@ class Api:
             raise ProblemError(
                 404, "No such page", f"{name}: {page[:80]} is not among the cluster's stored pages"
             )
-        history = self.statistics.history(normal(urls[page] or ""))
+        history = self.statistics.state.history(normal(urls[page] or ""))
         verdict = next((each for each in history if each.id == page), None)
         if verdict is None:
             detail = f"{name}: {page[:80]} is not among the last verdicts of its URL"

@@ -20,13 +20,12 @@ from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
 from stream.judge.state.meta import Forgetting
-from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka import acl_check, broker_metadata, clients, counted, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader
-from stream.kafka.rewritten import counted_partitions, rewritten_in
 from stream.messages.decision import NamedDigests, decode_decisions
 from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
@@ -135,7 +134,7 @@ async def status(settings: Settings) -> Status:
         )
     if decided.time:
         delays += await _topics(settings, names, decided, notes)
-        delays += await in_thread(_directories, settings, genesis, decided)
+        delays += await in_thread(_directories, settings, decided)
         if settings.checkpoints:
             delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
         else:
@@ -147,8 +146,8 @@ async def status(settings: Settings) -> Status:
                 " not known any more"
             )
         notes.append(
-            f"compacted topics ({names.clusters}, {names.best()}, {names.dashboard}-*-changelog) have later"
-            " records in place of those before; these go when Kafka next compacts"
+            f"compacted topics ({names.clusters}, {names.best()}) have later records in place of those"
+            " before; these go when Kafka next compacts"
         )
     return Status(
         requests=len(offsets),
@@ -213,6 +212,10 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
                 existing += (await broker_metadata.metadata(client, [topic])).topics
             except TopicAuthorizationFailedError:
                 notes.append(f"topic {topic} was not looked at: it is not described to this principal")
+        for topic in names.dashboard_changelogs:
+            with suppress(TopicAuthorizationFailedError):
+                if (await broker_metadata.metadata(client, [topic])).topics:
+                    delays.append(Delay(topic, "is of an earlier version, and not read any more: delete it"))
         configs = await broker_metadata.topic_configs(client, existing)
         before = await broker_metadata.log_bounds(client, existing)
         consumer = clients.reader(settings, auto_offset_reset="none")
@@ -252,26 +255,36 @@ def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
     )
 
 
-def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> list[Delay]:
+def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
     """What directories of this machine still have."""
     delays, home = list[Delay](), settings.state_dir / settings.namespace
-    dashboard = home / "dashboard"
-    noted, counted = rewritten_in(dashboard, genesis.journal), counted_partitions(dashboard)
-    if behind := sorted(
-        each for each in counted if each in noted.begun or noted.partitions.get(each, 0) < decided.requests
-    ):
-        partitions = ", ".join(map(str, behind))
-        delays.append(
-            Delay(str(dashboard), f"the dashboard has not rewritten its figures of partitions {partitions}")
-        )
+    for path in counted.figures_below(home):
+        if why := _left_of_figures(path, decided.requests):
+            delays.append(Delay(str(path), why))
+    if (earlier := home / "dashboard" / counted.EARLIER).exists():
+        delays.append(Delay(str(earlier), "is of an earlier version, and not read any more: delete it"))
     for path in sorted(
-        each for pattern in ("*", "dashboard/*", "dashboard/*/*") for each in home.glob(pattern)
+        each
+        for pattern in ("*", "dashboard*/*")
+        for each in home.glob(pattern)
+        if each.name != counted.FIGURES
     ):
         if f".{DAMAGED}-" in path.name or f".{OUTDATED}-" in path.name:
             delays.append(Delay(str(path), "was set aside: delete it"))
         elif (path / "CURRENT").exists() and (why := _left(path, decided)):
             delays.append(Delay(str(path), why))
     return delays
+
+
+def _left_of_figures(path: Path, requests: int) -> str | None:
+    """Why a dashboard's figures may still have what was forgotten, or None."""
+    try:
+        meta = counted.meta_of(path)
+    except StateError as error:
+        return f"cannot be read: {error}"
+    if meta is None or meta.erased < requests:
+        return "has not erased everything yet, as of its last flush"
+    return None
 
 
 def _left(path: Path, decided: _Decided) -> str | None:

@@ -103,6 +103,8 @@ class Layout(NamedTuple):
     families: tuple[str, ...]
     marks: frozenset[str]
     """Families that every version of it has, by which it is told from other stores."""
+    write_buffer: int = WRITE_BUFFER
+    """Bytes of a family in memory above which all are written to files."""
 
 
 JUDGE: Final = Layout("a judge's", (*RECORDS, RUNS), frozenset({LOG, ANCHORS, URLS}))
@@ -376,6 +378,8 @@ class Store:
         self._cache = Cache(cache)
         # Pass the options of all families: RocksDB silently resets those that are not passed.
         options = {family: _options(family, self._cache, expiring=expiring) for family in self.families}
+        for each in options.values():
+            each.set_write_buffer_size(layout.write_buffer)
         with self._translated_errors:
             self._refuse_other_layout(read_only)
             if not read_only:

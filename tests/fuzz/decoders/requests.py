@@ -18,7 +18,8 @@ from yarl import URL
 from stream.dashboard.answers import About, Election, System
 from stream.dashboard.counting.app import Statistics
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
-from stream.dashboard.counting.rows import Counts
+from stream.dashboard.counting.rows import ClusterRow, Counts
+from stream.dashboard.counting.state import State
 from stream.dashboard.counting.view import View
 from stream.dashboard.deployment.changes import ChangeLog
 from stream.dashboard.deployment.lag_history import LagHistory
@@ -31,6 +32,7 @@ from stream.dashboard.web import gate as gates
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
+from stream.kafka.counted import Meta
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import load
@@ -90,7 +92,10 @@ class Requests(Decoder):
     def __enter__(self) -> Requests:
         self._clock = itertools.count(1_900_000_000.0, 30.0)  # so that few wrong tokens come in a minute
         statistics = create_autospec(Statistics, instance=True)
-        statistics.view, statistics.cluster_rows.return_value = View(lambda _window, _host: Counts()), []
+        statistics.view = View(lambda _window, _host: Counts())
+        statistics.state = create_autospec(State, instance=True)
+        statistics.state.cluster.return_value, statistics.state.history.return_value = ClusterRow(), []
+        statistics.state.meta = Meta(cluster="here", journal="ab" * 16, topic="verdicts")
         finder = create_autospec(Finder, instance=True)
         finder.look_up = AsyncMock(side_effect=BusyError("not now"))
         superseded = create_autospec(SupersededClusters, instance=True)

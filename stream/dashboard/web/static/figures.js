@@ -7,9 +7,10 @@ import { showReasons } from "./lists.js";
 
 /** Draw the figures. `nothing` is what stands in place of the chart without verdicts, `note` follows its hint. */
 export function showFigures(figures, shown, nothing, note = "") {
-  const { host } = figures.range;
+  const { host, from } = figures.range;
+  const gone = figures.since > from ? ` Verdicts before ${format.moment(figures.since * 1000)} UTC may be missing: they were gone before they could be counted.` : "";
   by("series-hint").textContent = `Pages per ${format.step(figures.range.step)}`
-    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.${note}`;
+    + `${host ? ` of ${host}` : ""}, ${format.span(from * 1000, figures.range.to * 1000)}.${note}${gone}`;
   if (!figures.pages) charts.clear("series", ...nothing());
   else if (!shown.size) charts.clear("series", "All verdicts are deselected above.");
   else charts.series(figures, shown);

@@ -60,8 +60,8 @@ export function showRoles(system) {
   }), "stacked"), processes(system.processes));
   notice("system", system.error);
   notice("partitions", system.partitions_read < system.partitions && !system.error
-    ? (system.partitions_read ? `This dashboard counts ${system.partitions_read} of ${system.partitions} partitions; another dashboard of this namespace counts the others.`
-      : "The tables are being recovered, so the figures are incomplete.") : null);
+    ? (system.partitions_read ? `This dashboard reads ${system.partitions_read} of ${system.partitions} partitions: another one of its name reads the others, which it should not.`
+      : "What was counted is being loaded, so the figures are incomplete.") : null);
 }
 
 const STATES = { ready: "up", "not ready": "behind", unreachable: "down" };

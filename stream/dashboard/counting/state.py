@@ -1,0 +1,279 @@
+"""The dashboard's state in one RocksDB: counts of windows and clusters, the verdicts themselves, and up to
+which offsets they are counted. The topic of verdicts is its write-ahead log.
+
+| family | key | value |
+|---|---|---|
+| `totals` | size (u32) and start (u64) of a window | `Counts` |
+| `hosts` | the same, and the host | `Counts` |
+| `clusters` | cluster | `ClusterRow` |
+| `blocks` | partition (u32), offset of the first verdict (u64) | `history.Content` |
+| `urls` | digest of a URL key (u64), partition (u32), inverted offset (u64) | first offset of the block |
+
+Integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from stream.dashboard.counting.fold import by_host, by_window
+from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.forgotten_ids import ForgottenIds
+from stream.dashboard.counting.history import block_in, index_prefix, key_of_block, place_in_index
+from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.rows import ClusterRow, Counts
+from stream.dashboard.counting.verdict_columns import normal
+from stream.dashboard.counting.view import View
+from stream.dashboard.counting.windows import HOSTS, TOTALS, Window
+from stream.errors import NeardupError, StateError
+from stream.kafka.counted import FORMAT, META_DECODER, Meta
+from stream.messages.verdict import VerdictRecord
+from stream.settings import MIB
+from stream.tables.store.failures import damage_error
+from stream.tables.store.meta_record import META, stored_in
+from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Layout, Store, Writes
+
+LAYOUT: Final = Layout(
+    "a dashboard's",
+    (DEFAULT, "totals", "hosts", CLUSTERS, "blocks", URLS),
+    frozenset({"totals", "blocks"}),
+    write_buffer=16 * MIB,
+)
+_, WINDOWS, HOST_WINDOWS, _, BLOCKS, _ = LAYOUT.families
+CACHE: Final = 16 * MIB
+KEPT: Final = 8
+"""Maximum number of verdicts returned for a URL and partition."""
+FORGOTTEN: Final = b"forgotten"
+"""Key of what is known of forgotten pages."""
+ERASE_SECONDS: Final = 0.1
+"""Time in which rows are searched for forgotten pages, before others may write."""
+_WINDOW: Final = struct.Struct(">IQ")
+
+
+class _Forgotten(msgspec.Struct, array_like=True):
+    """What is known of forgotten pages."""
+
+    decided: list[tuple[int, int]]
+    """As `ForgottenPages.decided`."""
+    ids: bytes
+
+
+class State:
+    """A dashboard's state, open to be written."""
+
+    def __init__(self, store: Store, meta: Meta) -> None:
+        self.store: Final = store
+        self.meta = meta
+
+    @classmethod
+    def open(cls, path: Path, fresh: Meta) -> Self:
+        """Open a state, or create one that begins as `fresh`. Raises StateError for one of another journal or
+        topic."""
+        store = Store(path, CACHE, layout=LAYOUT)
+        try:
+            meta = stored_in(store, META_DECODER, FORMAT)
+            if meta is None and any(next(store.scan(family), None) for family in LAYOUT.families):
+                raise damage_error(path, "records, but no meta record")
+            if meta is not None:
+                _refuse_other(path, meta, fresh)
+        except BaseException:
+            store.close()
+            raise
+        return cls(store, meta or fresh)
+
+    def close(self) -> None:
+        """Flush, and release the directory."""
+        try:
+            self.store.flush()
+        except BaseException:
+            with suppress(NeardupError):
+                self.store.close()
+            raise
+        self.store.close()
+
+    # Reading.
+
+    def show_in(self, view: View, turn: Callable[[], None]) -> None:
+        """Let a view show all that is counted. `turn` is called for each row."""
+        for key, value in self.store.scan(WINDOWS):
+            turn()
+            view.show_total(_window(key), _COUNTS.decode(value))
+        for key, value in self.store.scan(HOST_WINDOWS):
+            turn()
+            host = key[_WINDOW.size :].decode(errors="surrogatepass")
+            view.show_host(_window(key), host, _COUNTS.decode(value))
+        for key, value in self.store.scan(CLUSTERS):
+            turn()
+            view.show_cluster(key.decode(), _CLUSTER.decode(value))
+
+    def host_counts(self, window: Window, host: str) -> Counts:
+        """Return the counts of a host and window."""
+        (value,) = self.store.get(HOST_WINDOWS, [_key(window, host)])
+        return Counts() if value is None else _COUNTS.decode(value)
+
+    def cluster(self, cluster: str) -> ClusterRow:
+        """Return what is known of a cluster. It has no members if it is unknown."""
+        (value,) = self.store.get(CLUSTERS, [cluster.encode(errors="replace")])
+        return ClusterRow() if value is None else _CLUSTER.decode(value)
+
+    def history(self, url_key: str) -> list[VerdictRecord]:
+        """Return the last verdicts of a URL, of each partition the last KEPT, newest first."""
+        verdicts: list[VerdictRecord] = []
+        for partition in self.meta.positions:
+            prefix = index_prefix(partition, url_key)
+            entries = self.store.some(URLS, prefix, KEPT)
+            for key, place in takewhile(lambda entry: entry[0].startswith(prefix), entries):  # noqa: B023
+                first, offset = place_in_index(key, place)
+                block_key = key_of_block(partition, first)
+                (row,) = self.store.get(BLOCKS, [block_key])
+                if row is None:
+                    raise damage_error(self.store.path, f"no block {first} of partition {partition}")
+                verdict = block_in(block_key, row).verdict(offset)
+                if normal(verdict.url or "") == url_key:
+                    verdicts.append(verdict)
+        return sorted(verdicts, key=lambda verdict: verdict.decided_at, reverse=True)
+
+    # Writing.
+
+    def fold(self, pending: Pending, view: View, now: float) -> list[Callable[[], None]]:
+        """Count pending verdicts, all of them or none. Returns what lets the view show them."""
+        writes, shows = self.store.batch(), list[Callable[[], None]]()
+        for block in pending.blocks:
+            writes.put(BLOCKS, block.key, block.row)
+            writes.put_many(URLS, block.entries())
+        totals, hosts = by_window(pending.sum, now), by_host(pending.sum, now)
+        added = self._add(writes, WINDOWS, [_key(each) for each in totals], totals.values())
+        shows += [partial(view.show_total, *each) for each in zip(totals, added, strict=True)]
+        added = self._add(writes, HOST_WINDOWS, [_key(*each) for each in hosts], hosts.values())
+        shows += [partial(view.show_host, *each, counts) for each, counts in zip(hosts, added, strict=True)]
+        clusters = pending.sum.clusters
+        rows = self.store.get(CLUSTERS, [each.encode() for each in clusters])
+        for (cluster, news), value in zip(clusters.items(), rows, strict=True):
+            row = ClusterRow() if value is None else _CLUSTER.decode(value)
+            row.add(news)
+            writes.put(CLUSTERS, cluster.encode(), msgspec.msgpack.encode(row))
+            shows.append(partial(view.show_cluster, cluster, row))
+        self._write(
+            writes,
+            msgspec.structs.replace(
+                self.meta,
+                positions=self.meta.positions | pending.ends,
+                since=max(self.meta.since, pending.since),
+                erased=min(self.meta.erased, pending.erased),
+            ),
+        )
+        return shows
+
+    def _add(
+        self, writes: Writes, family: str, keys: list[bytes], news: Iterable[Counts]
+    ) -> Iterator[Counts]:
+        """Add to the counts of some keys, and yield what they are then."""
+        for key, each, value in zip(keys, news, self.store.get(family, keys), strict=True):
+            counts = each if value is None else _COUNTS.decode(value)
+            if value is not None:
+                counts.add(each)
+            writes.put(family, key, msgspec.msgpack.encode(counts))
+            yield counts
+
+    def _write(self, writes: Writes, meta: Meta) -> None:
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+
+    def expire(self, now: float) -> None:
+        """Remove the windows whose time is over."""
+        writes = self.store.batch()
+        for family, kept in ((WINDOWS, TOTALS), (HOST_WINDOWS, HOSTS)):
+            for size, retention in kept.items():
+                end = max(0, int(now) - retention - size + 1)
+                writes.delete_range(family, _key((0, size)), _key((end, size)))
+        self.store.write(writes)
+
+    # Forgetting.
+
+    def forgotten(self) -> tuple[list[tuple[int, int]], ForgottenIds] | None:
+        """What was known of forgotten pages, as `note_forgotten` wrote it."""
+        (value,) = self.store.get(DEFAULT, [FORGOTTEN])
+        if value is None:
+            return None
+        noted = _FORGOTTEN.decode(value)
+        return noted.decided, ForgottenIds(noted.ids)
+
+    def note_forgotten(self, pages: ForgottenPages) -> None:
+        """Write what is known of forgotten pages: decisions that say it may be trimmed."""
+        writes = self.store.batch()
+        writes.put(DEFAULT, FORGOTTEN, msgspec.msgpack.encode(_Forgotten(pages.decided, pages.ids.encoded())))
+        self.store.write(writes)
+
+    def erase_some(
+        self, family: str, start: bytes, pages: ForgottenPages
+    ) -> tuple[list[bytes], bytes | None]:
+        """Remove what blocks or clusters say of forgotten pages, from a key on, for ERASE_SECONDS. Nobody
+        else may write meanwhile. Returns the keys of the rows, and at which to go on; None at the end."""
+        began, changed, writes = time.monotonic(), list[bytes](), self.store.batch()
+        after: bytes | None = None
+        for key, value in self.store.scan(family, start):
+            if family == CLUSTERS:
+                row = _CLUSTER.decode(value)
+                if row.forget(pages, key.decode()):
+                    writes.put(CLUSTERS, key, msgspec.msgpack.encode(row))
+                    changed.append(key)
+            elif (new := (block := block_in(key, value)).without(pages)) is not None:
+                writes.put(BLOCKS, key, new.row)
+                writes.delete_many(URLS, (entry for entry, _ in block.entries()))
+                writes.put_many(URLS, new.entries())
+                changed.append(key)
+            if time.monotonic() > began + ERASE_SECONDS:
+                after = key + b"\0"
+                break
+        self.store.write(writes)
+        return changed, after
+
+    def compact(self) -> None:
+        """Rewrite the files that may have what was removed. Takes minutes."""
+        self.store.flush()
+        for family in (BLOCKS, URLS, CLUSTERS):
+            self.store.compact(family)
+
+    def note_erased(self, requests: int) -> None:
+        """Note that nothing is left of what was requested before an offset."""
+        self._write(self.store.batch(), msgspec.structs.replace(self.meta, erased=requests))
+        self.store.flush()
+
+
+def _key(window: Window, host: str = "") -> bytes:
+    start, size = window
+    return _WINDOW.pack(size, start) + host.encode(errors="surrogatepass")
+
+
+def _window(key: bytes) -> Window:
+    size, start = _WINDOW.unpack_from(key)
+    return start, size
+
+
+def _refuse_other(path: Path, have: Meta, want: Meta) -> None:
+    for name, option in (
+        ("cluster", "bootstrap_servers"),
+        ("journal", "namespace"),
+        ("topic", "the topic of verdicts"),
+    ):
+        if getattr(have, name) != getattr(want, name):
+            raise StateError(
+                f"state directory {path} belongs to {name} {getattr(have, name)}, but {option} says"
+                f" {getattr(want, name)}; use another state_dir, or delete this one: what the topic of"
+                " verdicts still has is counted again"
+            )
+
+
+_COUNTS: Final = msgspec.msgpack.Decoder(Counts)
+_CLUSTER: Final = msgspec.msgpack.Decoder(ClusterRow)
+_FORGOTTEN: Final = msgspec.msgpack.Decoder(_Forgotten)

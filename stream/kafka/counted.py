@@ -1,0 +1,54 @@
+"""What a dashboard's state says of itself: what it belongs to, and how far it has counted and erased."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stream.tables.store.meta_record import stored_below
+
+FIGURES: Final = "figures"
+"""Name of the state's directory within that of its dashboard."""
+EARLIER: Final = "v1"
+"""Name of the directory that an earlier version, with changelog topics, had in its place. Nobody reads it."""
+FORMAT: Final = 2
+"""Format version of the state."""
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state belongs to, and how far it has come."""
+
+    version: int = FORMAT
+    cluster: str
+    """The Kafka cluster's id."""
+    journal: str
+    topic: str
+    """Id of the topic of verdicts."""
+    positions: dict[int, int] = {}
+    """Partition of that topic -> the offset before which its verdicts are counted."""
+    since: int = 0
+    """Verdicts that were decided before this time, in seconds since the epoch, were gone before they could be
+    counted; 0 if all are counted."""
+    erased: int = 0
+    """Nothing is left of what was requested before this offset of `requests`."""
+
+
+META_DECODER: Final = msgspec.msgpack.Decoder(Meta)
+
+
+def kind_of_dashboard(name: str) -> str:
+    """What the directory of the dashboard with this name is called, below the namespace's."""
+    return f"dashboard{name and f'-{name}'}"
+
+
+def figures_below(home: Path) -> list[Path]:
+    """Directories of the states of all dashboards, below a namespace's."""
+    return sorted(each.parent for each in home.glob(f"dashboard*/{FIGURES}/CURRENT"))
+
+
+def meta_of(path: Path) -> Meta | None:
+    """Read the metadata of the state in a directory, which another process may have open; None before its
+    first flush. Raises StateError, and DamagedStateError."""
+    return stored_below(path, META_DECODER, FORMAT)
