@@ -49,7 +49,7 @@ HOT_GENERATIONS: Final = 2
 READ_AT_ONCE: Final = 1 << 16
 """Anchors that are read from the log at a time when opening, some MiB."""
 MOST_SEARCHED_ROWS: Final = 1 << 12
-"""Rows searched at a time. Their entries in the cold tier take some MiB."""
+"""Rows searched at a time. The entries that they read from runs take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
 """Most pairs found at a time, 16 MiB in each of a few arrays. A row has 496
 by default, and in strict mode as many as there are. If the limit is reached, the search is repeated with
