@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -21,8 +20,6 @@ from stream.failpoints import reach
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
 from stream.stores.files import new_file
-from stream.tables.store.anchors import refuse_dropped
-from stream.tables.store.rocks import DEFAULT, read_value
 
 AT_ONCE: Final = 4
 """Files downloaded at the same time."""
@@ -129,10 +126,9 @@ def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFil
 
 
 def _refuse_other_state(manifest: Manifest, path: Path) -> None:
-    """Raise DamagedCheckpointError unless the files are the state that the manifest says, with all tables."""
+    """Raise DamagedCheckpointError unless the files are the state that the manifest says."""
     try:
         summary = summary_of(path, manifest.kind)
-        refuse_dropped(path, partial(read_value, path, DEFAULT))
     except StateError as error:
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: {error}") from error
     difference = "no metadata" if summary is None else manifest.difference(summary)

@@ -78,7 +78,7 @@ def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
     frozen = anchors // GENERATION * GENERATION
     memory = memory_of_filters(design, tables_memory, GENERATION)
     runs = [run * design.tables for run in _runs(frozen)]
-    sizes = [(entries, blocks_of(entries, memory)) for entries in runs]
+    sizes = tuple((entries, blocks_of(entries, memory)) for entries in runs)
     left = [blocks >> fold for (_, blocks), fold in zip(sizes, folds_within(sizes, memory), strict=True)]
     false = sum(false_positives(entries, blocks) for entries, blocks in zip(runs, left, strict=True))
     groups = design.tables * false

@@ -62,7 +62,6 @@ class Design:
         places: Sequence[Block] = (),
         *,
         subsets: Sequence[Sequence[int]] = (),
-        first_family: int = 0,
     ) -> None:
         if not (1 <= width <= 64 or places):
             raise SettingsError(f"width: {width} bits is not within 1 to 64")
@@ -89,8 +88,6 @@ class Design:
         self.choose: Final = choose
         self.width: Final = width
         self.tables: Final = tables
-        self.families: Final = range(first_family, first_family + tables)
-        """Numbers of the tables' column families in a store."""
         self.places: Final = tuple(places)
         """The blocks of a key of several words; empty if it is one word."""
         self.words: Final = -(-width // 64)

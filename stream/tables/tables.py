@@ -36,7 +36,7 @@ from stream.tables.search.prefixes_compiled import keys_of
 from stream.tables.search.probing import Probing, SearchOptions
 from stream.tables.search.rank import ranks_of
 from stream.tables.search.result import ProbedReserves, SearchResult, merged
-from stream.tables.store.anchors import Skips, StoredAnchors, refuse_dropped
+from stream.tables.store.anchors import Skips, StoredAnchors
 from stream.tables.store.contents import union
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
@@ -130,7 +130,6 @@ class Tables:
         building.clean(store.path)
         self._check_layout()
         self._rows_at_once = MOST_SEARCHED_ROWS
-        refuse_dropped(store.path, lambda key: store.get(DEFAULT, [key])[0])
         anchors = StoredAnchors(store, design.words)
         self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
         self._stayed_out = nobody()
@@ -172,8 +171,7 @@ class Tables:
         masks = skips.masks_of(first, first + len(rows))
         reserves = masks >> np.uint64(PAIRS) if self._has_reserves else np.zeros(len(rows), np.uint64)
         dead = self._dead.test(np.arange(first, first + len(rows)))
-        masks[dead], reserves[dead] = ~np.uint64(0), 0
-        self._hot.insert(first, rows, words, masks, reserves)
+        self._hot.insert(first, rows, words, masks, reserves, dead)
         self._note(rows[skips.numbers - first], skips.masks, skips.numbers)
 
     def _note(self, rows: U64, masks: U64, numbers: I64) -> None:
@@ -400,8 +398,10 @@ class Tables:
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
-        self._runs.advance(self.first, self.count, wait=wait)
-        self._hot.drop(self._runs.end)
+        try:
+            self._runs.advance(self.first, self.count, wait=wait)
+        finally:
+            self._hot.drop(self._runs.end)
         self._remove_rows(self.first)
         self._reclaiming.check(wait=wait)
 

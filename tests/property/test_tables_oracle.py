@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from stream.errors import DamagedStateError, StateError
 from stream.tables import tables as all_tables
+from stream.tables.arrays import U64
 from stream.tables.runs import building
 from stream.tables.runs.filters import BLOCK_BYTES
-from stream.tables.runs.tier import RUN
+from stream.tables.runs.tier import RUN, Runs
 from stream.tables.search.pair_collector import MANY, PairCollector
 from stream.tables.store.anchors import CHUNK, COUNT, FIRST
 from stream.tables.store.rocks import DEFAULT, RUNS, Store
@@ -368,6 +370,51 @@ def held(tables: Tables) -> int:
         count += int(((buckets.tags != 0) & (buckets.values >> np.uint32(31) == 0)).sum())
         count += int(buckets.shared[: buckets.many, 1].sum())
     return count
+
+
+@pytest.mark.parametrize("leaves", ["merged", "gone"])
+def test_a_filter_that_is_read_while_its_run_leaves_is_no_damage(
+    leaves: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is more memory again, so a larger filter is read; meanwhile the run is merged, or its anchors
+    go."""
+    begun, left = threading.Event(), threading.Event()
+
+    def read_later(runs: Runs, held: object, folds: int) -> U64:
+        begun.set()
+        left.wait(10)
+        return read(runs, held, folds)  # type: ignore[arg-type]
+
+    read = Runs._read_filter
+    with Indexed(Case(5, 2, generation=64), tmp_path, 3, windowed=leaves == "gone") as index:
+        index.add(index.make(600), 0.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Runs, "_mergeable", lambda _: None)
+            index.tables._runs._memory = 12 * BLOCK_BYTES
+            index.tables.maintain(wait=True)
+            index.tables._runs._memory = 1 << 20
+            patch.setattr(Runs, "_read_filter", read_later)
+            index.tables.maintain()
+            assert begun.wait(10)
+        threading.Timer(0.2, left.set).start()
+        if leaves == "gone":
+            batch = index.store.batch()
+            index.tables.raise_first(batch, 300)
+            index.store.write(batch)
+            index.oracle.dead |= set(range(300))
+        index.tables.maintain(wait=True)
+        index.check()
+
+
+def test_a_bucket_whose_anchor_dies_again_and_again_takes_one_slot(tmp_path: Path) -> None:
+    with Indexed(Case(5, 2), tmp_path) as index:
+        row = index.case.rows(np.full(1, 7, np.uint64))
+        for number in range(40):
+            index.insert(row, [0], [number])
+        (generation,) = index.tables._hot._generations.values()
+        assert np.count_nonzero(generation._buckets.tags) == index.case.design.tables
+        index.insert(row, [0])
+        assert index.tables.search(row.prints).anchor.tolist() == [40]
 
 
 @pytest.mark.parametrize("first", [0, LATE])

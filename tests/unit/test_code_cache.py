@@ -454,7 +454,8 @@ tags, values = np.zeros((2, 16), np.uint32)
 pieces = PrefixPieces(table * 0, table, table * 7, table)
 rows = np.full((1, 2), 4, np.uint64)
 shared, members = np.zeros((0, 3), np.int64), np.zeros(0, np.uint32)
-enter(Buckets(tags, values, rows, pieces, none, shared, none, members, 0, 0), 0, np.zeros(1, np.uint64))
+enter(Buckets(tags, values, rows, pieces, none, shared, none, members, table[0] * 0, 0, 0),
+    0, np.zeros(1, np.uint64))
 print(json.dumps(tags.tolist()))
 """
 """The tag of an anchor in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""

@@ -11,6 +11,8 @@ from stream.tables.runs.filters import (
     BLOCK_BITS,
     BLOCK_BYTES,
     MOST_BITS,
+    MOST_FOLDS,
+    PIECE_BLOCKS,
     blocks_of,
     empty_filter,
     false_positives,
@@ -71,11 +73,18 @@ def test_a_filter_is_as_large_as_its_run_has_entries_and_memory_allows(entries: 
 @pytest.mark.parametrize("memory", [10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
 def test_filters_together_keep_to_their_memory(memory: int) -> None:
     entries = [640_000, 640_000, 80_000, 10_000, 10_000, 10_000]
-    sizes = [(each, blocks_of(each, memory)) for each in entries]
+    sizes = tuple((each, blocks_of(each, memory)) for each in entries)
     folds = folds_within(sizes, memory)
     left = [blocks >> fold for (_, blocks), fold in zip(sizes, folds, strict=True)]
     assert sum(left) * BLOCK_BYTES <= memory
+    assert max(folds) <= MOST_FOLDS
     bits = [each * BLOCK_BITS / of for each, of in zip(left, entries, strict=True)]
     assert bits[0] <= 1.5 * bits[-1]  # a large run gets fewer, as a row probes each run as often
     if memory == 10_000_000:
         assert folds == [0] * 6
+
+
+def test_no_filter_is_halved_until_nothing_is_left_of_a_piece() -> None:
+    sizes = tuple((blocks * BLOCK_BITS // MOST_BITS, blocks) for blocks in (1 << 20, 1 << 20, 1 << 15))
+    assert max(folds_within(sizes, 1 << 16)) == MOST_FOLDS
+    assert PIECE_BLOCKS % (1 << MOST_FOLDS) == 0

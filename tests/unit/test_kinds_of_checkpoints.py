@@ -150,7 +150,7 @@ def test_a_judges_files_are_no_electors_state(place: Place) -> None:
         place.catalogue.put_file(
             foreign.name.file(file.digest), place.objects / manifest.name.file(file.digest)
         )
-    with pytest.raises(DamagedCheckpointError, match=f"format 7; this program reads {FORMAT}"):
+    with pytest.raises(DamagedCheckpointError, match=f"format 8; this program reads {FORMAT}"):
         restore(place.catalogue, foreign, place.path / "new")
     assert not (place.path / "new").exists()
 

@@ -39,7 +39,7 @@ from stream.errors import (
     StateBusyError,
 )
 from stream.judge.state.meta import Forgetting
-from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
+from stream.tables.store.rocks import LOG, URLS, Store
 from tests import kills
 from tests.checkpointed import (
     CHAIN,
@@ -232,17 +232,6 @@ def test_files_of_another_state_are_refused(place: Place, made: Manifest) -> Non
         with pytest.raises(DamagedCheckpointError, match=f"{name} .*, but its manifest says {value}"):
             restore(place.catalogue, replace(made, **{name: value}), place.restored)
         assert not place.restored.exists()
-
-
-def test_a_state_without_the_tables_of_its_first_anchors_is_refused(place: Place) -> None:
-    with open_store(place.judge) as store:
-        batch = store.batch()
-        batch.put(DEFAULT, b"run/held", (7).to_bytes(8, "little"))
-        store.write(batch)
-    (made,) = place.make(1)
-    with pytest.raises(DamagedCheckpointError, match=f"{made.name}.*dropped its tables .* before 7"):
-        restore(place.catalogue, made, place.restored)
-    assert not place.restored.exists()
 
 
 def without_current(made: Manifest) -> bytes:

@@ -11,7 +11,7 @@ from stream.judge.state.window import StoredWindow
 from stream.tables.store.meta_record import stored_below, stored_in
 from stream.tables.store.rocks import Store
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Format version of state directories."""
 
 

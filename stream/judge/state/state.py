@@ -2,7 +2,7 @@
 
 Column families: `anchors` and `duplicates` hold pages by number, `urls` maps digests of URLs to their
 baselines, and `default` holds the meta record, the progress of all sources and incomplete groups of pages.
-`log` and `table-*` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes
+`log` and `runs` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes
 are applied again from journal and decisions.
 """
 

@@ -52,6 +52,8 @@ class Buckets(NamedTuple):
     """(k,): fingerprints of members; those of a bucket follow each other, oldest first."""
     members: U32
     """(k,): their rows."""
+    seed: U64
+    """(1,): mixed with keys, so that nobody can make many that stand in one place."""
     many: int
     """Number of shared buckets."""
     end: int
@@ -86,16 +88,20 @@ def _holds(buckets: Buckets, value: np.uint32, key: np.uint64) -> bool:
 
 @borrowing
 def _place_of(buckets: Buckets, key: np.uint64) -> np.int64:
-    """The slot of a bucket; if there is none, -1 less the free one that it may take."""
-    hashed = mixed(key)
-    tag, tags = _tag_of(hashed), buckets.tags
+    """The slot of a bucket; if there is none, -1 less the one that it may take: a free one, or that of a dead
+    anchor with the same tag."""
+    hashed = mixed(key ^ buckets.seed[0])
+    tag, tags, left = _tag_of(hashed), buckets.tags, np.int64(-1)
     place = np.int64(_line_of(hashed, buckets)) * LINE
     while True:
         for _ in range(LINE):
             if tags[place] == 0:
-                return -1 - place
-            if tags[place] == tag and _holds(buckets, buckets.values[place], key):
-                return place
+                return -1 - (place if left < 0 else left)
+            if tags[place] == tag:
+                if _holds(buckets, buckets.values[place], key):
+                    return place
+                if left < 0 and buckets.values[place] == _GONE:
+                    left = place
             place += 1
         if place == len(tags):
             place = np.int64(0)
@@ -110,14 +116,14 @@ def _grown(column: U64, room: int) -> U64:
 
 @compiled
 def _with_ends(buckets: Buckets, many: int, end: int) -> Buckets:
-    tags, values, rows, pieces, keys, shared, prints, members, _, _ = buckets
-    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, many, end)
+    tags, values, rows, pieces, keys, shared, prints, members, seed, _, _ = buckets
+    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, seed, many, end)
 
 
 @compiled
 def _with_room(buckets: Buckets, more: int) -> Buckets:
     """The same, with room for further members, and for a further shared bucket."""
-    tags, values, rows, pieces, keys, shared, prints, members, many, end = buckets
+    tags, values, rows, pieces, keys, shared, prints, members, seed, many, end = buckets
     if many == len(keys):
         of_shared = np.empty((2 * many + 1, 3), np.int64)
         of_shared[:many], shared = shared, of_shared
@@ -127,7 +133,7 @@ def _with_room(buckets: Buckets, more: int) -> Buckets:
         of_members = np.empty(len(prints), np.uint32)
         of_members[:end] = members[:end]
         members = of_members
-    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, many, end)
+    return Buckets(tags, values, rows, pieces, keys, shared, prints, members, seed, many, end)
 
 
 @compiled
@@ -177,7 +183,7 @@ def enter(buckets: Buckets, first: int, masks: U64) -> Buckets:
             for table in range(tables):
                 prefix = prefix_of(buckets.rows, first + start + i, buckets.pieces, table)
                 keys[i, table] = prefix << np.uint64(TABLE_BITS) | np.uint64(table)
-                hashes[i, table] = mixed(keys[i, table])
+                hashes[i, table] = mixed(keys[i, table] ^ buckets.seed[0])
                 slot = _line_of(hashes[i, table], buckets) * np.uint64(LINE)
                 prefetch(tags, slot)
                 prefetch(buckets.values, slot)
@@ -209,7 +215,8 @@ def enter_reserves(buckets: Buckets, rows: U64, keys: U64) -> Buckets:
         place = _place_of(buckets, keys[entry])
         if place < 0:
             place = -1 - place
-            buckets.tags[place], buckets.values[place] = _tag_of(mixed(keys[entry])), _GONE
+            buckets.tags[place] = _tag_of(mixed(keys[entry] ^ buckets.seed[0]))
+            buckets.values[place] = _GONE
         buckets = _joined(buckets, place, keys[entry], np.int64(rows[entry]))
     return buckets
 
@@ -302,7 +309,7 @@ def _begin(buckets: Buckets, keys: U64, probes: Probes) -> int:
     line, tag, perhaps = probes
     count, first = keys.size, np.int64(0)
     for probe in range(count):
-        hashed = mixed(keys[probe // tables, probe % tables])
+        hashed = mixed(keys[probe // tables, probe % tables] ^ buckets.seed[0])
         line[probe], tag[probe] = _line_of(hashed, buckets) * np.uint64(LINE), _tag_of(hashed)
         prefetch(tags, line[probe])
     for probe in range(count):

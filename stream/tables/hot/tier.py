@@ -5,10 +5,12 @@ A generation has a table of known size, and is dropped as a whole once its run a
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
@@ -21,6 +23,7 @@ LOAD: Final = 3 / 4
 MOST_ROWS: Final = 1 << 25
 """Anchors of a generation: a slot has 31 bits for a row and a table."""
 _CACHE_LINE: Final = 64
+_NO_TABLE: Final = ~np.uint64(0)
 
 
 def lines_of(design: Design, anchors: int) -> int:
@@ -53,6 +56,7 @@ class Generation:
             shared=np.zeros((0, 3), np.int64),
             prints=none,
             members=np.zeros(0, np.uint32),
+            seed=np.array([secrets.randbits(64)], np.uint64),
             many=0,
             end=0,
         )
@@ -70,13 +74,15 @@ class Generation:
         rows, keys = self._entries[:, : self._entered]
         return rows, keys
 
-    def insert(self, first: int, rows: U64, masks: U64, entries: tuple[U64, U64]) -> None:
+    def insert(
+        self, first: int, rows: U64, masks: U64, entries: tuple[U64, U64], dead: NDArray[np.bool_]
+    ) -> None:
         """Add anchors by their rows (n, W + 1), numbered from `first`, in all tables but those of their masks
-        (n,), and in reserves by `entries_of`."""
+        (n,), and in reserves by `entries_of`. Those that are dead (n,) enter none."""
         start = first - self.first
         self.count = start + len(rows)
         self._buckets.rows[start : self.count] = rows
-        self._buckets = enter(self._buckets, start, masks)
+        self._buckets = enter(self._buckets, start, np.where(dead, _NO_TABLE, masks))
         of_rows, keys = entries
         if len(keys):
             end = self._entered + len(keys)
@@ -85,7 +91,8 @@ class Generation:
                 room[:, : self._entered] = self._entries[:, : self._entered]
                 self._entries = room
             self._entries[:, self._entered : end] = of_rows + np.uint64(start), keys
-            self._buckets = enter_reserves(self._buckets, *self._entries[:, self._entered : end])
+            entered = self._entries[:, self._entered : end][:, ~dead[of_rows]]
+            self._buckets = enter_reserves(self._buckets, entered[0].copy(), entered[1].copy())
             self._entered = end
 
     def forget(self, anchors: I64) -> None:
@@ -122,18 +129,15 @@ class HotTier:
         self.probes = 0
         """Buckets probed."""
 
-    @property
-    def floor(self) -> int:
-        """Number of the first anchor here; 0 if there is none."""
-        return min(self._generations, default=0) * self._anchors
-
     def generation(self, number: int) -> Generation:
         """The generation of this number."""
         return self._generations[number]
 
-    def insert(self, first: int, rows: U64, words: U64, masks: U64, reserves: U64) -> None:
-        """Add anchors by their rows (n, W + 1), the words of their minima, and the masks (n,) of the tables
-        that they are kept out of and of the reserves that they enter."""
+    def insert(
+        self, first: int, rows: U64, words: U64, masks: U64, reserves: U64, dead: NDArray[np.bool_]
+    ) -> None:
+        """Add anchors by their rows (n, W + 1), the words of their minima, the masks (n,) of the tables that
+        they are kept out of and of the reserves that they enter, and whether they are dead (n,)."""
         start = 0
         while start < len(rows):
             number = (first + start) // self._anchors
@@ -141,7 +145,7 @@ class HotTier:
                 self._generations[number] = Generation(self._design, number * self._anchors, self._anchors)
             some = slice(start, start + (number + 1) * self._anchors - first - start)
             entries = entries_of(words[some], reserves[some])
-            self._generations[number].insert(first + start, rows[some], masks[some], entries)
+            self._generations[number].insert(first + start, rows[some], masks[some], entries, dead[some])
             start = some.stop
 
     def _by_generation(self, anchors: I64) -> Iterator[tuple[Generation, I64]]:

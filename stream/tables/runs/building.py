@@ -64,7 +64,7 @@ class Building:
                     content, self._store, self._folder, memory, self._stop_if_cancelled, lambda: time.sleep(0)
                 )
         except BaseException as error:  # raised again by finish()
-            self._error = error
+            self._error = error.with_traceback(None)  # whose frames keep the store open
 
     def _stop_if_cancelled(self) -> None:
         if self._cancelled:
@@ -113,13 +113,15 @@ class Building:
     def finish(self) -> Built:
         """Wait for the files and ingest them. Raises what the build raised."""
         self._thread.join()
-        if self._built is None:
-            with self._translated_errors:
-                raise self._error or _CancelledError
-        reach("freeze.ingest")
-        self._store.ingest(RUNS, files_of(self._folder))
-        reach("freeze.meta")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            if self._built is None:
+                with self._translated_errors:
+                    raise self._error or _CancelledError
+            reach("freeze.ingest")
+            self._store.ingest(RUNS, files_of(self._folder))
+            reach("freeze.meta")
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
         return self._built
 
     def discard(self) -> None:

@@ -7,6 +7,7 @@ run and stored with it. In RAM it is halved as often as memory demands, by mergi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,9 +27,10 @@ false positives."""
 MOST_BITS: Final = 16
 """Bits of a filter for each entry of its run, as stored. One probe in 400 is then a false positive."""
 MOST_FOLDS: Final = 6
-"""How often a filter may be halved: its blocks are a multiple of 2**MOST_FOLDS, unless it has few."""
+"""How often a filter may be halved: its blocks are a multiple of 2**MOST_FOLDS, unless it has few. After that
+it has a quarter of a bit an entry, and reports everything as present."""
 PIECE_BLOCKS: Final = 1 << 14
-"""Blocks of a stored piece of a filter, 1 MiB."""
+"""Blocks of a stored piece of a filter, 1 MiB: a multiple of 2**MOST_FOLDS."""
 _AHEAD: Final = 256
 """Blocks that are prefetched together."""
 _FIRST_ROOM: Final = 1 << 10
@@ -53,7 +55,8 @@ def false_positives(entries: int, blocks: int) -> float:
     return float((1 - np.exp(-BITS_SET * entries / (blocks * BLOCK_BITS))) ** BITS_SET)
 
 
-def folds_within(sizes: list[tuple[int, int]], memory: int) -> list[int]:
+@lru_cache(maxsize=2)  # it is asked for at every batch, and runs seldom change
+def folds_within(sizes: tuple[tuple[int, int], ...], memory: int) -> list[int]:
     """How often to halve each of some filters, by their entries and stored blocks, so that they take at most
     `memory` bytes: those are halved first whose bytes prevent the fewest reads."""
     folds = [0] * len(sizes)
@@ -61,7 +64,7 @@ def folds_within(sizes: list[tuple[int, int]], memory: int) -> list[int]:
         costs = []
         for place, ((entries, blocks), fold) in enumerate(zip(sizes, folds, strict=True)):
             now = blocks >> fold
-            if now % 2 == 0:
+            if now % 2 == 0 and fold < MOST_FOLDS:
                 more = false_positives(entries, now // 2) - false_positives(entries, now)
                 costs.append((more / now, place))
         if not costs:

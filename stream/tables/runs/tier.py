@@ -5,7 +5,8 @@
     a run whose anchors are gone -> dropped -> its keys reclaimed
 
 At most one generation is being frozen and one merge is in progress. All transitions between these states
-happen in `Runs.advance`, between searches. After a restart, interrupted builds and reclaims are repeated.
+happen in `Runs.advance`, between searches. After a restart, interrupted builds are begun anew, and the space
+of what was merged is reclaimed.
 """
 
 from __future__ import annotations
@@ -93,7 +94,6 @@ class Runs:
         self.probes = self.hits = 0
         """Groups read from RocksDB, and those found there."""
         self._runs = _stored(store, generation, self.first, self.count)
-        self._remove_unfinished()
         self._arriving: list[_Held] = []
         """Runs in the store that do not answer yet."""
         self._freezing: Building | None = None
@@ -101,6 +101,7 @@ class Runs:
         self._loading: _Loading | None = None
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._reclaiming = Reclaiming(store)
+        self._remove_unfinished()
         for held, folds in self._due_folds():
             held.filter, held.folds = self._read_filter(held, folds), folds
         for merged in {held.run.level: held.run for held in self._runs if held.run.level}.values():
@@ -108,15 +109,13 @@ class Runs:
 
     def _remove_unfinished(self) -> None:
         """Remove what a crash left of runs that were ingested, but do not answer."""
-        names, batch = {held.run.name for held in self._runs}, self._store.batch()
-        each = self._store.iterator(RUNS)
-        each.seek_to_first()
-        while each.valid():
-            name = each.key()[: len(Run(0, 0, 0).name)]
-            end = (int.from_bytes(name, "big") + 1).to_bytes(len(name), "big")
+        names, batch, start = {held.run.name for held in self._runs}, self._store.batch(), b""
+        while (first := self._store.first_from(RUNS, [start])[0]) is not None:
+            name = first[0][: len(Run(0, 0, 0).name)]
+            start = (int.from_bytes(name, "big") + 1).to_bytes(len(name), "big")
             if name not in names:
-                batch.delete_range(RUNS, name, end)
-            each.seek(end)
+                batch.delete_range(RUNS, name, start)
+                self._reclaiming.begin(RUNS, (name, start), "freeze.reclaim")
         self._store.write(batch)
 
     def __len__(self) -> int:
@@ -179,14 +178,15 @@ class Runs:
         """Let a run answer, in place of its parts."""
         run, batch = held.run, self._store.batch()
         batch.put(DEFAULT, RUN + run.name, np.array(held.built, "<u8").tobytes())
-        parts = [each for each in self._runs if each.run in run.parts]
-        place = self._runs.index(parts[0]) if parts else len(self._runs)
-        self._runs[place : place + len(parts)] = [held]
+        self._stop_loading(run.parts)
         for part in run.parts:
             batch.delete(DEFAULT, RUN + part.name)
         if run.level:
             batch.delete_range(RUNS, *run.bounds_of_parts)
         self._store.write(batch)
+        parts = [each for each in self._runs if each.run in run.parts]
+        place = self._runs.index(parts[0]) if parts else len(self._runs)
+        self._runs[place : place + len(parts)] = [held]
         if run.level:
             self._reclaim(run)
 
@@ -201,6 +201,7 @@ class Runs:
             at_work += [each.run for each in (self._merging,) if each is not None]
             if any(run in merged.parts for merged in at_work):
                 return
+            self._stop_loading([run])
             del self._runs[0]
             batch = self._store.batch()
             batch.delete(DEFAULT, RUN + run.name)
@@ -208,11 +209,16 @@ class Runs:
             self._store.write(batch)
             self._reclaiming.begin(RUNS, run.bounds, "drop.run")
 
+    def _stop_loading(self, runs: list[Run]) -> None:
+        """Read no filter of these runs any more, whose keys are to be deleted."""
+        if self._loading is not None and self._loading.held.run in runs:
+            self._loading.read.exception()  # waits
+            self._loading = None
+
     def _due_folds(self) -> list[tuple[_Held, int]]:
         """How often to halve the filter of each run."""
         held = [*self._runs, *self._arriving]
-        sizes = [each.built for each in held]
-        return list(zip(held, folds_within([(*each,) for each in sizes], self._memory), strict=True))
+        return list(zip(held, folds_within(tuple(each.built for each in held), self._memory), strict=True))
 
     def _load_filters(self, *, wait: bool) -> None:
         """Make progress towards the filters that are due: smaller ones at once, others in the background."""
@@ -220,13 +226,14 @@ class Runs:
             if self._loading is not None:
                 if not (wait or self._loading.read.done()):
                     return
-                held, folds, read = self._loading
-                held.filter, held.folds, self._loading = read.result(), folds, None
+                (held, folds, read), self._loading = self._loading, None
+                held.filter, held.folds = read.result(), folds
             due = [(held, folds) for held, folds in self._due_folds() if held.folds != folds]
             for held, folds in due:
                 while 0 <= held.folds < folds:
                     held.filter, held.folds = folded(held.filter), held.folds + 1
-            due = [(held, folds) for held, folds in due if held.folds != folds]
+            leaving = [part for each in self._arriving for part in each.run.parts]
+            due = [each for each in due if each[0].folds != each[1] and each[0].run not in leaving]
             if not due:
                 return
             held, folds = min(due, key=lambda each: each[0].folds)

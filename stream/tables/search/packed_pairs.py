@@ -31,13 +31,6 @@ def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> n
 
 
 @compiled
-def unpacked(pair: np.uint64) -> tuple[np.int64, np.int64, np.int64]:
-    """The row, the anchor and the distance of a packed pair."""
-    number, distance = pair >> np.uint64(8) & np.uint64(0xFFFFFFFF), pair & np.uint64(0xFF)
-    return np.int64(pair >> np.uint64(40)), np.int64(number), np.int64(distance)
-
-
-@compiled
 def no_pairs() -> PackedPairs:
     """Room for pairs."""
     return PackedPairs(np.empty(FIRST_PAIRS, np.uint64), 0)

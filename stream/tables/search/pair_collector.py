@@ -18,7 +18,7 @@ _NUMBER: Final = np.uint64(0xFFFFFFFF)
 _DISTANCE: Final = np.uint64(0xFF)
 MOST_ANCHORS: Final = (1 << 32) - 2
 """Most anchors from the first one on, dead ones included. Pairs have 32 bits for the number of one, relative
-to the first, and chains for that of the next."""
+to the first."""
 
 
 class PairCollector:

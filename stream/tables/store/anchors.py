@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
 from stream.fingerprint.minima import KEY_WORDS, MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.store.contents import difference, digest, hash_words, union
@@ -31,8 +29,6 @@ DEAD: Final = b"tables/dead/"
 SKIPPED: Final = b"tables/skipped/"
 MARKED_AT_ONCE: Final = 1 << 10
 """Anchors of a block of marks of dead ones."""
-_DROPPED: Final = b"run/held"
-"""Where earlier versions noted before which anchor they had dropped tables."""
 
 
 def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -51,18 +47,6 @@ def _number(store: Store, record: bytes) -> int:
 def first_anchor(store: Store) -> int:
     """Number of a store's first anchor. Those before it are gone; numbers are not used again."""
     return _number(store, FIRST)
-
-
-def refuse_dropped(path: Path, value_of: Callable[[bytes], bytes | None]) -> None:
-    """Raise StateError if an earlier version has dropped the tables of some of the anchors of a state.
-    `value_of` reads a key of the default family."""
-    dropped, first = (int.from_bytes(value_of(key) or b"", "little") for key in (_DROPPED, FIRST))
-    if dropped > first:
-        raise StateError(
-            f"state directory {path}: an earlier version has dropped its tables of the anchors before"
-            f" {dropped}, and this one needs them all: move the directory away, and the state is restored"
-            " from an earlier checkpoint, or built again from the logs"
-        )
 
 
 def _key(number: int) -> bytes:
@@ -171,7 +155,7 @@ class _Bitmap(NamedTuple):
 class NumberSet:
     """A set of numbers, as a bitmap. All numbers before `first` are in it, and not counted.
 
-    One thread changes it. Others may call `test` and `masks` at the same time.
+    One thread changes it. Others may call `test` at the same time.
     """
 
     def __init__(self, first: int) -> None:
@@ -264,9 +248,11 @@ class Dead(NumberSet):
     def __init__(self, store: Store) -> None:
         first = first_anchor(store)
         super().__init__(first)
+        dead = [np.zeros(0, np.int64)]
         for key, value in with_prefix(store, DEAD):
             places = np.flatnonzero(np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little"))
-            self.add(places + int.from_bytes(key, "big"))
+            dead.append(places + int.from_bytes(key, "big"))
+        self.add(np.concatenate(dead))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
@@ -328,7 +314,7 @@ class Skipped:
     how many there are, and number, mask and words of each, all u64 LE. A block that is partly gone stays
     whole.
 
-    One thread changes it. Others may call `entries`, `masks` and `further` at the same time.
+    One thread changes it. Others may call `entries` and `further` at the same time.
     """
 
     def __init__(self, store: Store) -> None:
