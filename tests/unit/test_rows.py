@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -52,9 +53,10 @@ def fields(number: int) -> dict[str, Any]:
             return {"url": url, "text": text(number), "fetched_at": TIME + 1000 * (number * 7919 % 64)}
 
 
-def own_row(number: int) -> Row:
-    """The row of a page as a worker makes it."""
-    return PageFingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
+def own_row(number: int, scheme: Scheme | None = None) -> Row:
+    """The row of a page as a worker makes it, without its share, which is for summaries alone."""
+    row = PageFingerprinter(scheme).message(json.dumps(fields(number)).encode(), 1 << 20)
+    return msgspec.structs.replace(row, share=None)
 
 
 def jsonl(path: Path, count: int) -> Path:
@@ -113,8 +115,7 @@ def test_rows_of_an_older_version_are_refused_by_name(tmp_path: Path) -> None:
     "scheme", [Scheme(width=128), Scheme(width=32), Scheme(sketch="minhash", sketch_bits=2)]
 )
 def test_rows_survive_columns_in_every_scheme(scheme: Scheme) -> None:
-    own = PageFingerprinter(scheme)
-    rows = [own.message(json.dumps(fields(number)).encode(), 1 << 20) for number in range(20)]
+    rows = [own_row(number, scheme) for number in range(20)]
     places = [Place(number, "a", 1) for number in range(20)]
     back = rows_of(batch_of(scheme, rows, places, [b"key"] * 20), scheme)
     assert [each.row for each in back] == rows
