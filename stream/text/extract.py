@@ -7,14 +7,9 @@ from typing import Final, NamedTuple
 from stream.errors import PageError
 from stream.text.surrogates import replace_surrogates
 
-CODE: Final = 4
 CODE_BYTES: Final = 10_000
-"""Reference documentation has at least CODE code elements and one definition or code element more for every
-CODE_BYTES / CODE bytes of HTML. Its signatures and tables are content, but no prose."""
-
-FEW_BYTES: Final = 200
-"""Main content of less, as blocks are measured, may be too little to be compared: 8 words are 40 bytes."""
-
+"""Reference documentation has at least `main_content.CODE` code elements and one definition or code element
+more for every CODE_BYTES / CODE bytes of HTML. Its signatures and tables are content, but no prose."""
 OUT_OF_MEMORY: Final = "MemoryError"
 """Detail of `extraction_failed`."""
 
@@ -27,8 +22,8 @@ class Extract(NamedTuple):
     share: float
     """The share of the page's visible text that it is, in bytes that are no white space; 1 without any."""
     visible: str = ""
-    """All visible text, of a page whose main content is another part of it and less than FEW_BYTES: pages are
-    not the same because the same few words were chosen of them."""
+    """All visible text, of a page whose main content is another part of it and less than `FEW_BYTES`: pages
+    are not the same because the same few words were chosen of them."""
 
 
 def extract(html: str) -> str:
@@ -48,7 +43,7 @@ def extraction(html: str) -> Extract:
     Raises PageError `extraction_failed` if the memory does not suffice.
     """
     from stream.text.blocks import LITERAL_AND, SIZE, read
-    from stream.text.main_content import body, joined, main_content
+    from stream.text.main_content import CODE, FEW_BYTES, body, joined, main_content
     from stream.text.markup import unescaped
 
     try:

@@ -31,7 +31,6 @@ from stream.text.blocks import (
     Blocks,
 )
 from stream.text.content_model import model
-from stream.text.extract import CODE, FEW_BYTES
 
 LIKELY: Final = 0
 """Score above which a block is content."""
@@ -47,6 +46,10 @@ MOST_OF_PAGE: Final = 85
 everything."""
 MANY: Final = 1 << 16
 """Features of more blocks are not made: they take 230 bytes each."""
+CODE: Final = 4
+"""Code elements of a page that may be reference documentation."""
+FEW_BYTES: Final = 200
+"""Main content of less, as blocks are measured, may be too little to be compared: 8 words are 40 bytes."""
 LITTLE: Final = 20
 """Less content, in bytes as blocks are measured, says nothing."""
 LEAST_SHARE: Final = 2
