@@ -191,7 +191,9 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             if path := one_of(names, field):
                 by_name[field] = path
         if lacking := self.lacking(by_name, CONTENT):
-            _refuse_text_as_body(lacking, by_name.keys() & CONTENT, fits)
+            _refuse_text_as_body(
+                lacking, by_name.keys() & CONTENT, lambda field, name: fits(field, ".".join(by_name[name]))
+            )
             raise SettingsError(_missing(lacking, ColumnNames((listed or (lambda: names))()), spelt, fits))
         return by_name
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import PageError
+from stream.errors import PageError, SettingsError
 from stream.pages.page import decode_page
 from stream.sources import csv_rows
 from stream.sources.csv_rows import CsvRows
@@ -116,6 +116,12 @@ def test_a_line_that_no_message_can_have_is_damage(tmp_path: Path, monkeypatch: 
     source.strict = False
     assert [each.place for each in source] == ["line 2"]
     assert [each.error for each in source.damages] == [f"{tmp_path}/a.csv line 3: over 1000 characters"]
+
+
+def test_a_column_whose_name_is_in_other_letters_is_missed_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Body,address\nno base64,a\n")
+    with pytest.raises(SettingsError, match="has Body, address"):
+        list(open_source(str(tmp_path / "a.csv")))
 
 
 CELLS = st.text(st.sampled_from("ab\"\n\r\t,;| '"), max_size=6)
