@@ -16,6 +16,7 @@ from stream.judge.rule import Rule
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.scratch import ScratchDirectory
+from stream.tables.hot.tier import Generation
 from stream.tables.reserves.keys import PAIRS
 from stream.tables.runs.filters import empty_filter, folded
 from stream.tables.search.pair_collector import in_order
@@ -29,15 +30,17 @@ def rehearse(genesis: Genesis) -> None:
     The pairs find the first page in the same batch, in RAM and in RocksDB. Then an anchor in a reserve is
     searched, and forgotten. Compiling takes 10 s unless an earlier process has cached the result.
     """
+    rule = Rule(genesis.options, genesis.scheme)
     with ScratchDirectory("rehearsal") as directory:
         state = State(Path(directory), genesis, "rehearsal", memory=0, generation=1, cache=_BYTES)
         try:
             _judge(state, Judge(state, genesis), range(4))
-            if Rule(genesis.options, genesis.scheme).reserves:
+            if rule.reserves:
                 _search_reserves(state)
         finally:
             state.close()
     folded(empty_filter(2))
+    Generation(rule.design(), 0, 1).enlarge()
     in_order(np.zeros(1, np.uint64), 0)
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     nearest_alive(none, none, near, near, near != 0, ALL)

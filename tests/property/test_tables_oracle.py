@@ -12,6 +12,7 @@ import pytest
 from stream.errors import DamagedStateError, StateError
 from stream.tables import tables as all_tables
 from stream.tables.arrays import U64
+from stream.tables.hot import tier
 from stream.tables.runs import building
 from stream.tables.runs.filters import BLOCK_BYTES
 from stream.tables.runs.tier import RUN, Runs
@@ -404,6 +405,20 @@ def test_a_filter_that_is_read_while_its_run_leaves_is_no_damage(
             index.oracle.dead |= set(range(300))
         index.tables.maintain(wait=True)
         index.check()
+
+
+@pytest.mark.parametrize("first", [0, LATE])
+def test_a_generation_that_outgrows_its_first_slots_finds_the_same(
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tier, "FEW", 200)
+    with Indexed(Case(reserves=True, first=first, generation=1 << 15), tmp_path, 9) as index:
+        slots = set()
+        for _ in range(6):
+            index.add(index.make(70), 0.7)
+            index.check()
+            slots |= {len(each._buckets.tags) for each in index.tables._hot._generations.values()}
+        assert len(slots) == 2
 
 
 def test_a_bucket_whose_anchor_dies_again_and_again_takes_one_slot(tmp_path: Path) -> None:

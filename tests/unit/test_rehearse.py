@@ -28,7 +28,8 @@ from stream.tables.runs import tier as runs
 from stream.tables.search import prefixes_compiled
 
 loops = (pair_collector.in_order, buckets.enter, buckets.find, buckets.leave, buckets.enter_reserves,
-    buckets.leave_reserves, bucket_collisions.numbered, decide_rows_compiled.settle, nearest.nearest_alive,
+    buckets.leave_reserves, buckets.move, bucket_collisions.numbered, decide_rows_compiled.settle,
+    nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, runs._match, filters.groups_to_read, filters.mark, filters.folded,
     prefixes_compiled.keys_of, page_log._pack, page_log._take, page_log._joined)

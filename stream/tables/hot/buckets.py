@@ -208,6 +208,22 @@ def enter(buckets: Buckets, first: int, masks: U64) -> Buckets:
     return buckets
 
 
+@borrowing
+def move(old: Buckets, new: Buckets) -> None:
+    """Fill the empty slots of `new`, which are more, with what those of `old` have; the rest is in common."""
+    for slot in range(len(old.tags)):
+        value = old.values[slot]
+        if old.tags[slot] == 0 or value == _GONE:
+            continue
+        if value & _SHARED:
+            key = old.keys[value ^ _SHARED]
+        else:
+            row, table = np.int64(value) >> TABLE_BITS, np.int64(value) & np.int64(_TABLE)
+            key = prefix_of(old.rows, row, old.pieces, table) << np.uint64(TABLE_BITS) | np.uint64(table)
+        place = -1 - _place_of(new, key)
+        new.tags[place], new.values[place] = old.tags[slot], value
+
+
 @compiled
 def enter_reserves(buckets: Buckets, rows: U64, keys: U64) -> Buckets:
     """The same, with the anchors in some rows (k,) in reserves, by the keys of these (k,)."""

@@ -1,6 +1,7 @@
 """The hot tier: the newest anchors in RAM, a hash table for each generation.
 
-A generation has a table of known size, and is dropped as a whole once its run answers.
+A generation has a table of known size, but for its first anchors, and is dropped as a whole once its run
+answers.
 """
 
 from __future__ import annotations
@@ -14,12 +15,25 @@ from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
-from stream.tables.hot.buckets import LINE, Buckets, Here, enter, enter_reserves, find, leave, leave_reserves
+from stream.tables.hot.buckets import (
+    LINE,
+    Buckets,
+    Here,
+    enter,
+    enter_reserves,
+    find,
+    leave,
+    leave_reserves,
+    move,
+)
 from stream.tables.reserves.keys import entries_of
 from stream.tables.search.probing import Probing
 
 LOAD: Final = 3 / 4
 """Share of the slots of a full generation that are taken, if no two anchors share a bucket."""
+FEW: Final = 1 << 14
+"""Anchors for which there are slots at first, in 1.6 MB: a small index needs no more, and whole pages are
+touched at random."""
 MOST_ROWS: Final = 1 << 25
 """Anchors of a generation: a slot has 31 bits for a row and a table."""
 _CACHE_LINE: Final = 64
@@ -39,11 +53,11 @@ def bytes_of(design: Design, anchors: int) -> int:
 class Generation:
     """Anchors of which the first has the number `first`, and the buckets that they are in.
 
-    The system allocates memory as it is first used.
+    The system allocates the memory of rows as it is first used.
     """
 
     def __init__(self, design: Design, first: int, anchors: int) -> None:
-        slots, none = lines_of(design, anchors) * LINE, np.zeros(0, np.uint64)
+        slots, none = lines_of(design, min(anchors, FEW)) * LINE, np.zeros(0, np.uint64)
         self.first: Final = first
         self.count = 0
         """Number of anchors."""
@@ -60,6 +74,7 @@ class Generation:
             many=0,
             end=0,
         )
+        self._all_slots = lines_of(design, anchors) * LINE
         self._entries: U64 = np.empty((2, 0), np.uint64)
         self._entered = 0
 
@@ -81,6 +96,8 @@ class Generation:
         (n,), and in reserves by `entries_of`. Those that are dead (n,) enter none."""
         start = first - self.first
         self.count = start + len(rows)
+        if self.count > FEW and len(self._buckets.tags) < self._all_slots:
+            self.enlarge()
         self._buckets.rows[start : self.count] = rows
         self._buckets = enter(self._buckets, start, np.where(dead, _NO_TABLE, masks))
         of_rows, keys = entries
@@ -94,6 +111,13 @@ class Generation:
             entered = self._entries[:, self._entered : end][:, ~dead[of_rows]]
             self._buckets = enter_reserves(self._buckets, entered[0].copy(), entered[1].copy())
             self._entered = end
+
+    def enlarge(self) -> None:
+        """Make slots for all anchors of the generation."""
+        tags, values = (_zeros_in_lines(self._all_slots).view(np.uint32) for _ in range(2))
+        larger = self._buckets._replace(tags=tags, values=values)
+        move(self._buckets, larger)
+        self._buckets = larger
 
     def forget(self, anchors: I64) -> None:
         """Remove dead anchors from their buckets."""
