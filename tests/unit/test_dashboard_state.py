@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import Counts
 from stream.dashboard.counting.state import BLOCKS, HOST_WINDOWS, WINDOWS, State
@@ -22,7 +23,7 @@ from stream.errors import DamagedStateError, StateError
 from stream.kafka.counted import Meta, figures_below, kind_of_dashboard, meta_of
 from stream.messages.verdict import VerdictRecord
 from stream.tables.store.rocks import DEFAULT
-from tests.genesis import JOURNAL
+from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import KINDS, VerdictMaker, by_kind
 
 FRESH = Meta(cluster="cluster", journal=JOURNAL, topic="topic")
@@ -166,6 +167,14 @@ def test_rows_without_a_position_are_damage(tmp_path: Path) -> None:
         state.store.write(writes)
     with pytest.raises(DamagedStateError, match="no meta record"):
         State.open(tmp_path, FRESH)
+
+
+def test_a_state_that_ends_before_anything_is_counted_is_sound(tmp_path: Path) -> None:
+    with closing(State.open(tmp_path, FRESH)) as state:
+        state.note_forgotten(ForgottenPages(genesis_of()))
+    with closing(State.open(tmp_path, FRESH)) as state:
+        assert state.meta == FRESH
+        assert state.forgotten() is not None
 
 
 def test_a_block_that_is_gone_is_damage(tmp_path: Path) -> None:

@@ -85,10 +85,13 @@ class State:
                 raise damage_error(path, "records, but no meta record")
             if meta is not None:
                 _refuse_other(path, meta, fresh)
+            state = cls(store, meta or fresh)
+            if meta is None:  # so that whatever is flushed has it
+                state._write(store.batch(), fresh)
         except BaseException:
             store.close()
             raise
-        return cls(store, meta or fresh)
+        return state
 
     def close(self) -> None:
         """Flush, and release the directory."""
