@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -76,6 +77,24 @@ async def test_without_ids_decisions_that_were_known_are_read_again() -> None:
     await pages._read_decisions(TopicInMemory("decisions", [decision(1, 8), decision(2, 9)]), requests)
     assert pages.decided == [(1, 8), (2, 9)]
     assert pages.waiting == (0, None)
+
+
+def test_what_is_decided_while_a_thread_looks_up_is_known_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages, ask = ForgottenPages(GENESIS), _Decided.start_of
+    pages.add(0, 0, request_of(A))
+    deciding = threading.Thread(target=pages.decide, args=(1, 8))
+
+    def ask_slowly(decided: _Decided, digest: bytes) -> int:
+        start = ask(decided, digest)
+        if deciding.ident is None:
+            deciding.start()
+            deciding.join(0.2)
+        return start
+
+    monkeypatch.setattr(_Decided, "start_of", ask_slowly)
+    assert not pages.names(A, BEFORE)
+    deciding.join()
+    assert pages.names(A, BEFORE)
 
 
 def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ URL than that of its verdict, such as its canonical one: decisions have the ids 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -101,7 +102,7 @@ class _Waiting(NamedTuple):
 
 
 class ForgottenPages:
-    """Says which pages are forgotten; `follow` keeps it up to date."""
+    """Says which pages are forgotten; `follow` keeps it up to date. Other threads may ask meanwhile."""
 
     def __init__(
         self,
@@ -129,6 +130,8 @@ class ForgottenPages:
         self.end = 0
         """The journal offset before which pages may be forgotten."""
         self._start_of = lru_cache(4096)(self._ask_start)
+        self._lock = threading.Lock()
+        """Held while digests and ids are looked up or added, so that no older answer stays in the cache."""
 
     @property
     def requests(self) -> int:
@@ -151,7 +154,7 @@ class ForgottenPages:
             return None
         changes = dict[str, object]()
         # Of a recrawl the state has no page, but the one that it is like, which has the same URL key.
-        is_again = named.verdict == "recrawl" and named.url and like and self._page(like.id) in self.ids
+        is_again = named.verdict == "recrawl" and named.url and like and self._has(like.id)
         if is_again or self.names(named.url, named.id):
             changes = {"url": None, "fingerprint": None, "text_hash": None, "fetched_at": None}
         if like and self.names(like.url, like.id):
@@ -166,8 +169,13 @@ class ForgottenPages:
         """Whether the page with this URL and id is forgotten."""
         if not url:
             return False
-        packed = self._page(page)
-        return packed in self.ids or packed >> INDEX_BITS < self._start_of(url)
+        with self._lock:
+            packed = self._page(page)
+            return packed in self.ids or packed >> INDEX_BITS < self._start_of(url)
+
+    def _has(self, page: str) -> bool:
+        with self._lock:
+            return self._page(page) in self.ids
 
     def _page(self, shown: str) -> int:
         """The packed id of a page, which is beyond all if it is of another journal."""
@@ -195,11 +203,12 @@ class ForgottenPages:
         some = list[ForgetRequest]()
         while self._waiting and self._waiting[0].offset < requests:
             some.append(self._waiting.popleft().request)
-        for named, what in ((self._urls, "url"), (self._hosts, "host"), (self._domains, "domain")):
-            named.add([each.words for each in some if each.forget == what], start)
-        self.end = max(self.end, start)
-        self.decided.append((requests, start))
-        self._start_of.cache_clear()
+        with self._lock:
+            for named, what in ((self._urls, "url"), (self._hosts, "host"), (self._domains, "domain")):
+                named.add([each.words for each in some if each.forget == what], start)
+            self.end = max(self.end, start)
+            self.decided.append((requests, start))
+            self._start_of.cache_clear()
 
     def _decide_known(self, until: int) -> None:
         """Note what was known before of the requests before an offset."""
@@ -264,7 +273,8 @@ class ForgottenPages:
                 self._floor, self._floor_appended, self._is_trimmed = decided, record.timestamp, False
             if decided.forgotten is not None:
                 await self._read_requests_before(decided.forgotten.requests, requests)
-                self.ids.add(decided.forgotten.page_ids)
+                with self._lock:
+                    self.ids.add(decided.forgotten.page_ids)
                 self._decide_known(decided.forgotten.requests)
                 if decided.forgotten.requests > self.requests:
                     self.decide(decided.forgotten.requests, decided.start)
