@@ -22,6 +22,7 @@ from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import DamagedStateError, StateError
 from stream.kafka.counted import Meta, figures_below, kind_of_dashboard, meta_of
 from stream.messages.verdict import VerdictRecord
+from stream.roles.forgetter.status import _left_of_figures
 from stream.tables.store.rocks import DEFAULT
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import KINDS, VerdictMaker, by_kind
@@ -204,4 +205,13 @@ def test_what_was_erased_is_so_until_something_is_counted_without_knowing_it(tmp
     meta = meta_of(path)
     assert meta is not None
     assert (meta.erased, meta.positions) == (4, {0: 4})
+    genesis = genesis_of()
+    assert genesis.journal == JOURNAL
+    of_another = msgspec.structs.replace(genesis, journal="other")
+    for its, requests, why in (
+        (genesis, 4, None),
+        (genesis, 5, "not erased"),
+        (of_another, 4, "another journal"),
+    ):
+        assert (why or "None") in str(_left_of_figures(path, its, requests))
     assert [kind_of_dashboard(each) for each in ("", "b")] == ["dashboard", "dashboard-b"]

@@ -134,7 +134,7 @@ async def status(settings: Settings) -> Status:
         )
     if decided.time:
         delays += await _topics(settings, names, decided, notes)
-        delays += await in_thread(_directories, settings, decided)
+        delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
             delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
         else:
@@ -211,11 +211,13 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
             try:
                 existing += (await broker_metadata.metadata(client, [topic])).topics
             except TopicAuthorizationFailedError:
-                notes.append(f"topic {topic} was not looked at: it is not described to this principal")
+                notes.append(_not_described(topic))
         for topic in names.dashboard_changelogs:
-            with suppress(TopicAuthorizationFailedError):
+            try:
                 if (await broker_metadata.metadata(client, [topic])).topics:
                     delays.append(Delay(topic, "is of an earlier version, and not read any more: delete it"))
+            except TopicAuthorizationFailedError:
+                notes.append(_not_described(topic))
         configs = await broker_metadata.topic_configs(client, existing)
         before = await broker_metadata.log_bounds(client, existing)
         consumer = clients.reader(settings, auto_offset_reset="none")
@@ -238,6 +240,10 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
     return delays
 
 
+def _not_described(topic: str) -> str:
+    return f"topic {topic} was not looked at: it is not described to this principal"
+
+
 def _first_later(record: Any, end: int) -> int:
     return end if record is None else int(record.offset)
 
@@ -255,11 +261,11 @@ def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
     )
 
 
-def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
+def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> list[Delay]:
     """What directories of this machine still have."""
     delays, home = list[Delay](), settings.state_dir / settings.namespace
     for path in counted.figures_below(home):
-        if why := _left_of_figures(path, decided.requests):
+        if why := _left_of_figures(path, genesis, decided.requests):
             delays.append(Delay(str(path), why))
     if (earlier := home / "dashboard" / counted.EARLIER).exists():
         delays.append(Delay(str(earlier), "is of an earlier version, and not read any more: delete it"))
@@ -276,12 +282,14 @@ def _directories(settings: Settings, decided: _Decided) -> list[Delay]:
     return delays
 
 
-def _left_of_figures(path: Path, requests: int) -> str | None:
+def _left_of_figures(path: Path, genesis: Genesis, requests: int) -> str | None:
     """Why a dashboard's figures may still have what was forgotten, or None."""
     try:
         meta = counted.meta_of(path)
     except StateError as error:
         return f"cannot be read: {error}"
+    if meta is not None and meta.journal != genesis.journal:
+        return f"is of another journal, {meta.journal}: delete it"
     if meta is None or meta.erased < requests:
         return "has not erased everything yet, as of its last flush"
     return None
