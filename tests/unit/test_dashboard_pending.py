@@ -47,6 +47,9 @@ async def test_what_is_full_waits_until_it_is_taken(limit: str, monkeypatch: pyt
     await asyncio.sleep(0)
     assert not added.done()
     await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
+    await asyncio.sleep(0)
+    assert not added.done(), "others may write still"
+    pending.taken.set()
     await asyncio.wait_for(added, HANG_SECONDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -97,16 +98,20 @@ async def test_a_partition_that_was_added_ends_the_dashboard(reading: Reading) -
         await reading.take(2, 0, 0)
 
 
-async def test_verdicts_that_are_gone_are_named_in_what_is_counted(tmp_path: Path) -> None:
-    made = Reading(tmp_path, starts=(41, 5))
+@pytest.mark.parametrize(("start", "gone"), [(41, False), (42, True)])
+async def test_verdicts_that_are_gone_are_named_in_what_is_counted(
+    start: int, gone: bool, tmp_path: Path
+) -> None:
+    """The marker of the last transaction is no verdict."""
+    made = Reading(tmp_path, starts=(start, 5))
     with closing(made.state):
-        assert [made.statistics._next_offset(p) for p in range(2)] == [41, 7]
+        assert [made.statistics._next_offset(p) for p in range(2)] == [start, 7]
         await made.take(1, 7, 8)
         made.fold()
         assert made.state.meta.since == 0
-        await made.take(0, 41, 50)
+        await made.take(0, start, 50)
         made.fold()
-        assert made.state.meta.since > 0
+        assert bool(made.state.meta.since) == gone
 
 
 async def test_a_topic_that_ends_before_what_is_counted_is_refused(tmp_path: Path) -> None:
@@ -120,7 +125,9 @@ async def test_a_topic_that_ends_before_what_is_counted_is_refused(tmp_path: Pat
         ([{0, 1}], True, False),
         ([{0}], False, True),
         ([set(), {0, 1}], True, False),
-        ([{0, 1}, {0}], True, False),
+        ([{0, 1}, {0}, {0}], False, False),
+        ([{0, 1}, set()], False, False),
+        ([{0, 1}, {0}, {0, 1}], True, False),
     ],
 )
 async def test_a_second_dashboard_of_a_name_ends(
@@ -133,6 +140,20 @@ async def test_a_second_dashboard_of_a_name_ends(
     if failed:
         with pytest.raises(StaleError, match="dashboard_name"):
             await reading.statistics.failed
+
+
+async def test_a_clock_that_is_ahead_expires_nothing(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await reading.take(0, 40, 41)
+    reading.fold()
+    newest = reading.statistics._newest
+    assert newest > 0
+    found = []
+    for ahead in (60.0, 1e9):
+        monkeypatch.setattr(time, "time", lambda ahead=ahead: newest + ahead)
+        found.append(reading.statistics._now() - newest)
+    assert found == [60.0, 86400.0]
 
 
 VERDICTS = [TP("n.verdicts", 0), TP("n.verdicts", 1)]

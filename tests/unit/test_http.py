@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from stream.dashboard.lookup.lookup import BusyError
 from stream.dashboard.web.api import LOOKUP_BYTES, Api, in_hundredths
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
+from stream.errors import DamagedStateError, DiskError
 from stream.kafka.counted import Meta
 from stream.ops.health import Health
 from stream.ops.http import HttpLimits, http_server
@@ -155,11 +156,15 @@ class _Finder:
 
 
 @asynccontextmanager
-async def dashboard(**options: Any) -> AsyncIterator[int]:
+async def dashboard(
+    cluster: Callable[[str], ClusterRow] = lambda _: ClusterRow(),
+    fail: Callable[[Exception], None] = lambda _: None,
+    **options: Any,
+) -> AsyncIterator[int]:
     view = View(lambda *_: Counts())
     meta = Meta(cluster="here", journal=JOURNAL, topic="verdicts")
-    state = SimpleNamespace(cluster=lambda _: ClusterRow(), history=lambda _: [], meta=meta)
-    statistics: Any = SimpleNamespace(view=view, state=state)
+    state = SimpleNamespace(cluster=cluster, history=lambda _: [], meta=meta)
+    statistics: Any = SimpleNamespace(view=view, state=state, fail=fail)
     kept = SimpleNamespace(election=Election("none"))
     parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), kept, {}]
     gate, metrics = Gate(load(**options)), DashboardMetrics()
@@ -186,6 +191,20 @@ async def test_a_strange_host_is_misdirected(host: str, options: dict[str, str])
         status, _ = await asked(port, request("/api/v1/figures", host=host))
         assert status in (400, 421) or host == "localhost:x"
         assert status < 500
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [(DamagedStateError("damaged"), True), (DiskError("full"), True), (ValueError("a slip"), False)],
+)
+async def test_a_state_that_a_request_finds_damaged_ends_the_dashboard(error: Exception, ends: bool) -> None:
+    def raising(_: str) -> ClusterRow:
+        raise error
+
+    failed = list[Exception]()
+    async with dashboard(raising, failed.append) as port:
+        assert (await asked(port, request("/api/v1/clusters/a.1.1")))[0] == 500
+    assert failed == [error] * ends
 
 
 async def test_a_strange_origin_is_another_site() -> None:

@@ -85,13 +85,17 @@ class Statistics:
         self._reader = VerdictReader(settings)
         self.view = View(state.host_counts)
         self.ready = asyncio.Event()
-        """Set once the view is loaded, and all partitions are assigned."""
+        """Set while the view is loaded, and all partitions are assigned."""
+        self._had_all = False
+        """Whether all were assigned before."""
         self.failed: asyncio.Future[None] = retrieved(asyncio.get_running_loop().create_future())
         self._gaps = set[int]()
         """Partitions that begin after verdicts that were not counted, and are gone."""
         self._next = {partition: self._first(partition, each) for partition, each in bounds.items()}
         """Partition -> the offset after the last verdict that is counted or pending."""
         self._pending = Pending()
+        self._newest = 0.0
+        """When the newest verdict was decided, in seconds since the epoch."""
         self._writing = asyncio.Lock()
         """Held while rows are read and replaced."""
         self.app = self._app()
@@ -108,7 +112,7 @@ class Statistics:
                 f" {partition} up to {counted}, but it ends at {log_of_verdicts.end}; delete the directory,"
                 " and what the topic has is counted again"
             )
-        if counted < start:
+        if start > counted + (counted > 0):  # behind the last verdict is the marker of its transaction
             log.warning("verdicts_gone", partition=partition, counted=counted, log_start=start)
             self._gaps.add(partition)
         return max(counted, start)
@@ -163,17 +167,22 @@ class Statistics:
 
     async def _note_assignment(self, _app: Any, assigned: Collection[Any], **_: Any) -> None:
         if len(assigned) >= self._partitions:
+            self._had_all = True
             self.ready.set()
             log.info("ready", windows=len(self.view.totals), clusters=len(self.view.clusters))
-        elif assigned and not self.ready.is_set():
-            self._fail(
+        elif self._had_all:
+            self.ready.clear()
+            log.warning("partitions_missing", assigned=len(assigned), partitions=self._partitions)
+        elif assigned:
+            self.fail(
                 StaleError(
                     f"group {self._group}: another dashboard of this name reads {self._verdicts}; this one"
                     " ends: run one dashboard of a name, or give each a dashboard_name"
                 )
             )
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """End the dashboard with an error."""
         if not self.failed.done():
             self.failed.set_exception(error)
 
@@ -186,7 +195,7 @@ class Statistics:
                     await asyncio.sleep(0)
                 await self._pending.wait_for_room(idle=len(events) < TURN)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             await asyncio.Event().wait()
 
     async def _take(self, partition: int, records: BatchRecords) -> None:
@@ -210,6 +219,7 @@ class Statistics:
             self._gaps.discard(partition)
             self._pending.since = max(self._pending.since, int(batch.seconds[0]))
         self._pending.add(batch, erased)
+        self._newest = max(self._newest, float(batch.seconds.max()))
         self._next[partition] = batch.last + 1
         self._report(batch)
 
@@ -223,7 +233,7 @@ class Statistics:
         """Load the view."""
         view = View(self.state.host_counts)
         await in_stoppable_thread(partial(self.state.show_in, view))
-        self.view = view
+        self.view, self._newest = view, max(self._newest, view.last() or 0.0)
 
     async def fold_on(self) -> None:
         """Count what is pending, again and again."""
@@ -232,7 +242,8 @@ class Statistics:
             await pending.wait_until_due()
             async with self._writing:
                 self._pending = Pending()
-                shows = await in_thread(self.state.fold, pending, self.view, time.time())
+                pending.taken.set()
+                shows = await in_thread(self.state.fold, pending, self.view, self._now())
                 for place, show in enumerate(shows):
                     show()
                     if place % SLICE == 0:
@@ -252,10 +263,15 @@ class Statistics:
     async def sweep(self) -> None:
         """Delete expired windows periodically."""
         while True:
-            now = time.time()
+            now = self._now()
             self.view.sweep(now)
             self.state.expire(now)
             await asyncio.sleep(SWEEP_SECONDS)
+
+    def _now(self) -> float:
+        """The time by which windows expire: the clock, or a day after the newest verdict if that is earlier,
+        so that a clock that is ahead deletes no figures."""
+        return min(time.time(), self._newest + DAY)
 
     async def erase(self, requests: int) -> None:
         """Remove from the state what it says of pages that are forgotten, by the requests before an

@@ -34,8 +34,10 @@ class Pending:
         self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
+        self.taken: Final = asyncio.Event()
+        """Set once no more is added."""
         self.folded: Final = asyncio.Event()
-        self._occupied, self._due, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._occupied, self._due = asyncio.Event(), asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self.ends)
@@ -57,7 +59,7 @@ class Pending:
         if idle or full:
             self._due.set()
         if full:
-            await self._room.wait()
+            await self.taken.wait()
 
     async def wait_until_due(self) -> None:
         """Wait until it is time to fold."""
@@ -67,4 +69,3 @@ class Pending:
         with suppress(TimeoutError):
             async with asyncio.timeout(min(most, max(least, behind / 4))):
                 await self._due.wait()
-        self._room.set()

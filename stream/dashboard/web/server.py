@@ -14,6 +14,7 @@ from aiohttp.typedefs import Middleware
 from stream.dashboard.web.api import LOOKUP_BYTES, SECONDS, Api, Handler
 from stream.dashboard.web.gate import PAGES, Gate, ProblemError, host_of, is_loopback
 from stream.dashboard.web.openapi import document
+from stream.errors import DiskError, StateError
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
 from stream.ops.server import add_ops_routes
@@ -48,7 +49,9 @@ def application(
     api: Api, gate: Gate, settings: Settings, metrics: Metrics, health: Health
 ) -> web.Application:
     """Build the web application."""
-    app = web.Application(middlewares=[_guard(settings.dashboard_host, gate)], client_max_size=LOOKUP_BYTES)
+    app = web.Application(
+        middlewares=[_guard(settings.dashboard_host, gate, api)], client_max_size=LOOKUP_BYTES
+    )
     app.on_response_prepare.append(_add_headers)
     contract = msgspec.json.encode(document())
 
@@ -74,7 +77,7 @@ def _file(place: str, path: Path) -> web.RouteDef:
     return web.get(place, serve)
 
 
-def _guard(host: str, gate: Gate) -> Middleware:
+def _guard(host: str, gate: Gate, api: Api) -> Middleware:
     loopback = is_loopback(host)
 
     @web.middleware
@@ -103,8 +106,10 @@ def _guard(host: str, gate: Gate) -> Middleware:
             return ProblemError(400, "Bad request", f"the body cannot be read: {error}").response()
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception:
+        except Exception as error:
             log.exception("request_failed", path=request.path)
+            if isinstance(error, StateError | DiskError):
+                api.statistics.fail(error)
             return ProblemError(500, "Internal error", "see the log of the dashboard").response()
 
     return guard
