@@ -17,7 +17,7 @@ from stream.errors import DamagedStateError, DiskError, NeardupError, StateBusyE
 
 CURE: Final = (
     "move the directory away: a role rebuilds it from the topics (and moves it by itself with"
-    " --rebuild-damaged), an Index starts empty"
+    " --rebuild-damaged), a dashboard from what they still have, an Index starts empty"
 )
 DAMAGED: Final = "damaged"
 OUTDATED: Final = "outdated"

@@ -140,8 +140,8 @@ def state_directory(path: Path) -> Path | None:
 def version_error(path: Path, which: str) -> StateError:
     """The error for a directory with the layout of another version."""
     return StateError(
-        f"state directory {path}: another version made it ({which}); if it is deleted, a judge rebuilds it, "
-        f"and an Index starts empty"
+        f"state directory {path}: another version made it ({which}); if it is deleted, a role rebuilds it"
+        " from the topics, a dashboard from what they still have, and an Index starts empty"
     )
 
 
