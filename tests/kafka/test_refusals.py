@@ -111,9 +111,8 @@ async def cluster_of(settings: Settings) -> str:
             {"options": VerdictOptions(baselines=3)},
             f"options {VerdictOptions(baselines=3).id}, but verdict options says {VerdictOptions().id}",
         ),
-        ({"options": VerdictOptions.paper(blocks=6)}, "made for 20 tables, opened for 10"),
     ],
-    ids=["cluster", "journal", "scheme", "options", "design"],
+    ids=["cluster", "journal", "scheme", "options"],
 )
 async def test_rule_9_state_of_another_cluster_or_journal_is_refused(
     ran: StoppedDeployment, changes: dict[str, Any], named: str
