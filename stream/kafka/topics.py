@@ -42,6 +42,8 @@ from stream.settings import AVRO, Settings
 __all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]
 
 CREATE_SECONDS: Final = 30.0
+_FENCED: Final = "brokers are currently fenced"
+"""What a controller says of brokers that have not told it yet that they live."""
 
 _log = structlog.get_logger(__name__)
 
@@ -164,6 +166,8 @@ async def _request_creation(admin: AIOKafkaAdminClient, topics: Sequence[NewTopi
             created.append(name)
         elif error is TopicAuthorizationFailedError:
             raise TopicAuthorizationFailedError(name, "(Create)")
+        elif error is InvalidReplicationFactorError and _FENCED in (message or ""):
+            continue  # all of them are starting, or were slow for a moment: asked again
         elif error is InvalidReplicationFactorError:
             raise TopicError(
                 f"topic {name}: replication factor {replicas[name]} was refused: {message} "
