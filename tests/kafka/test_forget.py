@@ -26,7 +26,7 @@ from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
-from stream.messages.journal import SourceRange
+from stream.messages.journal import Genesis, SourceRange
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
@@ -301,7 +301,7 @@ async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> No
                 return not await history(A)
 
             await until(is_gone)
-            await until(lambda: not dashboard_delays(deployed))
+            await until(lambda: not dashboard_delays(deployed, genesis))
             assert [await history(each) for each in (A, B, C, D, hosts[1])] == [[], ["-"], [], ["-"], []]
             assert [await history(each) for each in (E + "?1", E + "?2", B + "3")] == [[], [], ["-"]]
             shown = [await client.get(f"/api/v1/{each}", limit=9) for each in ("clusters", "verdicts")]
@@ -317,11 +317,11 @@ async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> No
     shutil.rmtree(figures)
     async with dashboard(deployed) as client:
         assert (await client.counted(11))["pages"] == 11
-        await until(lambda: not dashboard_delays(deployed))
+        await until(lambda: not dashboard_delays(deployed, genesis))
     found = counted(figures)
     assert not [url for url in (C, E) if url.encode() in found]
     (home / EARLIER).mkdir()
-    assert [each.what for each in dashboard_delays(deployed)] == [str(home / EARLIER)]
+    assert [each.what for each in dashboard_delays(deployed, genesis)] == [str(home / EARLIER)]
     (home / EARLIER).rmdir()
     # While it is down, and what was decided is trimmed before it is there again. The state for its look-ups
     # cannot follow then, however far it came before.
@@ -331,11 +331,11 @@ async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> No
         await ask(deployed, D)
         await erased(deployed, 5)
     await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
-    assert dashboard_delays(deployed, 5)
+    assert dashboard_delays(deployed, genesis, 5)
     async with running(JudgeRole(deployed)), dashboard(deployed) as client:
         await judge(deployed, 2, (C, 6))
         await client.counted(12)
-        await until(lambda: not dashboard_delays(deployed, 5))
+        await until(lambda: not dashboard_delays(deployed, genesis, 5))
     found = counted(figures)
     assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
     assert D.encode() in content(anchors)
@@ -343,9 +343,9 @@ async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> No
     assert (str(figures) in delayed, str(anchors) in delayed) == (False, True)
 
 
-def dashboard_delays(settings: Settings, requests: int = 4) -> list[Delay]:
+def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) -> list[Delay]:
     """What delays that a dashboard's figures have nothing of the requests."""
-    found = _directories(settings, _Decided(pages={}, requests=requests))
+    found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
     return [each for each in found if Path(each.what).name in (FIGURES, EARLIER)]
 
 
