@@ -4,7 +4,6 @@ was told of clusters, and which of them are due. Journal and decisions are its w
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -22,7 +21,7 @@ from stream.elector.layout import (
     expired_from,
 )
 from stream.elector.policy import Policy
-from stream.errors import NeardupError, StateError
+from stream.errors import StateError
 from stream.judge.forgetting import NamedHosts
 from stream.messages.journal import Genesis
 from stream.messages.row_columns import digests_in
@@ -268,13 +267,7 @@ class State:
 
     def close(self) -> None:
         """Flush, and release the directory."""
-        try:
-            self.store.flush()
-        except BaseException:
-            with suppress(NeardupError):
-                self.store.close()
-            raise
-        self.store.close()
+        self.store.flush_and_close()
 
 
 def kind_of_elector(name: str) -> str:

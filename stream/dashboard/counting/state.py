@@ -17,7 +17,6 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -34,7 +33,7 @@ from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS, Window
-from stream.errors import NeardupError, StateError
+from stream.errors import StateError
 from stream.kafka.counted import FORMAT, META_DECODER, Meta
 from stream.messages.verdict import VerdictRecord
 from stream.settings import MIB
@@ -95,13 +94,7 @@ class State:
 
     def close(self) -> None:
         """Flush, and release the directory."""
-        try:
-            self.store.flush()
-        except BaseException:
-            with suppress(NeardupError):
-                self.store.close()
-            raise
-        self.store.close()
+        self.store.flush_and_close()
 
     # Reading.
 

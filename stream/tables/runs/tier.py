@@ -19,6 +19,7 @@ import numpy as np
 
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U64
+from stream.tables.design import TABLE_BITS
 from stream.tables.runs.build import Built, Content, MergedContent
 from stream.tables.runs.building import Building
 from stream.tables.runs.filters import (
@@ -346,7 +347,7 @@ def _match(reads: GroupReads, queries: Queries, criteria: Criteria) -> U64:
         probe = np.int64(probes[request])
         query = probe // tables
         key = queries.keys[query, probe % tables]
-        table, prefix = key & np.uint64(63), key >> np.uint64(6)
+        table, prefix = key & np.uint64((1 << TABLE_BITS) - 1), key >> np.uint64(TABLE_BITS)
         low = prefix & ((np.uint64(1) << low_bits[table]) - np.uint64(1))
         row, fingerprint = queries.rows[query], queries.fingerprints[query]
         at, to = edges[request], edges[request + 1]

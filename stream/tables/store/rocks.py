@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple, cast
@@ -36,7 +36,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from stream.errors import StateError
+from stream.errors import NeardupError, StateError
 from stream.failpoints import reach
 from stream.private import private_directory, tighten
 from stream.tables.store.failures import MISSING_FILE, TranslatedErrors, damage_error
@@ -539,6 +539,16 @@ class Store:
         with self._translated_errors:
             Checkpoint(self._db).create_checkpoint(str(path))
             tighten(path)
+
+    def flush_and_close(self) -> None:
+        """Flush, and close the directory. Raises the first of two errors."""
+        try:
+            self.flush()
+        except BaseException:
+            with suppress(NeardupError):
+                self.close()
+            raise
+        self.close()
 
     def close(self) -> None:
         """Close the directory. RocksDB flushes pending writes, atomically as well."""
