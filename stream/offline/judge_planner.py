@@ -28,13 +28,13 @@ PROCESS_BYTES: Final = 420 << 20
 """Memory of a judge without RocksDB's cache, generations in RAM and filters."""
 RECORD_BYTES, TABLE_BYTES = 485, 180
 """Disk of an anchor and its share of duplicates, and of its tables, merges included."""
-ROW_SECONDS: Final = 5.4e-6
+ROW_SECONDS: Final = 6.8e-6
 """To decide and to apply a row while all anchors are in RAM."""
-MERGE_SECONDS: Final = 1.4e-6
+MERGE_SECONDS: Final = 1.8e-6
 """More for a row, on average, once runs are built and merged beside it."""
-GROUP_SECONDS, RUN_SECONDS = 4e-6, 0.15e-6
+GROUP_SECONDS, RUN_SECONDS = 4.5e-6, 0.15e-6
 """To read a group from the page cache; to ask the filter of a run."""
-COPIED: Final = 0.1
+COPIED: Final = 0.16
 """Of the rows, those that are copies of an anchor in any run, and read a group a table."""
 START_SECONDS, FILTER_SECONDS = 0.6e-6, 0.03e-6
 """To insert an anchor into RAM at a start, and to read its share of a filter."""
