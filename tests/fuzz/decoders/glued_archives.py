@@ -106,7 +106,7 @@ def _mark_swallowed(kinds: bytearray, parts: list[bytes], records: list[bytes]) 
     for cut, record in enumerate(records):
         end = starts[cut] + len(record)
         for last in range(cut + 1, len(records)):
-            least = starts[last] + len(records[last].rstrip(GAP))
+            least = starts[last] + min(len(records[last].rstrip(GAP)), len(parts[last]))
             if kinds[cut] == ord("c") and least <= end <= starts[last + 1]:
                 kinds[cut : last + 1] = b"c" * (last + 1 - cut)
 
