@@ -16,7 +16,7 @@ from stream.tables.arrays import I64, U32, U64
 from stream.tables.design import TABLE_BITS, PrefixPieces
 from stream.tables.hashing import mixed
 from stream.tables.search.near import lowest_place
-from stream.tables.search.packed_pairs import Integer, PackedPairs, no_pairs, pack_pair, with_room
+from stream.tables.search.packed_pairs import Integer, PackedPairs, grown, no_pairs, pack_pair, with_room
 from stream.tables.search.prefixes_compiled import prefix_of
 from stream.tables.search.queries import Criteria, Queries
 
@@ -108,13 +108,6 @@ def _place_of(buckets: Buckets, key: np.uint64) -> np.int64:
 
 
 @compiled
-def _grown(column: U64, room: int) -> U64:
-    grown = np.empty(room, np.uint64)
-    grown[: len(column)] = column
-    return grown
-
-
-@compiled
 def _with_ends(buckets: Buckets, many: int, end: int) -> Buckets:
     tags, values, rows, pieces, keys, shared, prints, members, seed, _, _ = buckets
     return Buckets(tags, values, rows, pieces, keys, shared, prints, members, seed, many, end)
@@ -127,9 +120,9 @@ def _with_room(buckets: Buckets, more: int) -> Buckets:
     if many == len(keys):
         of_shared = np.empty((2 * many + 1, 3), np.int64)
         of_shared[:many], shared = shared, of_shared
-        keys = _grown(keys, 2 * many + 1)
+        keys = grown(keys, 2 * many + 1)
     if end + more > len(prints):
-        prints = _grown(prints, 2 * (end + more))
+        prints = grown(prints, 2 * (end + more))
         of_members = np.empty(len(prints), np.uint32)
         of_members[:end] = members[:end]
         members = of_members

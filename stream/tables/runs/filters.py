@@ -17,6 +17,7 @@ from stream.tables.arrays import U64
 from stream.tables.design import TABLE_BITS
 from stream.tables.hashing import mixed
 from stream.tables.runs.run import TABLE_PLACE
+from stream.tables.search.packed_pairs import grown
 
 BLOCK_BITS: Final = 512
 BLOCK_BYTES: Final = BLOCK_BITS // 8
@@ -118,13 +119,6 @@ class GroupsToRead(NamedTuple):
 
 
 @compiled
-def _grow(values: U64) -> U64:
-    larger = np.empty(2 * len(values), np.uint64)
-    larger[: len(values)] = values
-    return larger
-
-
-@compiled
 def groups_to_read(keys: U64, present: U64, low_bits: U64) -> GroupsToRead:
     """The groups to read of a run with a filter, for the buckets with these keys (n, T). `low_bits` are those
     of each table."""
@@ -146,7 +140,7 @@ def groups_to_read(keys: U64, present: U64, low_bits: U64) -> GroupsToRead:
             if is_set == np.uint64(0):
                 continue
             if size == len(groups):
-                groups, probes = _grow(groups), _grow(probes)
+                groups, probes = grown(groups, 2 * size), grown(probes, 2 * size)
             key = keys[probe // tables, probe % tables]
             table = key & np.uint64((1 << TABLE_BITS) - 1)
             groups[size] = table << np.uint64(TABLE_PLACE) | key >> np.uint64(TABLE_BITS) >> low_bits[table]

@@ -37,12 +37,19 @@ def no_pairs() -> PackedPairs:
 
 
 @compiled
+def grown(column: U64, room: int) -> U64:
+    """The column (n,) with room for so many values, of which the first n are its own."""
+    larger = np.empty(room, np.uint64)
+    larger[: len(column)] = column
+    return larger
+
+
+@compiled
 def with_room(pairs: PackedPairs, more: int) -> PackedPairs:
     """The pairs, with room for more of them."""
     packed, size = pairs
     if size + more > len(packed):
-        packed = np.empty(2 * (size + more), np.uint64)
-        packed[:size] = pairs.packed[:size]
+        packed = grown(packed, 2 * (size + more))
     return PackedPairs(packed, size)
 
 

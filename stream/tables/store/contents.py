@@ -6,21 +6,16 @@ from typing import Final
 
 import numpy as np
 
+from stream.fingerprint.keyed_hashes import GOLDEN, mix64
 from stream.tables.arrays import U64
 
 LARGEST: Final = 2**64 - 1
-_STEP: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
-_FIRST: Final = np.uint64(0xBF58_476D_1CE4_E5B9)
-_SECOND: Final = np.uint64(0x94D0_49BB_1331_11EB)
 
 
 def hash_words(words: U64) -> U64:
-    """A hash of each 64-bit value, in the shape of `words`: SplitMix64's output function (Steele, Lea and
-    Flood, OOPSLA 2014)."""
-    hashes = words + _STEP
-    hashes = (hashes ^ (hashes >> np.uint64(30))) * _FIRST
-    hashes = (hashes ^ (hashes >> np.uint64(27))) * _SECOND
-    return hashes ^ (hashes >> np.uint64(31))
+    """A hash of each 64-bit value, in the shape of `words`."""
+    hashes: U64 = mix64(words + np.uint64(GOLDEN))
+    return hashes
 
 
 def digest(hashes: U64) -> int:
