@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from stream.stores.store import ONE_REQUEST, Store
+from stream.stores.store import Store
 
 BIG = 20 << 20
 """Bytes of a file that takes several requests."""
@@ -38,7 +37,6 @@ class StoreClaims:
             ("a/files/2", BIG),
             ("b", 5),
         ]
-        assert listed == [store.head(each.name) for each in listed]
         assert names(store, "a") == names(store, "a/files") == ["a/files/10", "a/files/2"]
         assert names(store, "a/f") == names(store, "b") == []
         assert store.get("b") == b"later"
@@ -67,37 +65,11 @@ class StoreClaims:
             store.put("a", tmp_path / "source", turn=end)
         assert names(store) == []
         store.put("a", tmp_path / "source")
-        assert store.head("a").size == 10 * BIG
-
-    def test_a_new_file_is_put_once(self, store: Store, tmp_path: Path) -> None:
-        store.put("chain/1", b"ours", only_new=True)
-        store.put("chain/1", b"ours", only_new=True)  # the answer to our first request may have been lost
-        (tmp_path / "theirs").write_bytes(b"theirs")
-        for theirs in (b"theirs", tmp_path / "theirs"):
-            with pytest.raises(FileExistsError) as error:
-                store.put("chain/1", theirs, only_new=True)
-            assert error.value.filename == f"{store}/chain/1"
-        assert store.get("chain/1") == b"ours"
-        store.put("chain/2", tmp_path / "theirs", only_new=True)
-        assert names(store) == ["chain/1", "chain/2"]
-
-    def test_of_many_that_put_a_new_file_one_does(self, store: Store) -> None:
-        def put(number: int) -> bool:
-            try:
-                store.put("leader", b"%d" % number, only_new=True)
-            except FileExistsError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(8) as threads:
-            done = list(threads.map(put, range(8)))
-        assert done.count(True) == 1
-        assert store.get("leader") == b"%d" % done.index(True)
+        assert [each.size for each in store.list()] == [10 * BIG]
 
     def test_what_is_not_there_is_named(self, store: Store, tmp_path: Path) -> None:
         calls: list[Callable[[], object]] = [
             lambda: store.get("a/missing"),
-            lambda: store.head("a/missing"),
             lambda: store.download("a/missing", tmp_path / "copy"),
         ]
         for call in calls:
@@ -122,6 +94,4 @@ class StoreClaims:
         for name in ("", "/a", "a/", "a//b", "../a", "a/..", ".hidden", "a b", "a\n", "ä", "a/.b"):
             with pytest.raises(ValueError, match="is no name"):
                 store.put(name, b"")
-        with pytest.raises(ValueError, match="at most"):
-            store.put("large", bytes(ONE_REQUEST + 1), only_new=True)
         assert names(store) == []

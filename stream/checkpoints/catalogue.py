@@ -162,11 +162,10 @@ class Catalogue:
                 f"checkpoint {manifest.name}: its manifest of {len(manifest.files)} files would have"
                 f" {len(content)} bytes, {MANIFEST_BYTES} at most"
             )
-        try:
-            with _translated_errors(FileExistsError):
-                self._store.put(manifest.name.object, content, only_new=True)
-        except FileExistsError:
+        if manifest.name in self.kept(manifest.journal, manifest.kind):
             return self.read(manifest.name)
+        with _translated_errors():
+            self._store.put(manifest.name.object, content)
         return manifest
 
     def prune(self, name: CheckpointName) -> None:

@@ -19,7 +19,7 @@ from stream.errors import DamagedCheckpointError, SettingsError, StateBusyError,
 from stream.failpoints import reach
 from stream.private import private_directory
 from stream.scratch import ScratchDirectory
-from stream.stores.files import new_file
+from stream.stores.store import new_file
 
 AT_ONCE: Final = 4
 """Files downloaded at the same time."""

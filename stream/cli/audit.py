@@ -203,8 +203,8 @@ def _rows(directories: tuple[str, ...]) -> dict[str, int]:
     """Return the numbers of rows of directories, by digest. Raises RowsError and SettingsError."""
     if not directories:
         return {}
-    from stream.objects import path_of
     from stream.rows.manifest import manifest_alone
+    from stream.stores.objects import path_of
 
     manifests = [manifest_alone(path_of(each)) for each in directories]
     return {each.digest: each.rows for each in manifests}

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from stream.dedup.run import Request, Run
     from stream.elector.policy import Policy
     from stream.local.corpus import CorpusCounts
-    from stream.objects import AnyPath
     from stream.sources.row_warnings import RowWarnings
     from stream.sources.rows import RowsSource
     from stream.sources.source import Source
+    from stream.stores.objects import AnyPath
 
 EXAMPLES: Final = 3
 
@@ -120,7 +120,7 @@ def command(
     from stream.dedup.outputs import Outputs, refuse_report
     from stream.dedup.run import Request, open_run
     from stream.elector.policy import Policy
-    from stream.objects import path_of
+    from stream.stores.objects import path_of
 
     logging.configure(settings.log_format, "dedup")
     if clusters == "chains" and options.strict:

@@ -70,8 +70,8 @@ def command(
             sys.exit(1)
         return
     from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
-    from stream.objects import path_of
     from stream.sources.overlap import names_of, refuse_overlap
+    from stream.stores.objects import path_of
 
     logging.configure(settings.log_format, "fingerprint")
     refuse_overlap("output", path_of(output), names_of(opened))

@@ -16,10 +16,10 @@ from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.cli.printable import printable
 from stream.errors import SettingsError
-from stream.objects import AnyPath, path_of
 from stream.ops import logging
 from stream.output import STDOUT, write_json
 from stream.settings import Settings
+from stream.stores.objects import AnyPath, path_of
 
 CHUNK = 256
 

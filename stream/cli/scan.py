@@ -95,8 +95,8 @@ def command(
     counted = None
     if clusters:
         from stream.local.clusters import write_clusters
-        from stream.objects import path_of
         from stream.sinks.report import refuse_other_report
+        from stream.stores.objects import path_of
 
         counted = path_of(clusters)
         refuse_other_report("clusters", counted)

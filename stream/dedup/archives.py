@@ -15,12 +15,12 @@ from typing import BinaryIO, Final
 import zstandard
 
 from stream.dedup.kept_pages import KeptPages
-from stream.objects import path_of
 from stream.output import Output
 from stream.pages.members import Compression, Members
 from stream.pages.web_archive import ArchiveReader, ArchiveRecord, DamagedRecord
 from stream.sources.source import MAX_BODY
 from stream.sources.warc import WarcSource, why_no_page
+from stream.stores.objects import path_of
 
 BLOCK: Final = 1 << 20
 _END: Final = b"\r\n\r\n"

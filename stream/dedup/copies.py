@@ -19,7 +19,6 @@ from pyarrow import parquet
 from stream.dedup.archives import copy_archive
 from stream.dedup.kept_pages import COUNTS, KeptPages
 from stream.errors import OutputError, PageError, SettingsError
-from stream.objects import path_of
 from stream.output import Output, writing
 from stream.pages.columns import json_fields
 from stream.pages.compressing import compressing, compression_by_name
@@ -34,6 +33,7 @@ from stream.sources.jsonl import JsonlSource
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
+from stream.stores.objects import path_of
 
 ROWS: Final = 256
 """Rows of a Parquet file that are decoded at a time."""

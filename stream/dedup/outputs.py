@@ -16,7 +16,6 @@ from stream.dedup.copies import Header, header_of
 from stream.durable import sync_directory
 from stream.errors import OutputError, SettingsError
 from stream.locks import try_lock
-from stream.objects import AnyPath, ObjectPath, is_url, path_of
 from stream.output import STDOUT, if_interrupted, writing
 from stream.pages.compressing import compression_by_name
 from stream.scratch import ScratchDirectory
@@ -29,6 +28,7 @@ from stream.sources.overlap import names_of, refuse_overlap
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
+from stream.stores.objects import AnyPath, ObjectPath, is_url, path_of
 
 _PARTS: Final = "parts"
 """File of a run with the path of the directory that has parts of its output."""

@@ -30,7 +30,6 @@ from stream.local.shared_ids import refuse_other_pages
 from stream.locks import try_lock
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
-from stream.objects import is_url, path_of
 from stream.output import writing
 from stream.private import private_directory
 from stream.settings import Settings
@@ -39,6 +38,7 @@ from stream.sources.directory import DirectorySource
 from stream.sources.file import FileSource
 from stream.sources.rows import RowsSource
 from stream.sources.source import Source, arguments_of
+from stream.stores.objects import is_url, path_of
 
 _PLAN: Final = "plan.json"
 _ROWS: Final = "rows"

@@ -20,8 +20,8 @@ from stream.judge.state.page_log import URL_DIGEST, PageLog
 from stream.judge.state.reader import StateReader
 from stream.judge.state.references import ANCHOR, DUPLICATE, references_to
 from stream.local.index import read_genesis
-from stream.objects import AnyPath
 from stream.sinks.report import format_of, write_rows, writing_report
+from stream.stores.objects import AnyPath
 from stream.tables.arrays import I64
 from stream.tables.store.rocks import INDEX, Store
 

@@ -18,7 +18,6 @@ from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprint_messages
 from stream.locks import try_lock
-from stream.objects import AnyPath
 from stream.page_rows.page_fingerprinter import labelled, with_columns_named
 from stream.pages.columns import Columns
 from stream.private import private_directory
@@ -39,6 +38,7 @@ from stream.sources.compressed import is_read_once
 from stream.sources.rejections import Rejections
 from stream.sources.row_warnings import RowWarnings
 from stream.sources.source import Damage, Message, Source, refuse_unreadable
+from stream.stores.objects import AnyPath
 
 PLAN: Final = "_neardup_plan.json"
 """File with the plan of a run, by which another run resumes it."""

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, Final
 
 import zstandard
 
-from stream.objects import AnyPath
 from stream.pages.members import Compression
+from stream.stores.objects import AnyPath
 
 _BY_SUFFIX: Final[dict[str, Compression]] = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 

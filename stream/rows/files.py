@@ -12,7 +12,6 @@ from pyarrow import compute, parquet
 
 from stream.errors import RowsError
 from stream.fingerprint.scheme import Scheme
-from stream.objects import AnyPath
 from stream.rows.arrow import TYPES, Place, PlacedRow, foreign, refuse_nulls, rows_of, schema
 from stream.rows.manifest import (
     SUFFIX,
@@ -23,6 +22,7 @@ from stream.rows.manifest import (
     visible,
     writing_to,
 )
+from stream.stores.objects import AnyPath
 
 GROUP_ROWS: Final = 8192
 """Rows of a row group: some 3 MB, which a merge holds of each open file."""

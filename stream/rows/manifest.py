@@ -14,9 +14,9 @@ import xxhash
 
 from stream.errors import OutputError, RowsError, SchemeMismatchError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.objects import AnyPath
 from stream.output import Output, writing
 from stream.rows.arrow import VERSION, Place, options_of
+from stream.stores.objects import AnyPath
 
 NAME: Final = "_neardup_rows.json"
 """Spark and other readers of Parquet directories skip files that begin with an underscore."""

@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stream.errors import OutputError, SettingsError
-from stream.objects import AnyPath
 from stream.output import writing
 from stream.pages.compressing import compressing, compression_by_name
 from stream.rows.files import ArrowFile
 from stream.scratch import ScratchDirectory
 from stream.sinks.csv_text import text_of
+from stream.stores.objects import AnyPath
 
 CHUNK: Final = 16_384
 _OTHERS: Final = (".tsv", ".xlsx", ".xls", ".zip", ".db", ".duckdb", ".sqlite", ".arrow", ".feather", ".pq")

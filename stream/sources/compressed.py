@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import BinaryIO, Final, cast
 
 from stream.errors import PageError, SettingsError
-from stream.objects import is_url, path_of
 from stream.pages.members import DAMAGED, Members
+from stream.stores.objects import is_url, path_of
 
 STDIN: Final = "-"
 _BUFFER: Final = 1 << 16

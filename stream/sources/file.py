@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stream.errors import PageError
-from stream.objects import path_of
 from stream.sources.compressed import CountingFile, is_read_once, open_counting
 from stream.sources.source import Source
+from stream.stores.objects import path_of
 
 
 class FileSource(Source):

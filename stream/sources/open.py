@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stream.errors import PageError, SettingsError
-from stream.objects import ObjectPath, is_url
 from stream.pages.columns import NO_COLUMNS, Columns, option_of
 from stream.pages.members import Members
 from stream.sources.compressed import STDIN, CountingFile, beginning, first_bytes, is_read_once, open_counting
@@ -29,6 +28,7 @@ from stream.sources.rows import MARKS, RowsSource, is_rows
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
+from stream.stores.objects import ObjectPath, is_url
 
 FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet", "rows")
 _TELLING: Final = 16

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stream.errors import SettingsError
-from stream.objects import AnyPath, is_url
 from stream.output import STDOUT
 from stream.sources.compressed import STDIN
 from stream.sources.source import Source
+from stream.stores.objects import AnyPath, is_url
 
 
 def refuse_overlap(option: str, written: AnyPath, names: Iterable[str]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.objects import AnyPath, path_of
 from stream.sources.source import Message, Source
+from stream.stores.objects import AnyPath, path_of
 
 if TYPE_CHECKING:
     from stream.rows.arrow import PlacedRow

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 from stream.errors import PageError, attributed_to
-from stream.objects import path_of
 from stream.pages.column_names import fits
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
 from stream.pages.fields import message_fields, quality_field
@@ -21,6 +20,7 @@ from stream.sources.encode import encode_fields
 from stream.sources.encoding import decoded
 from stream.sources.file import FileSource
 from stream.sources.source import Message
+from stream.stores.objects import path_of
 
 ROWS: Final = 64
 """Rows of a Parquet file decoded at a time."""

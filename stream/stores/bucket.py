@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stream.errors import SettingsError
 from stream.stores.aws import profile_times, s3_options
 from stream.stores.errors import refuse_edge_slashes, translated_errors
+from stream.stores.store import Entry
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -37,17 +39,38 @@ _DELETED_AT_ONCE: Final = 1000
 TURN_SECONDS: Final = 0.1
 CLOUDS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 """Schemes of URLs, and how variables of their settings begin."""
+_URL: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL | re.IGNORECASE)
 
 
-class ObjectInfo(NamedTuple):
-    """What is known of an object."""
+class Address(NamedTuple):
+    """Where an object is, or what is below a prefix."""
 
+    scheme: str
+    bucket: str
     key: str
-    size: int
-    modified: float
-    """Seconds since 1970, by the store's clock."""
-    etag: str | None
-    """Changes with the content."""
+
+
+def address_of(url: str) -> Address | None:
+    """The address that a URL such as `s3://bucket/key` names; None for the path of a file or directory.
+
+    A URL has no credentials, for it stands in rows, logs and messages. Raises SettingsError for those that
+    have some, and for other URLs.
+    """
+    if (match := _URL.fullmatch(url)) is None:
+        return None
+    scheme, rest = match.groups()
+    bucket, _, key = rest.partition("/")
+    if "@" in bucket:
+        raise SettingsError(
+            f"{scheme}://...: has credentials in it; give them as variables, such as AWS_ACCESS_KEY_ID and"
+            " AWS_SECRET_ACCESS_KEY, or as a profile"
+        )
+    if scheme not in CLOUDS or not bucket:
+        raise SettingsError(
+            f"{scheme}://...: the only URLs are such as s3://bucket/key, gs://bucket/key and"
+            " az://container/key"
+        )
+    return Address(scheme, bucket, key)
 
 
 class Bucket:
@@ -63,7 +86,7 @@ class Bucket:
         self._scheme = scheme
         self._name = name
 
-    def head(self, key: str) -> ObjectInfo:
+    def head(self, key: str) -> Entry:
         """What is known of an object."""
         import obstore
 
@@ -78,15 +101,12 @@ class Bucket:
             answer = obstore.get(client, key, options={"range": (start, end), "if_match": etag})
             return bytes(answer.bytes())
 
-    def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
+    def put(self, key: str, content: bytes) -> None:
         """Make an object, which appears whole or not at all, or replace it."""
         import obstore
 
         with self._object(key) as client:
-            if only_new:
-                obstore.put(client, key, content, mode="create", use_multipart=False)
-            else:
-                obstore.put(client, key, content, chunk_size=BLOCK, max_concurrency=AT_ONCE)
+            obstore.put(client, key, content, chunk_size=BLOCK, max_concurrency=AT_ONCE)
 
     def put_file(self, key: str, path: Path, turn: Callable[[], None] = lambda: None) -> None:
         """Make an object of a file, or replace it. A file that changes meanwhile makes an object of either
@@ -96,7 +116,7 @@ class Bucket:
         with self._object(key) as client:
             asyncio.run(_put_file(client, key, path, block, turn))
 
-    def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list_all(self, prefix: str) -> Iterator[Entry]:
         """All objects below a prefix, which ends at a slash, in the order of their keys' bytes."""
         import obstore
 
@@ -106,7 +126,7 @@ class Bucket:
                     if self._is_object(client, each, prefix):
                         yield _info(each)
 
-    def list_level(self, prefix: str) -> list[ObjectInfo]:
+    def list_level(self, prefix: str) -> list[Entry]:
         """The objects one slash below a prefix."""
         import obstore
 
@@ -217,5 +237,5 @@ def _usable(scheme: str) -> Iterator[None]:
         ) from None
 
 
-def _info(listed: ObjectMeta) -> ObjectInfo:
-    return ObjectInfo(listed["path"], listed["size"], listed["last_modified"].timestamp(), listed["e_tag"])
+def _info(listed: ObjectMeta) -> Entry:
+    return Entry(listed["path"], listed["size"], listed["last_modified"].timestamp(), listed["e_tag"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from stream.stores.bucket import BLOCK, Bucket
-from stream.stores.store import Entry, Store, checked, is_name, whole
+from stream.stores.store import Entry, Store, checked, is_name
 
 
 class CloudStore(Store):
@@ -18,41 +18,21 @@ class CloudStore(Store):
         self._prefix = f"{prefix}/" if prefix else ""
         super().__init__(f"{self._bucket.url}/{prefix}".rstrip("/"))
 
-    def put(
-        self,
-        name: str,
-        content: bytes | Path,
-        *,
-        only_new: bool = False,
-        turn: Callable[[], None] = lambda: None,
-    ) -> None:
-        key = self._key(name)
-        if not only_new:
-            if isinstance(content, bytes):
-                self._bucket.put(key, content)
-            else:
-                self._bucket.put_file(key, content, turn)
-            return
-        new = whole(content)
-        try:
-            self._bucket.put(key, new, only_new=True)
-        except FileExistsError:
-            if self.get(name) != new:
-                raise
+    def put(self, name: str, content: bytes | Path, turn: Callable[[], None] = lambda: None) -> None:
+        if isinstance(content, bytes):
+            self._bucket.put(self._key(name), content)
+        else:
+            self._bucket.put_file(self._key(name), content, turn)
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         within = self._key(prefix) + "/" if prefix else self._prefix
         for each in self._bucket.list_all(within):
-            name = each.key[len(self._prefix) :]
+            name = each.name[len(self._prefix) :]
             if is_name(name):
                 yield Entry(name, each.size, each.modified)
 
     def delete(self, names: Iterable[str]) -> None:
         self._bucket.delete([self._key(name) for name in names])
-
-    def head(self, name: str) -> Entry:
-        info = self._bucket.head(self._key(name))
-        return Entry(name, info.size, info.modified)
 
     def _key(self, name: str) -> str:
         return self._prefix + checked(name)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from stream.durable import sync_directory
-from stream.stores.files import blocks_of, new_file
-from stream.stores.store import Entry, Store, checked, is_name, whole
+from stream.stores.store import Entry, Store, checked, is_name, new_file
 
 _PARTS: Final = ".parts"
 """Below the root: files that are being written."""
+_BLOCK: Final = 1 << 20
 _LEFT_SECONDS: Final = 86_400.0
 """Age of the last byte of a part whose writer was killed."""
 
@@ -29,28 +29,17 @@ class DirectoryStore(Store):
         super().__init__(str(root))
         self._root = root
 
-    def put(
-        self,
-        name: str,
-        content: bytes | Path,
-        *,
-        only_new: bool = False,
-        turn: Callable[[], None] = lambda: None,
-    ) -> None:
+    def put(self, name: str, content: bytes | Path, turn: Callable[[], None] = lambda: None) -> None:
         target = self._path(name)
         with self._explained(name, content):
-            new = whole(content) if only_new else None
             part = self._new_part()
             try:
                 with new_file(part) as file:
-                    for block in blocks_of(content if new is None else new):
+                    for block in _blocks_of(content):
                         file.write(block)
                         turn()
                 self._make(target.parent)
-                if new is None:
-                    part.rename(target)
-                else:
-                    _link(part, target, new)
+                part.rename(target)
                 sync_directory(target.parent)
             finally:
                 part.unlink(missing_ok=True)
@@ -61,27 +50,20 @@ class DirectoryStore(Store):
             self._root.parent.stat()
             for name in sorted(self._names(within)):
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    yield self._entry(name)
+                    status = (self._root / name).stat()
+                    yield Entry(name, status.st_size, status.st_mtime)
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             with self._explained(name), suppress(FileNotFoundError):
                 self._path(name).unlink()
 
-    def head(self, name: str) -> Entry:
-        with self._explained(name):
-            return self._entry(checked(name))
-
     def _blocks(self, name: str) -> Iterator[bytes]:
         with self._explained(name):
-            yield from blocks_of(self._path(name))
+            yield from _blocks_of(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self._root / checked(name)
-
-    def _entry(self, name: str) -> Entry:
-        status = (self._root / name).stat()
-        return Entry(name, status.st_size, status.st_mtime)
 
     def _names(self, within: Path) -> Iterator[str]:
         """Names of the files below a directory, without those that are no names of ours."""
@@ -122,13 +104,14 @@ class DirectoryStore(Store):
             raise OSError(number, os.strerror(number), str(self._root / name)) from None
 
 
-def _link(part: Path, target: Path, content: bytes) -> None:
-    """Give a file its name, unless another file with other content has it."""
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        if target.read_bytes() != content:
-            raise
+def _blocks_of(content: bytes | Path) -> Iterator[bytes]:
+    """Bytes, or the content of a file in pieces."""
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 def _raise_unless_missing(error: OSError) -> None:

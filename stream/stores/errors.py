@@ -26,7 +26,6 @@ _FULL: Final = (errno.ENOSPC, "the store is full")
 _BUSY: Final = (errno.EAGAIN, "the store asks for fewer requests")
 _SLOW: Final = (errno.ETIMEDOUT, "the store did not answer in time")
 _AWAY: Final = (errno.EHOSTUNREACH, "the store cannot be reached, or closed the connection")
-_EXISTS: Final = (errno.EEXIST, "there is such an object already")
 _REPLACED: Final = (errno.ESTALE, "the object was replaced while it was read")
 _SLASHES: Final = (errno.EINVAL, "two slashes in a row in the key, which obstore does not read")
 _ILLEGAL: Final = (
@@ -67,7 +66,6 @@ _CODES: Final = {
     "ServerBusy": _BUSY,
     "TooManyRequests": _BUSY,
     "OperationAborted": _BUSY,
-    "ConditionalRequestConflict": _BUSY,
     "RequestTimeout": _SLOW,
     "InvalidBucketName": _NO_BUCKET,
     "InvalidObjectState": (errno.EIO, "the object is archived and must be restored first"),
@@ -99,7 +97,6 @@ _SIGNS: Final = {
 }
 """What an error without an answer of the store has in it."""
 _KINDS: Final = {
-    "AlreadyExistsError": _EXISTS,
     "PreconditionError": _REPLACED,
     "FileNotFoundError": _NO_OBJECT,
     "PermissionDeniedError": _DENIED,
@@ -130,8 +127,6 @@ def refuse_edge_slashes(key: str) -> None:
 def meaning(error: Exception) -> tuple[int, str]:
     """The errno of an error, and what to say."""
     text, kind = str(error), type(error).__name__
-    if kind == "AlreadyExistsError":
-        return _BUSY if "ConditionalRequestConflict" in text else _EXISTS
     if kind == "UnauthenticatedError" and "External" in text:
         return _NO_CREDENTIALS
     if "?uploadId=" in text and "Error performing DELETE" in text:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
-
-from stream.stores.files import new_file
+from typing import BinaryIO, Final, NamedTuple
 
 _PART: Final = r"[A-Za-z0-9_=-][A-Za-z0-9._=-]*"
 _NAME: Final = re.compile(rf"{_PART}(/{_PART})*")
 
 
 class Entry(NamedTuple):
-    """A file of a store."""
+    """A file of a store, or an object of a bucket."""
 
     name: str
-    """As it was put."""
+    """As it was put; the key of an object."""
     size: int
     """Bytes."""
     modified: float
     """Seconds since 1970, by the store's clock."""
+    etag: str | None = None
+    """Of an object, what changes with its content."""
 
 
 class Store(ABC):
@@ -38,7 +40,6 @@ class Store(ABC):
     | errno | meaning |
     |---|---|
     | ENOENT (FileNotFoundError) | no such file, or no such bucket or directory to put it into |
-    | EEXIST (FileExistsError) | another file has that name, though only a new one was to be put |
     | EACCES (PermissionError) | denied; credentials are unknown, wrong, missing or expired |
     | EREMOTE | the bucket is in another region |
     | EHOSTUNREACH | the store cannot be reached, or closed the connection |
@@ -60,22 +61,11 @@ class Store(ABC):
         return self.url
 
     @abstractmethod
-    def put(
-        self,
-        name: str,
-        content: bytes | Path,
-        *,
-        only_new: bool = False,
-        turn: Callable[[], None] = lambda: None,
-    ) -> None:
+    def put(self, name: str, content: bytes | Path, turn: Callable[[], None] = lambda: None) -> None:
         """Store bytes, or what a file has, in place of an earlier file; durable once this returns.
 
         A file is read in pieces. `turn` is called often while it is, and may raise: then nothing is stored,
         and what was sent may be left as by a killed process.
-
-        With `only_new`, raises FileExistsError if a file with other content has the name: one with the same
-        content may be our own, if the answer to a request was lost. Then content is at most `ONE_REQUEST`
-        bytes.
         """
 
     def get(self, name: str, most: int = sys.maxsize) -> bytes:
@@ -109,16 +99,8 @@ class Store(ABC):
         """Remove files. Those that are not there count as removed."""
 
     @abstractmethod
-    def head(self, name: str) -> Entry:
-        """A file's size and time."""
-
-    @abstractmethod
     def _blocks(self, name: str) -> Iterator[bytes]:
         """The content of a file, in pieces of some MiB."""
-
-
-ONE_REQUEST: Final = 64 << 20
-"""Bytes at most of a file that is put `only_new`, and is held in memory."""
 
 
 def is_name(text: str) -> bool:
@@ -133,9 +115,18 @@ def checked(name: str) -> str:
     return name
 
 
-def whole(content: bytes | Path) -> bytes:
-    """The content of a file that is put in one request. Raises ValueError if it is too large."""
-    size = len(content) if isinstance(content, bytes) else content.stat().st_size
-    if size > ONE_REQUEST:
-        raise ValueError(f"{size} bytes are not put in one request, {ONE_REQUEST} at most")
-    return content if isinstance(content, bytes) else content.read_bytes()
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Create a file with mode 0600, synced when the block ends and removed at an error."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
+        raise

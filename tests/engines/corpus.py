@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 from stream import Columns
 from stream.fingerprint.scheme import Scheme
-from stream.objects import path_of
 from stream.rows.arrow import FIRST, PlacedRow
 from stream.rows.files import RowsReader
+from stream.stores.objects import path_of
 from tests.commands import neardup
 from tests.unit.test_rows import fields
 from tests.unit.test_scan_rows import lines, scan

@@ -331,7 +331,7 @@ def write_durably(directory: Path) -> Path:
 
 
 def put_into_a_store(directory: Path) -> Path:
-    DirectoryStore(directory).put("chain/1", b"new", only_new=True)
+    DirectoryStore(directory).put("chain/1", b"new")
     return directory / "chain" / "1"
 
 

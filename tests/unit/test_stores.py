@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.credentials import SSOProvider
 
 from stream.errors import SettingsError
 from stream.stores import bucket as buckets
@@ -101,11 +103,11 @@ def test_a_full_disk_is_that_of_the_store_or_ours(tmp_path: Path) -> None:
     [
         ("", "names no directory"),
         ("s3://id:word@bucket/prefix", r"^s3://\.\.\.: has credentials in it"),
-        ("az://bucket/prefix?sig=word", "has a query or fragment"),
-        ("s3://", "not s3://bucket/prefix"),
-        ("s3://bucket/a//b", "not s3://bucket/prefix"),
-        ("https://bucket/a", "not s3://bucket/prefix"),
-        ("file://machine/directory", "names a machine"),
+        ("az://bucket/prefix?sig=word", r"^az://bucket/\.\.\.: a prefix has letters"),
+        ("s3://", "the only URLs are such as s3://bucket/key"),
+        ("s3://bucket/a//b", r"^s3://bucket/\.\.\.: a prefix has letters"),
+        ("https://bucket/a", "the only URLs are such as s3://bucket/key"),
+        ("file://word@machine/directory", "names a machine"),
     ],
 )
 def test_urls_that_name_no_store_are_refused(url: str, message: str) -> None:
@@ -203,7 +205,6 @@ def server(environment: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
         ),
         (404, "NoSuchBucket", errno.ENOENT, "no such bucket"),
         (404, "NoSuchKey", errno.ENOENT, "no such object"),
-        (409, "ConditionalRequestConflict", errno.EAGAIN, "the store asks for fewer requests"),
         (301, "PermanentRedirect", errno.EREMOTE, "the bucket is in another region"),
         (400, "AuthorizationHeaderMalformed", errno.EREMOTE, "the bucket is in another region"),
         (403, "QuotaExceeded", errno.EDQUOT, "the store's quota is used up"),
@@ -220,7 +221,7 @@ def test_errors_of_a_store_are_told_in_our_words(
 ) -> None:
     server.status, server.body = status, ERROR.format(code)
     with pytest.raises(OSError, match="store") as error:
-        store_of("s3://bucket/store").put("a", b"content", only_new=True)
+        store_of("s3://bucket/store").put("a", b"content")
     assert (error.value.errno, error.value.strerror) == (number, words)
     assert error.value.filename == "s3://bucket/store/a"
     assert not any(secret in str(error.value) for secret in (KEY, SECRET))
@@ -276,15 +277,15 @@ def test_a_store_that_is_away_is_named(environment: pytest.MonkeyPatch) -> None:
 def test_markers_of_directories_are_no_objects(server: type[Answers]) -> None:
     server.body = LIST.format("".join(ENTRY.format(*each) for each in [("a/", 0), ("a/d", 0), ("a/x", 3)]))
     bucket = Bucket("s3", "bucket")
-    assert [each.key for each in bucket.list_all("a/")] == ["a/d", "a/x"]
+    assert [each.name for each in bucket.list_all("a/")] == ["a/d", "a/x"]
     assert [each[:2] for each in server.requests] == [
         ("GET", "/bucket?list-type=2&prefix=a%2F"),
         ("HEAD", "/bucket/a/d"),
     ]
     server.missing.add("/bucket/a/d")
     server.body = server.body.replace("a/d<", "a/d/<")
-    assert [each.key for each in bucket.list_all("a/")] == ["a/x"]
-    assert [each.key for each in bucket.list_level("a/")] == ["a/x"]
+    assert [each.name for each in bucket.list_all("a/")] == ["a/x"]
+    assert [each.name for each in bucket.list_level("a/")] == ["a/x"]
 
 
 @pytest.mark.parametrize(
@@ -315,63 +316,176 @@ def test_keys_with_any_other_character_are_read_as_they_are(server: type[Answers
     key = "a b#c%20d~e*f+gä?&=\\"
     server.body = LIST.format(ENTRY.format(key.replace("&", "&amp;"), 3))
     bucket = Bucket("s3", "bucket")
-    assert [each.key for each in bucket.list_all("")] == [key]
-    assert bucket.head(key).key == key
+    assert [each.name for each in bucket.list_all("")] == [key]
+    assert bucket.head(key).name == key
     assert server.requests[-1][1] == "/bucket/a%20b%23c%2520d~e%2Af%2Bg%C3%A4%3F%26%3D%5C"
 
 
-def test_credentials_of_a_profile_sign_requests(
-    server: type[Answers], environment: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    environment.delenv("AWS_REGION")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        environment.delenv(name)
-    (tmp_path / ".aws").mkdir()
-    config, credentials = tmp_path / ".aws/config", tmp_path / ".aws/credentials"
-    printed = {"Version": 1, "AccessKeyId": "printed-id", "SecretAccessKey": "word", "SessionToken": "token"}
-    program = f"{sys.executable} -c 'print({json.dumps(json.dumps(printed))})'"
-    config.write_text(
-        "[default]\nregion = eu-north-1\n[profile work]\nregion = eu-central-1\n"
-        "s3 =\n  addressing_style = path\n"
-        f"[profile program]\ncredential_process = {program}\n"
-        "[profile broken]\ncredential_process = false\n"
-        "[profile sso]\nsso_start_url = https://a.example\n"
-        "[profile role]\nrole_arn = arn\nsource_profile = work\n"
-    )
-    credentials.write_text(
-        "[default]\naws_access_key_id = default-id\naws_secret_access_key = word%\n"
-        "[work]\naws_access_key_id = work-id\naws_secret_access_key = word\n"
-    )
+STS = """<AssumeRole{0}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRole{0}Result>
+<Credentials><AccessKeyId>{1}</AccessKeyId><SecretAccessKey>word</SecretAccessKey>
+<SessionToken>token</SessionToken><Expiration>2999-01-01T00:00:00Z</Expiration></Credentials>
+</AssumeRole{0}Result></AssumeRole{0}Response>"""
+PRINTED = json.dumps(
+    {"Version": 1, "AccessKeyId": "printed-id", "SecretAccessKey": "word", "SessionToken": "token"}
+)
+CONFIG = f"""
+[default]
+region = eu-north-1
+[profile work]
+region = eu-central-1
+s3 =
+  addressing_style = path
+[profile program]
+credential_process = {sys.executable} -c 'print({json.dumps(PRINTED)})'
+[profile identity]
+role_arn = arn:aws:iam::1:role/identity
+web_identity_token_file = HOME/token
+[profile role]
+role_arn = arn:aws:iam::1:role/of-another
+source_profile = work
+[profile sso]
+sso_start_url = https://a.example/start
+sso_region = eu-west-1
+sso_account_id = 1
+sso_role_name = reader
+[profile broken]
+credential_process = false
+[profile signed-out]
+sso_start_url = https://b.example/start
+sso_region = eu-west-1
+sso_account_id = 1
+sso_role_name = reader
+"""
+CREDENTIALS = """
+[default]
+aws_access_key_id = default-id
+aws_secret_access_key = word%
+[work]
+aws_access_key_id = work-id
+aws_secret_access_key = word
+"""
 
-    def authorization() -> str:
+
+class Profiles:
+    """Profiles in the home directory, and the one by which a request was signed."""
+
+    def __init__(self, home: Path, server: type[Answers]) -> None:
+        self.config, self.credentials = home / ".aws/config", home / ".aws/credentials"
+        self.config.parent.mkdir()
+        self.config.write_text(CONFIG.replace("HOME", str(home)))
+        self.credentials.write_text(CREDENTIALS)
+        (home / "token").write_text("a token")
+        self._server = server
+
+    def authorization(self) -> str:
+        """Ask for an object, and return how the request was signed."""
         Bucket("s3", "bucket").head("a")
-        return server.requests[-1][2]
+        return self._server.requests[-1][2]
 
-    assert "default-id" in authorization()
-    assert "/eu-north-1/" in authorization()
-    environment.setenv("AWS_PROFILE", "work")
-    assert "work-id" in authorization()
-    assert "/eu-central-1/" in authorization()
-    credentials.write_text(credentials.read_text().replace("work-id", "rotated-id"))
-    os.utime(credentials, (1, 1))
-    assert "rotated-id" in authorization()
-    environment.setenv("AWS_PROFILE", "program")
-    assert "printed-id" in authorization()
-    for profile, message in {
-        "broken": r"credential_process gave no credentials \(1\)",
-        "sso": "has sso_start_url, which is not read here; .* aws configure export-credentials",
-        "role": "has role_arn, which is not read here",
-        "missing": "AWS_PROFILE: no profile missing in",
-    }.items():
+
+@pytest.fixture
+def profiles(server: type[Answers], environment: pytest.MonkeyPatch, tmp_path: Path) -> Profiles:
+    """Profiles, in an environment without credentials."""
+    for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment.delenv(name)
+    return Profiles(tmp_path, server)
+
+
+@pytest.mark.parametrize(
+    ("profile", "key", "region"),
+    [
+        (None, "default-id", "eu-north-1"),
+        ("work", "work-id", "eu-central-1"),
+        ("program", "printed-id", "us-east-1"),
+        ("identity", "identity-id", "us-east-1"),
+        ("role", "role-id", "us-east-1"),
+        ("sso", "sso-id", "us-east-1"),
+    ],
+)
+def test_a_profile_signs_requests(
+    profile: str | None,
+    key: str,
+    region: str,
+    profiles: Profiles,
+    server: type[Answers],
+    environment: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """By keys, a program, a token of another provider, another role or a sign-in."""
+    if profile is not None:
         environment.setenv("AWS_PROFILE", profile)
-        with pytest.raises(SettingsError, match=message):
-            authorization()
+    if profile in ("identity", "role"):
+        environment.setenv("AWS_ENDPOINT_URL_STS", os.environ["AWS_ENDPOINT_URL"])
+        server.body = STS.format("WithWebIdentity" if profile == "identity" else "", key)
+    if profile == "sso":
+        digest = hashlib.sha1(b"https://a.example/start", usedforsecurity=False).hexdigest()
+        environment.setattr(SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(tmp_path))  # of the home at import
+        (tmp_path / f"{digest}.json").write_text(
+            json.dumps({"accessToken": "token", "expiresAt": "2999-01-01T00:00:00Z"})
+        )
+        role = {"accessKeyId": key, "secretAccessKey": "word", "sessionToken": "t", "expiration": 1 << 45}
+        server.body = json.dumps({"roleCredentials": role})
+        environment.setenv("AWS_ENDPOINT_URL_SSO", os.environ["AWS_ENDPOINT_URL"])
+        environment.setenv("AWS_ENDPOINT_URL_STS", os.environ["AWS_ENDPOINT_URL"])
+    signed = profiles.authorization()
+    assert f"Credential={key}/" in signed
+    assert f"/{region}/" in signed
+
+
+def test_keys_that_are_rotated_in_a_profile_are_read_again(profiles: Profiles) -> None:
+    assert "default-id" in profiles.authorization()
+    profiles.credentials.write_text(CREDENTIALS.replace("default-id", "rotated-id"))
+    os.utime(profiles.credentials, (1, 1))
+    assert "rotated-id" in profiles.authorization()
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        (
+            "broken",
+            r"AWS_PROFILE: profile broken gives no credentials \(CredentialRetrievalError\); `aws sts",
+        ),
+        ("signed-out", r"AWS_PROFILE: profile signed-out gives no credentials"),
+        ("missing", "AWS_PROFILE: there is no profile missing"),
+    ],
+)
+def test_a_profile_that_gives_no_credentials_is_named(
+    profile: str, message: str, profiles: Profiles, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("AWS_PROFILE", profile)
+    with pytest.raises(SettingsError, match=message):
+        profiles.authorization()
+
+
+def test_keys_of_the_environment_come_before_a_profile(
+    profiles: Profiles, environment: pytest.MonkeyPatch
+) -> None:
     environment.setenv("AWS_ACCESS_KEY_ID", "id-of-the-environment")
     environment.setenv("AWS_PROFILE", "work")
     with pytest.raises(SettingsError, match="AWS_SECRET_ACCESS_KEY: missing"):
-        authorization()
+        profiles.authorization()
     environment.setenv("AWS_SECRET_ACCESS_KEY", "word")
-    assert "id-of-the-environment" in authorization()
+    assert "id-of-the-environment" in profiles.authorization()
+
+
+def test_credentials_of_the_machine_sign_requests(
+    server: type[Answers], environment: pytest.MonkeyPatch
+) -> None:
+    """As a container has them."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment.delenv(name)
+    environment.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{os.environ['AWS_ENDPOINT_URL']}/credentials")
+    server.body = json.dumps(
+        {
+            "AccessKeyId": "machine-id",
+            "SecretAccessKey": "word",
+            "Token": "token",
+            "Expiration": "2999-01-01T00:00:00Z",
+        }
+    )
+    Bucket("s3", "bucket").head("a")
+    assert "machine-id" in server.requests[-1][2]
 
 
 def test_without_credentials_requests_are_not_signed(

@@ -2,45 +2,27 @@
 `gs://bucket/key` or `az://container/key`.
 
 Credentials, region and endpoint are those of the provider's own clients: AWS_ACCESS_KEY_ID, AWS_PROFILE,
-AWS_REGION, AWS_ENDPOINT_URL and so on, a profile in ~/.aws, or the machine's role. A URL has none of them,
-for names of sources stand in rows, logs and messages.
+AWS_REGION, AWS_ENDPOINT_URL and so on, a profile in ~/.aws, or the machine's role.
 """
 
 from __future__ import annotations
 
 import errno
 import io
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias, cast
 
-from stream.errors import SettingsError
-from stream.stores.bucket import CLOUDS, Bucket, ObjectInfo
+from stream.stores.bucket import Bucket, address_of
+from stream.stores.store import Entry
 
 BLOCK: Final = 4 << 20
 """Bytes of a request."""
-_URL: Final = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.DOTALL | re.IGNORECASE)
 
 
 def is_url(name: str) -> bool:
-    """Whether a source or output is an object. Raises SettingsError for other URLs, and for credentials."""
-    match = _URL.fullmatch(name)
-    if match is None:
-        return False
-    scheme, rest = match.groups()
-    bucket = rest.partition("/")[0]
-    if "@" in bucket:
-        raise SettingsError(
-            f"{scheme}://...: has credentials in it; give them as variables, such as AWS_ACCESS_KEY_ID and"
-            " AWS_SECRET_ACCESS_KEY, or as a profile"
-        )
-    if scheme not in CLOUDS or not bucket:
-        raise SettingsError(
-            f"{scheme}://...: the only URLs are such as s3://bucket/key, gs://bucket/key and"
-            " az://container/key"
-        )
-    return True
+    """Whether a source or output is an object. Raises as `address_of` does."""
+    return address_of(name) is not None
 
 
 def path_of(name: str) -> AnyPath:
@@ -146,8 +128,8 @@ class ObjectPath:
         except FileNotFoundError:
             return False
 
-    def _paths(self, infos: Iterable[ObjectInfo]) -> list[ObjectPath]:
-        return [ObjectPath(f"{self._bucket.url}/{each.key}") for each in infos]
+    def _paths(self, infos: Iterable[Entry]) -> list[ObjectPath]:
+        return [ObjectPath(f"{self._bucket.url}/{each.name}") for each in infos]
 
 
 AnyPath: TypeAlias = Path | ObjectPath
@@ -157,7 +139,7 @@ AnyPath: TypeAlias = Path | ObjectPath
 class _Object(io.RawIOBase):
     """The bytes of an object, read by position. Raises OSError if another one takes its place."""
 
-    def __init__(self, bucket: Bucket, info: ObjectInfo) -> None:
+    def __init__(self, bucket: Bucket, info: Entry) -> None:
         self._bucket = bucket
         self._info = info
         self._position = 0
@@ -172,7 +154,7 @@ class _Object(io.RawIOBase):
         end = min(self._position + len(buffer), self._info.size)
         if end <= self._position:
             return 0
-        content = self._bucket.read(self._info.key, self._position, end, self._info.etag)
+        content = self._bucket.read(self._info.name, self._position, end, self._info.etag)
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
