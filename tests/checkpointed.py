@@ -12,7 +12,7 @@ import msgspec
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import CheckpointName, Manifest
+from stream.checkpoints.manifest import STORED, CheckpointName, Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked
 from stream.judge.state.meta import Meta
@@ -20,8 +20,9 @@ from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
 from tests.genesis import JOURNAL
 
-CHAIN: Final = "cd" * 16
-OTHER_CHAIN: Final = "ef" * 16
+OURS: Final = "cd" * 16
+OTHERS: Final = "ef" * 16
+"""Ids of state directories."""
 ROWS: Final = 300
 
 
@@ -68,8 +69,8 @@ def write(store: Store, applied: int, **fields: object) -> None:
     store.write(batch)
 
 
-def uploads_of(catalogue: Catalogue, chain: str = CHAIN, kept: int = 3) -> Uploads:
-    return Uploads(catalogue, JUDGE, chain, kept)
+def uploads_of(catalogue: Catalogue, instance: str = OURS, kept: int = 3) -> Uploads:
+    return Uploads(catalogue, JUDGE, instance, kept)
 
 
 def checkpoint(store: Store, uploads: Uploads) -> tuple[Manifest, list[UploadProgress]]:
@@ -89,14 +90,14 @@ class Place:
         self.catalogue = Catalogue(str(self.objects))
 
     def make(
-        self, *applied: int, of: str = "judge", chain: str = CHAIN, kept: int = 3, **fields: object
+        self, *applied: int, of: str = "judge", instance: str = OURS, kept: int = 3, **fields: object
     ) -> list[Manifest]:
         """Write rows to a state and make a checkpoint of it, one after the other."""
         made = []
         with open_store(self.path / of) as store:
             for each in applied:
                 write(store, each, **fields)
-                made.append(checkpoint(store, uploads_of(self.catalogue, chain, kept))[0])
+                made.append(checkpoint(store, uploads_of(self.catalogue, instance, kept))[0])
         return made
 
     @property
@@ -105,8 +106,12 @@ class Place:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Files of the chain in the store, by their digests."""
-        return {each.name: each for each in (self.objects / JOURNAL / CHAIN / "files").iterdir()}
+        """Files in the store, by their digests."""
+        return {each.name: each for each in (self.objects / JOURNAL / "files").iterdir()}
+
+    def manifest(self, name: CheckpointName, part: str = STORED) -> Path:
+        """The manifest of a checkpoint in the store."""
+        return self.objects / name.object(part)
 
     @property
     def scratch(self) -> list[Path]:

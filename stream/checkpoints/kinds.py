@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -19,14 +19,19 @@ from stream.settings import MIB, NAME
 from stream.tables.store.rocks import ELECTOR, Store
 
 JUDGE: Final = "judge"
-ELECTOR_KIND: Final = rf"elector(?:-{NAME})?"
-"""Regular expression of the kinds of electors."""
+KIND: Final = rf"(?:{JUDGE}|elector(?:-{NAME})?)"
+"""Regular expression of all kinds."""
+
+Meta: TypeAlias = judge.Meta | elector.Meta
+"""What a state says of itself, in its own record."""
+Offsets: TypeAlias = dict[str, dict[int, Annotated[int, msgspec.Meta(ge=0)]]]
+"""Topic -> partition -> the next offset to apply. Topics are named without their namespace."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a state belongs to, and how far it has come, whatever its kind is."""
 
-    kind: str = JUDGE
+    kind: str
     format: int
     """Format version of the state."""
     cluster: str
@@ -38,12 +43,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Of a judge, its setting `tables_generation`."""
     elect: str = ""
     """Of an elector, its policy."""
-    applied: int
-    """The next journal offset to apply."""
-    last: str
-    """Digest of the journal record at `applied - 1`, in hexadecimal digits."""
-    decided: int
-    """The next offset of the decisions topic to apply."""
+    offsets: Offsets
+    last: bytes
+    """Digest of the journal record before the next one."""
     ledger: int = 0
     """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
     erased: int = 0
@@ -51,13 +53,37 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     forgetting: judge.Forgetting | None = None
     """How far requests have come; None of an elector."""
 
+    @property
+    def applied(self) -> int:
+        """The next journal offset to apply."""
+        return self.offsets["journal"][0]
 
-_KIND: Final = re.compile(rf"{JUDGE}|{ELECTOR_KIND}")
+    @property
+    def decided(self) -> int:
+        """The next offset of the decisions topic to apply."""
+        return self.offsets["decisions"][0]
+
+    @property
+    def progress(self) -> tuple[Offsets, int, int]:
+        """What makes another checkpoint worth while. Decisions alone do not: each one brings some."""
+        others = {topic: each for topic, each in self.offsets.items() if topic != "decisions"}
+        return others, self.ledger, self.erased
+
+    @property
+    def impossible(self) -> str | None:
+        """Which values no state has, if there are some."""
+        if {topic: [*each] for topic, each in self.offsets.items()} != {"journal": [0], "decisions": [0]}:
+            return f"has offsets {self.offsets}"
+        if not 0 <= self.ledger < max(1, self.decided):  # it was applied
+            return f"has decided {self.decided}, ledger {self.ledger}"
+        if not 0 <= self.erased <= self.decided:
+            return f"has decided {self.decided}, erased {self.erased}"
+        return None
 
 
 def is_kind(text: str) -> bool:
     """Whether a text is the name of a kind."""
-    return _KIND.fullmatch(text) is not None
+    return re.fullmatch(KIND, text) is not None
 
 
 def format_of(kind: str) -> int:
@@ -65,12 +91,8 @@ def format_of(kind: str) -> int:
     return judge.VERSION if kind == JUDGE else elector.FORMAT
 
 
-def summary_of(directory: Path, kind: str) -> Summary | None:
-    """Describe the state in a directory, which another process may have open; None before the first flush.
-    Raises StateError, and DamagedStateError."""
-    meta = judge.meta_of(directory) if kind == JUDGE else elector.meta_of(directory)
-    if meta is None:
-        return None
+def described(kind: str, meta: Meta) -> Summary:
+    """What the metadata of a state say of it."""
     return Summary(
         kind=kind,
         format=meta.version,
@@ -80,13 +102,19 @@ def summary_of(directory: Path, kind: str) -> Summary | None:
         options=meta.options,
         generation=meta.generation if isinstance(meta, judge.Meta) else 0,
         elect="" if isinstance(meta, judge.Meta) else meta.elect,
-        applied=meta.applied,
-        last=meta.last.hex(),
-        decided=meta.decided,
+        offsets={"journal": {0: meta.applied}, "decisions": {0: meta.decided}},
+        last=meta.last,
         ledger=meta.ledger,
         erased=meta.erased,
         forgetting=meta.forgetting if isinstance(meta, judge.Meta) else None,
     )
+
+
+def summary_of(directory: Path, kind: str) -> Summary | None:
+    """Describe the state in a directory, which another process may have open; None before the first flush.
+    Raises StateError, and DamagedStateError."""
+    meta = judge.meta_of(directory) if kind == JUDGE else elector.meta_of(directory)
+    return None if meta is None else described(kind, meta)
 
 
 def open_store(directory: Path, kind: str) -> Store:

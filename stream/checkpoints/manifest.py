@@ -1,138 +1,89 @@
 """The manifest of a checkpoint: whose state it is, how far it has come, and its files.
 
-Everything of a journal is below its UUID. A judge's manifest is
-`JOURNAL/checkpoints/APPLIED-LEDGER-ERASED-CHAIN.json`, a file of it `JOURNAL/CHAIN/files/DIGEST`, where
-LEDGER is the ledger record that it names, ERASED the offset before which all that decisions forgot is erased,
-and CHAIN the state directory that made them. ERASED and its hyphen are left out as long as it is 0, and then
-LEDGER as well, as version 1 always did: so manifests of version 1 are found, and refused by name. An
-elector's are the same below `JOURNAL/elector` or `JOURNAL/elector-NAME`.
+Everything of a journal is below its UUID: `checkpoints/NAME.json` is a manifest, `files/DIGEST` a file.
+NAME is `KIND/TIME-ERASED-DIRECTORY`: of which kind the state is, when it was linked, what is erased from it,
+and the random id of the state directory. So what must go is known of a manifest that cannot be read, too.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn
 
 import msgspec
+from msgspec import Meta
 
-from stream.checkpoints.kinds import ELECTOR_KIND, JUDGE, Summary
+from stream.checkpoints.kinds import KIND, Summary
 from stream.errors import DamagedCheckpointError
-from stream.pages.times import to_the_second
+from stream.pages.times import LATEST, rfc3339, to_the_second
 
-VERSION: Final = 2
+VERSION: Final = 3
 MANIFEST_BYTES: Final = 16 << 20
 """Size at most. One of a state with 1e8 anchors, of some thousand files, has less than a MiB."""
-_FILE: Final = re.compile(r"\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT")
+STORED: Final = "checkpoints"
+"""Manifests of checkpoints as they were made."""
+VERIFIED: Final = "verified"
+"""Copies of those that a trim has verified."""
+PRUNED: Final = "pruned"
+"""Copies of those that were pruned, whose files stay for a while."""
+_FILE: Final = r"\A(\d{6,}\.sst|MANIFEST-\d{6,}|CURRENT)\Z"
 """Files of RocksDB that make a state. The others are logs, options that a program brings, and locks."""
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_BYTES: Final = re.compile(r"([0-9a-f]{2})*")
-_LATEST: Final = 253_402_300_800_000
-"""Milliseconds since the epoch at which the year 10000 begins."""
-_KEPT: Final = "checkpoints"
-_PRUNED: Final = "pruned"
-_VERIFIED: Final = "verified"
-_IN_KIND: Final = rf"(?:({ELECTOR_KIND})/)?"
-"""Prefix of the names of what is of an elector; a judge's have none."""
-_CHECKPOINT: Final = r"((\d{20})(?:-(\d{20})(?:-(\d{20}))?)?-([0-9a-f]{32}))"
-_NAME: Final = re.compile(_IN_KIND + _CHECKPOINT)
-_OBJECT: Final = rf"([0-9a-f]{{32}})/{_IN_KIND}%s/{_CHECKPOINT}\.%s"
-_MANIFEST: Final = re.compile(_OBJECT % (f"(?:{_KEPT}|{_PRUNED})", "json"))
-_MARK: Final = re.compile(_OBJECT % (_VERIFIED, "json"))
-_ATTEMPT: Final = re.compile(_OBJECT % (_VERIFIED, "attempt"))
-_STATE_FILE: Final = re.compile(rf"([0-9a-f]{{32}}/{_IN_KIND}[0-9a-f]{{32}})/files/([0-9a-f]{{64}})")
+_NAME: Final = re.compile(rf"({KIND})/(\d{{8}}T\d{{6}}\.\d{{3}}Z)-(\d{{1,20}})-([0-9a-f]{{32}})")
+_MANIFEST: Final = re.compile(rf"([0-9a-f]{{32}})/({STORED}|{VERIFIED}|{PRUNED})/({_NAME.pattern})\.json")
+_EARLIER: Final = re.compile(r"[0-9a-f]{32}/(?:(elector[^/]*)/)?checkpoints/\d{20}-[0-9a-f-]+\.json")
+"""Manifests of earlier versions, with the kind of an elector."""
 
 
 class CheckpointName(NamedTuple):
-    """The name of a checkpoint. Of two of the same journal and kind, the greater one has come further in the
-    journal."""
+    """The name of a checkpoint. Of two of the same journal and kind, the greater one was made later."""
 
     journal: str
     kind: str
     """Which state it is of: `judge`, `elector` or `elector-NAME`."""
-    applied: int
-    ledger: int
-    """The newest ledger record that it has. Without it in the name, the first checkpoint at a journal offset
-    would stay when the next one has a newer record, and logs could not be trimmed to that."""
+    time: str
+    """When it was made, by the clock of its machine."""
     erased: int
-    """What decisions before this offset forgot is erased from it. So a judge to which nothing comes any more
-    makes another one after it erased something."""
-    chain: str
+    """What was forgotten before this offset is erased from it."""
+    directory: str
     """The state directory that made it, by its random id."""
 
     def __str__(self) -> str:
-        return self._in_kind(self.text)
+        return f"{self.kind}/{self.time}-{self.erased}-{self.directory}"
 
-    @property
-    def text(self) -> str:
-        """The name among those of its journal and kind."""
-        erased = f"-{self.erased:020d}" if self.erased else ""
-        ledger = f"-{self.ledger:020d}" if self.ledger or erased else ""
-        return f"{self.applied:020d}{ledger}{erased}-{self.chain}"
-
-    def _in_kind(self, name: str) -> str:
-        return name if self.kind == JUDGE else f"{self.kind}/{name}"
-
-    def _object(self, name: str) -> str:
-        return f"{self.journal}/{self._in_kind(name)}"
-
-    @property
-    def object(self) -> str:
-        """Name of its manifest."""
-        return self._object(f"{_KEPT}/{self.text}.json")
-
-    @property
-    def pruned_object(self) -> str:
-        """Name of its manifest after it was pruned."""
-        return self._object(f"{_PRUNED}/{self.text}.json")
-
-    @property
-    def mark_object(self) -> str:
-        """Name of the object that says that it was verified."""
-        return self._object(f"{_VERIFIED}/{self.text}.json")
-
-    @property
-    def attempt_object(self) -> str:
-        """Name of the object that says that its verification has begun."""
-        return self._object(f"{_VERIFIED}/{self.text}.attempt")
-
-    @property
-    def home(self) -> str:
-        """Prefix of the names of all files of its directory."""
-        return self._object(self.chain)
-
-    def file(self, digest: str) -> str:
-        """Name of the object that a file of this checkpoint is."""
-        return f"{self.home}/files/{digest}"
+    def object(self, part: str) -> str:
+        """Name of its manifest in STORED, VERIFIED or PRUNED."""
+        return f"{self.journal}/{part}/{self}.json"
 
 
 class CheckpointFile(msgspec.Struct, frozen=True):
     """A file of a checkpoint."""
 
-    name: str
+    name: Annotated[str, Meta(pattern=_FILE)]
     """In the state directory."""
-    digest: str
+    digest: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     """SHA-256 of its content, in hexadecimal digits."""
-    size: int
+    size: Annotated[int, Meta(ge=0)]
 
 
 class Manifest(Summary, frozen=True, kw_only=True):
     """A checkpoint: what its state says of itself, and its files."""
 
     version: int = VERSION
-    chain: str
-    time: int
+    directory: str
+    time: Annotated[int, Meta(ge=0, le=LATEST)]
     """When it was made, in milliseconds since the epoch."""
     files: list[CheckpointFile]
 
     @classmethod
-    def of(cls, state: Summary, chain: str, time: int, files: list[CheckpointFile]) -> Manifest:
+    def of(cls, state: Summary, directory: str, time: int, files: list[CheckpointFile]) -> Manifest:
         """The manifest of a state."""
-        return cls(**msgspec.structs.asdict(state), chain=chain, time=time, files=files)
+        return cls(**msgspec.structs.asdict(state), directory=directory, time=time, files=files)
 
     @property
     def name(self) -> CheckpointName:
         """The name of the checkpoint."""
-        return CheckpointName(self.journal, self.kind, self.applied, self.ledger, self.erased, self.chain)
+        time = rfc3339(self.time).replace("-", "").replace(":", "")
+        return CheckpointName(self.journal, self.kind, time, self.erased, self.directory)
 
     @property
     def bytes(self) -> int:
@@ -154,52 +105,34 @@ class Manifest(Summary, frozen=True, kw_only=True):
 
 def is_state_file(name: str) -> bool:
     """Whether a file of this name in a RocksDB directory is part of its content."""
-    return _FILE.fullmatch(name) is not None
-
-
-def kept_prefix(journal: str, kind: str) -> str:
-    """Prefix of the manifests of a journal's checkpoints of one kind."""
-    return f"{journal}/{_KEPT}" if kind == JUDGE else f"{journal}/{kind}/{_KEPT}"
+    return re.search(_FILE, name) is not None
 
 
 def checkpoint_of(journal: str, text: str) -> CheckpointName | None:
     """The checkpoint of a journal that is called so; None for other texts."""
-    match = _NAME.fullmatch(text)
-    return _named(journal, *match.groups()) if match else None
+    if (match := _NAME.fullmatch(text)) is None:
+        return None
+    kind, time, erased, directory = match.groups()
+    name = CheckpointName(journal, kind, time, int(erased), directory)
+    return name if str(name) == text else None
 
 
-def checkpoint_of_object(name: str) -> CheckpointName | None:
-    """The checkpoint whose manifest an object is, pruned or not; None for other objects."""
-    return _checkpoint(_MANIFEST, name)
+def manifest_in(name: str) -> tuple[str, CheckpointName] | None:
+    """The part of a store and the checkpoint whose manifest an object is; None for other objects."""
+    match = _MANIFEST.fullmatch(name)
+    checkpoint = checkpoint_of(match[1], match[3]) if match else None
+    return (match[2], checkpoint) if match and checkpoint else None
 
 
-def checkpoint_of_mark(name: str) -> CheckpointName | None:
-    """The checkpoint that an object marks as verified; None for other objects."""
-    return _checkpoint(_MARK, name)
+def kind_of_earlier(name: str) -> str | None:
+    """The kind of the state of which an object is an earlier version's manifest; None for other objects."""
+    match = _EARLIER.fullmatch(name)
+    return (match[1] or "judge") if match else None
 
 
-def checkpoint_of_attempt(name: str) -> CheckpointName | None:
-    """The checkpoint whose verification an object says has begun; None for other objects."""
-    return _checkpoint(_ATTEMPT, name)
-
-
-def _checkpoint(pattern: re.Pattern[str], name: str) -> CheckpointName | None:
-    match = pattern.fullmatch(name)
-    return _named(*match.groups()) if match else None
-
-
-def _named(journal: str, kind: str | None, text: str, *numbers: str | None) -> CheckpointName | None:
-    """The checkpoint that is called so. None if it would be called otherwise: what is 0 is left out."""
-    *offsets, chain = numbers
-    applied, ledger, erased = (int(each or 0) for each in offsets)
-    name = CheckpointName(journal, kind or JUDGE, applied, ledger, erased, str(chain))
-    return name if name.text == text else None
-
-
-def home_and_digest(name: str) -> tuple[str, str] | None:
-    """The `home` and the digest of the file of checkpoints that an object is; None for other objects."""
-    match = _STATE_FILE.fullmatch(name)
-    return (match[1], match[3]) if match else None
+def file_object(journal: str, digest: str) -> str:
+    """Name of the object that a file of checkpoints is."""
+    return f"{journal}/files/{digest}"
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -226,17 +159,8 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
     names = {each.name for each in manifest.files}
     if len(names) < len(manifest.files) or "CURRENT" not in names:
         refuse("lists a file twice, or no CURRENT")
-    for each in manifest.files:
-        if not is_state_file(each.name) or not _DIGEST.fullmatch(each.digest) or each.size < 0:
-            refuse(f"lists {each.name!r} with the digest {each.digest!r} and the size {each.size}")
-    if not _BYTES.fullmatch(manifest.last):
-        refuse(f"has the digest {manifest.last!r}")
-    if not 0 <= manifest.time < _LATEST or manifest.applied < 0:
-        refuse(f"has time {manifest.time}, applied {manifest.applied}")
-    if manifest.decided < 0 or not 0 <= manifest.ledger < max(1, manifest.decided):  # it was applied
-        refuse(f"has decided {manifest.decided}, ledger {manifest.ledger}")
-    if not 0 <= manifest.erased <= manifest.decided:
-        refuse(f"has decided {manifest.decided}, erased {manifest.erased}")
+    if why := manifest.impossible:
+        refuse(why)
     if manifest.name != name:
         refuse(f"is of {manifest.name}")
     return manifest

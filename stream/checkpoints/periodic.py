@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import Meta, described
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
@@ -35,19 +36,6 @@ interval."""
 log = structlog.get_logger(__name__)
 
 
-class StateMeta(Protocol):
-    """What is asked of the metadata of a state."""
-
-    @property
-    def journal(self) -> str: ...
-    @property
-    def applied(self) -> int: ...
-    @property
-    def ledger(self) -> int: ...
-    @property
-    def erased(self) -> int: ...
-
-
 class OpenState(Protocol):
     """A state that its role writes to."""
 
@@ -56,7 +44,7 @@ class OpenState(Protocol):
         """Where it is stored."""
 
     @property
-    def meta(self) -> StateMeta:
+    def meta(self) -> Meta:
         """Its metadata, which change with each write."""
 
 
@@ -73,22 +61,19 @@ class Checkpoints:
         self._kind, self._metrics = kind, metrics
         self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
         self._requests = CheckpointRequests(directory)
-        self._newest: Manifest | None = None
-        """The newest checkpoint of this directory."""
-        self._known = False
-        """Whether `newest` was asked of the store."""
+        self._is_first = True
         self._stop = threading.Event()
         self._running: asyncio.Task[None] | None = None
         self._due, self._pause = 0.0, FIRST_PAUSE
 
     @asynccontextmanager
-    async def beside(self, chain: str) -> AsyncIterator[None]:
-        """Make checkpoints while entered. `chain` is the random id of the state directory. Ends a running
+    async def beside(self, instance: str) -> AsyncIterator[None]:
+        """Make checkpoints while entered. `instance` is the random id of the state directory. Ends a running
         upload on exit."""
         if self._catalogue is None:
             yield
             return
-        self._uploads = Uploads(self._catalogue, self._kind, chain, self._kept)
+        self._uploads = Uploads(self._catalogue, self._kind, instance, self._kept)
         self._metrics.checkpoint_interval.set(self._interval)
         self._metrics.checkpointed.set(time.time())
         try:
@@ -124,7 +109,7 @@ class Checkpoints:
                 thread = ThreadPoolExecutor(1, "checkpoint")  # of its own: its priority stays low
                 try:
                     making = thread.submit(self._make, state, request is not None)
-                    await asyncio.wrap_future(making)
+                    newest = await asyncio.wrap_future(making)
                 finally:
                     thread.shutdown(wait=False)
         except _StoppedError:
@@ -137,25 +122,23 @@ class Checkpoints:
             self._answer(request, error=str(error))
             return
         self._pause = FIRST_PAUSE
-        newest = self._newest
         self._answer(request, *(("nothing was applied yet",) if newest is None else (None, str(newest.name))))
 
-    def _make(self, state: OpenState, requested: bool) -> None:
-        """Bring the newest checkpoint up to date, unless it is young enough."""
-        if not self._known:
-            self._newest, self._known = self._uploads.newest(state.meta.journal), True
-            if self._newest is not None:
-                age = time.time() - self._newest.time / 1000
-                self._note(self._newest)
-                if 0 <= age < self._interval and not requested:
-                    self._due = time.monotonic() + self._interval - age
-                    return
-        newest, meta = self._newest, state.meta
-        progress = meta.applied, meta.ledger, meta.erased
-        if newest is not None and (newest.applied, newest.ledger, newest.erased) == progress:
-            self._note(newest, time.time())
-            self._uploads.prune(newest.name)
-            return
+    def _make(self, state: OpenState, requested: bool) -> Manifest | None:
+        """Bring the newest checkpoint up to date, unless it is young enough, and return it. None if nothing
+        was applied yet."""
+        now, summary = time.time(), described(self._kind, state.meta)
+        newest, is_first, self._is_first = self._uploads.newest(summary.journal), self._is_first, False
+        if newest is not None:
+            self._note(newest)
+            age = now - newest.time / 1000
+            if is_first and 0 <= age < self._interval and not requested:
+                self._due = time.monotonic() + self._interval - age
+                return newest
+            if newest.progress == summary.progress:
+                self._note(newest, now)
+                self._uploads.prune(summary.journal)
+                return newest
         began, throttle, uploaded = time.monotonic(), Throttle(sleep=self._stop.wait), 0
 
         def go_on() -> None:
@@ -174,9 +157,9 @@ class Checkpoints:
         try:
             with linked(state.store, self._kind) as moment:
                 if moment is None:
-                    return
+                    return None
                 yield_processors()  # not before: linking keeps the GIL
-                self._newest = manifest = self._uploads.upload(moment, turn, report, go_on)
+                manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
             self._note_upload(UploadProgress(0, 0))
         self._note(manifest)
@@ -187,6 +170,7 @@ class Checkpoints:
             uploaded_bytes=uploaded,
             seconds=round(time.monotonic() - began, 1),
         )
+        return manifest
 
     def _note(self, newest: Manifest, complete: float | None = None) -> None:
         """Report the newest checkpoint. It has all that was applied at its own time, or at `complete`, in

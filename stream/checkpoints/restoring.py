@@ -13,7 +13,7 @@ from typing import Final
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import summary_of
 from stream.checkpoints.known_damage import RESTORED
-from stream.checkpoints.manifest import CheckpointFile, Manifest
+from stream.checkpoints.manifest import CheckpointFile, Manifest, file_object
 from stream.durable import sync_directory
 from stream.errors import DamagedCheckpointError, SettingsError, StateBusyError, StateError
 from stream.failpoints import reach
@@ -114,7 +114,7 @@ def _download(catalogue: Catalogue, manifest: Manifest, into: Path, report: Call
 
 
 def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFile, path: Path) -> None:
-    name = manifest.name.file(file.digest)
+    name = file_object(manifest.journal, file.digest)
     try:
         digest = catalogue.download(name, path)
     except FileNotFoundError as error:

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.digests import NOTHING, DigestCache
+from stream.checkpoints.digests import DigestCache
 from stream.checkpoints.kinds import Summary, summary_of
-from stream.checkpoints.manifest import CheckpointFile, CheckpointName, Manifest, is_state_file
+from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
 from stream.checkpoints.pruning import named_files, prune
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.failpoints import reach
@@ -87,19 +87,22 @@ class UploadProgress(NamedTuple):
 class Uploads:
     """Uploads the checkpoints of one state directory, one at a time."""
 
-    def __init__(self, catalogue: Catalogue, kind: str, chain: str, kept: int) -> None:
-        """`chain` is the random id of the state directory, `kept` the number of its checkpoints to keep."""
+    def __init__(self, catalogue: Catalogue, kind: str, directory: str, kept: int) -> None:
+        """`directory` is the random id of the state directory, `kept` the number of its checkpoints to
+        keep."""
         self.catalogue: Final = catalogue
-        self._kind, self._chain, self._kept = kind, chain, kept
+        self._kind, self._directory, self._kept = kind, directory, kept
         self._digests = DigestCache()
+        self._newest: Manifest | None = None
 
     def newest(self, journal: str) -> Manifest | None:
         """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
-        for name in self.catalogue.kept(journal, self._kind):
-            if name.chain == self._chain:
+        for name in self.catalogue.kept(journal, self._kind) if self._newest is None else ():
+            if name.directory == self._directory:
                 with suppress(DamagedCheckpointError):
-                    return self.catalogue.read(name)
-        return None
+                    self._newest = self.catalogue.read(name)
+                    break
+        return self._newest
 
     def upload(
         self,
@@ -108,23 +111,25 @@ class Uploads:
         report: Callable[[UploadProgress], None] = lambda _: None,
         go_on: Callable[[], None] = lambda: None,
     ) -> Manifest:
-        """Upload a state and prune older checkpoints.
+        """Upload a state and prune older checkpoints. Returns the manifest that is stored: the newest one of
+        this directory, if that has come as far.
 
         `turn` is called after pieces of work, with the fraction of time that such work should have beside a
-        judge; it may sleep or raise. `go_on` is called while a file is on its way, and may raise. Returns the
-        manifest that is stored: an earlier one, if this directory has a checkpoint with the same ledger
-        record and as much of the journal applied.
+        judge; it may sleep or raise. `go_on` is called while a file is on its way, and may raise.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
         deadline = time.monotonic() + UPLOAD_SECONDS
+        newest = self.newest(state.summary.journal)
+        if newest is not None and newest.progress == state.summary.progress:
+            return newest
         paths = sorted(each for each in state.path.iterdir() if is_state_file(each.name))
         digests = self._digests.digests(paths, lambda: turn(HASH_SHARE))
         files = [
             CheckpointFile(path.name, digest, path.stat().st_size)
             for path, digest in zip(paths, digests, strict=True)
         ]
-        manifest = Manifest.of(state.summary, self._chain, state.time, files)
+        manifest = Manifest.of(state.summary, self._directory, state.time, files)
         lacking = self._lacking(manifest)
         remaining = sum(each.size for each in lacking)
         report(UploadProgress(remaining, 0))
@@ -135,37 +140,34 @@ class Uploads:
                     f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next"
                     " one goes on with what is stored"
                 )
-            self.catalogue.put_file(manifest.name.file(each.digest), state.path / each.name, go_on)
+            self.catalogue.put_file(manifest.journal, each.digest, state.path / each.name, go_on)
             remaining -= each.size
             report(UploadProgress(remaining, each.size))
             reach("checkpoint.file")
-        manifest = self.catalogue.add(manifest)
+        self.catalogue.add(manifest)
+        self._newest = manifest
         reach("checkpoint.manifest")
-        self.prune(manifest.name)
+        self.prune(manifest.journal)
         return manifest
 
-    def prune(self, newest: CheckpointName) -> None:
-        """Prune older checkpoints than `newest`. If that fails, it is logged. Some go by time, though no
-        other one is made after it."""
+    def prune(self, journal: str) -> None:
+        """Prune older checkpoints. If that fails, it is logged. Some go by time, though no other one is made
+        after them."""
         try:
-            prune(self.catalogue, newest, self._kept)
+            prune(self.catalogue, journal, self._kept)
         except CheckpointError as error:  # the checkpoint is there; the next one prunes
-            log.warning("checkpoint_not_pruned", checkpoint=str(newest), error=str(error))
+            log.warning("checkpoint_not_pruned", error=str(error))
 
     def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
         """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""
-        self.catalogue.put_nothing(manifest.name)
-        contents, home = self.catalogue.contents(manifest.journal), manifest.name.home
-        stored = {each.digest: each for each in contents.files if each.home == home}
-        if NOTHING not in stored:
-            raise CheckpointError(f"checkpoints: {self.catalogue}: does not list a file that was just stored")
-        since = stored[NOTHING].modified - UPLOAD_SECONDS
-        names = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
-        named, _ = named_files(self.catalogue, [name for name in names if name.home == home])
+        contents = self.catalogue.contents(manifest.journal, timed=True)
+        since = contents.now - UPLOAD_SECONDS
+        lasting = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
+        named, _ = named_files(self.catalogue, lasting)
         lacking = []
         for file in {each.digest: each for each in manifest.files}.values():
-            there = stored.get(file.digest)
-            lasts = there is not None and (there.modified > since or file.digest in named[home])
+            there = contents.files.get(file.digest)
+            lasts = there is not None and (there.modified > since or file.digest in named)
             if there is None or there.size != file.size or not lasts:
                 lacking.append(file)
         return lacking

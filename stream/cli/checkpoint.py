@@ -129,8 +129,8 @@ _CHECKPOINT = click.option("--checkpoint", metavar="NAME", help="Name of the che
 @with_settings("checkpoints")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per checkpoint.")
 def list_all(settings: Settings, as_json: bool) -> None:
-    """List the checkpoints in the store, the newest of each journal and kind of state first, with the ledger
-    record of each, and whether a trim has verified it.
+    """List the checkpoints in the store, the newest of each journal and kind of state first, with how far
+    each has come in which topic, its ledger record, and whether a trim has verified it.
 
     Exits with code 1 if one of them cannot be read.
     """
@@ -143,13 +143,15 @@ def list_all(settings: Settings, as_json: bool) -> None:
     for journal in catalogue.journals():
         if not as_json:
             click.echo(f"journal {journal}")
-        for name in _all(catalogue, journal):
+        contents = catalogue.contents(journal)
+        problems += [f"checkpoint {each}: is of an earlier version" for each in contents.earlier]
+        for name in contents.kept:
             try:
                 manifest = catalogue.read(name)
             except DamagedCheckpointError as error:
                 problems.append(str(error))
                 continue
-            verified = catalogue.is_marked(manifest)
+            verified = catalogue.is_verified(manifest)
             click.echo(_record(manifest, verified) if as_json else f"  {_line(manifest, verified)}")
     for problem in problems:
         click.echo(problem, err=True)
@@ -174,7 +176,8 @@ def verify(settings: Settings, journal: str | None, kind: str, checkpoint: str |
     logging.configure(settings.log_format, "checkpoint")
     catalogue, damaged = _catalogue(settings), False
     journal = _journal(catalogue, journal)
-    for name in _all(catalogue, journal) if each else [_name(catalogue, journal, kind, checkpoint)]:
+    names = catalogue.contents(journal).kept if each else [_name(catalogue, journal, kind, checkpoint)]
+    for name in names:
         try:
             manifest = catalogue.read(name)
             restoring.verify(catalogue, manifest)
@@ -212,14 +215,9 @@ def restore(
     click.echo(f"{name}: {_size(manifest)}, in {directory}")
 
 
-def _all(catalogue: Catalogue, journal: str) -> list[CheckpointName]:
-    """The checkpoints of a journal, of one kind after the other, first those that have come furthest."""
-    kinds = sorted(catalogue.kinds(journal), reverse=True)  # the judge's first
-    return [name for kind in kinds for name in catalogue.kept(journal, kind)]
-
-
 def _line(manifest: Manifest, verified: bool) -> str:
-    fields = [str(manifest.name), f"made {manifest.made}"]
+    come = (f"{topic} {sum(each.values())}" for topic, each in manifest.offsets.items())
+    fields = [str(manifest.name), f"made {manifest.made}", *come]
     if manifest.elect:
         fields.append(f"elect={manifest.elect}")
     fields.append(f"format {manifest.format}")

@@ -215,7 +215,7 @@ async def misfit_of_logs(
 ) -> str | None:
     """Return why the logs as they are do not go on from a checkpoint, or None. Waits for brokers; the readers
     are asked for the bounds of their topics only."""
-    position = Position(manifest.applied, bytes.fromhex(manifest.last), manifest.decided)
+    position = Position(manifest.applied, manifest.last, manifest.decided)
     try:
         return await misfit(position, settings, genesis, journal, decisions)
     except StateError as error:

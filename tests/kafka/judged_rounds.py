@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import Manifest, encode
+from stream.checkpoints.manifest import STORED, Manifest, encode
 from stream.judge.state.meta import Meta
 from stream.kafka import topics
 from stream.kafka.follower import open_follower
@@ -56,14 +56,21 @@ def stored(settings: Settings, name: str) -> Path:
 
 def change(settings: Settings, manifest: Manifest, **fields: Any) -> None:
     """Store a manifest with other fields instead."""
-    stored(settings, manifest.name.object).unlink()
-    store(settings, manifest, **fields)
+    stored(settings, manifest.name.object(STORED)).write_bytes(encode(changed(manifest, **fields)))
 
 
-def store(settings: Settings, manifest: Manifest, **fields: Any) -> None:
-    """Store a manifest with other fields as well, or in its place if it has the same name then."""
-    changed = msgspec.structs.replace(manifest, **fields)
-    stored(settings, changed.name.object).write_bytes(encode(changed))
+def add(settings: Settings, manifest: Manifest, **fields: Any) -> None:
+    """Store a manifest with other fields as well, as if it were of a later moment."""
+    catalogue(settings).add(changed(manifest, time=manifest.time + 1, **fields))
+
+
+def changed(manifest: Manifest, **fields: Any) -> Manifest:
+    """A manifest with other fields, or another `applied` or `decided`."""
+    offsets = dict(manifest.offsets)
+    for topic, field in (("journal", "applied"), ("decisions", "decided")):
+        if field in fields:
+            offsets[topic] = {0: fields.pop(field)}
+    return msgspec.structs.replace(manifest, offsets=offsets, **fields)
 
 
 def directory(settings: Settings, role: str = "judge") -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream.checkpoints.known_damage import note_damage
-from stream.checkpoints.manifest import CheckpointFile, Manifest
+from stream.checkpoints.manifest import CheckpointFile, Manifest, file_object
 from stream.checkpoints.restoring import restore
 from stream.errors import DamagedStateError
 from stream.roles.judge.role import JudgeRole
@@ -24,6 +24,7 @@ from tests.kafka.judge_helpers import (
 )
 from tests.kafka.judged_rounds import (
     ROUND,
+    add,
     all_once,
     catalogue,
     change,
@@ -34,7 +35,6 @@ from tests.kafka.judged_rounds import (
     lose,
     refused,
     restored,
-    store,
     stored,
     with_checkpoints,
 )
@@ -66,14 +66,14 @@ async def test_a_lost_state_is_restored_and_goes_on(judged: Settings) -> None:
     assert not refused(logs)
     await all_once(judged, ROUNDS)
     async with running(JudgeRole(judged)):  # a new directory has checkpoints of its own
-        await until(lambda: len({each.chain for each in kept(judged)}) == 2)
+        await until(lambda: len({each.directory for each in kept(judged)}) == 2)
 
 
 async def test_what_does_not_fit_is_named_and_the_next_older_is_restored(judged: Settings) -> None:
     newest, middle, oldest = kept(judged)
     for spoiled in (newest, middle):
         only = catalogue(judged).digests(spoiled.name) - catalogue(judged).digests(oldest.name)
-        stored(judged, spoiled.name.file(min(only))).write_bytes(b"damaged")
+        stored(judged, file_object(newest.journal, min(only))).write_bytes(b"damaged")
     lose(judged)
     logs = await deliver_again(judged, ROUNDS)
     assert restored(logs) == [str(oldest.name)]
@@ -89,7 +89,7 @@ async def test_what_does_not_fit_is_named_and_the_next_older_is_restored(judged:
     ("field", "value"),
     [
         ("format", 1), ("cluster", "elsewhere"), ("scheme", "0" * 16), ("options", "other"),
-        ("generation", 999), ("decided", 10**6), ("last", "00" * 16),
+        ("generation", 999), ("decided", 10**6), ("last", bytes(16)),
     ],
 )  # fmt: skip
 async def test_a_checkpoint_of_something_else_is_refused_by_name(
@@ -111,7 +111,7 @@ async def test_a_checkpoint_of_something_else_is_refused_by_name(
 @pytest.mark.night
 async def test_a_checkpoint_ahead_of_the_journal_is_refused(judged: Settings) -> None:
     newest = kept(judged)[0]
-    store(judged, newest, applied=10**6)
+    add(judged, newest, applied=10**6)
     lose(judged)
     logs = await deliver_again(judged, ROUNDS)
     assert restored(logs) == [str(newest.name)]
@@ -134,7 +134,7 @@ async def test_a_checkpoint_of_a_damaged_state_is_not_used(judged: Settings) -> 
     """Its files are what was uploaded, but RocksDB cannot open them: the next older one is restored."""
     newest, older, _ = kept(judged)
     lacking = added_table(newest, older)
-    store(judged, newest, files=[each for each in newest.files if each != lacking])
+    change(judged, newest, files=[each for each in newest.files if each != lacking])
     lose(judged)
     logs = await deliver_again(judged, ROUNDS)
     assert restored(logs)[-1] == str(older.name)
@@ -187,7 +187,7 @@ async def test_leader_and_standby_both_make_checkpoints_and_either_ones_are_rest
         appended = await append(judged, record(part(0, PAGES, PAGES + 1)))
         await decided(judged, appended)
         end = appended[-1].offset + 1
-        await until(lambda: len({each.chain for each in kept(judged) if each.applied == end}) == 2)
+        await until(lambda: len({each.directory for each in kept(judged) if each.applied == end}) == 2)
     lose(judged)
     async with running(JudgeRole(judged)):
         await decided(judged, await append(judged, record(part(0, PAGES + 1, PAGES + 2))))

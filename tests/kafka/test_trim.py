@@ -20,7 +20,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream.checkpoints import verification
 from stream.checkpoints.digests import digest_of_file
-from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.manifest import STORED, VERIFIED, Manifest, file_object
 from stream.errors import BrokerError, CheckpointError, SettingsError, UnsoundTopicError
 from stream.kafka import broker_metadata, topics
 from stream.kafka.ledger_search import ledger_at
@@ -35,13 +35,13 @@ from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import delete_records, ledgers, once, part, places, verdicts
 from tests.kafka.judged_rounds import (
     ROUND,
+    add,
     catalogue,
     change,
     deliver_again,
     judge_rounds,
     kept,
     lose,
-    store,
     stored,
     with_checkpoints,
 )
@@ -204,7 +204,7 @@ async def lose_files(settings: Settings) -> None:
     """A mark that it was verified does not replace the files of a checkpoint."""
     await trim_once(settings, 3600)
     newest = kept(settings)[0]
-    shutil.rmtree(stored(settings, f"{newest.journal}/{newest.chain}/files"))
+    shutil.rmtree(stored(settings, f"{newest.journal}/files"))
 
 
 Act = Callable[[Settings], Awaitable[None] | None]
@@ -219,9 +219,9 @@ HELD: list[tuple[Act, str, str]] = [
     (lose_files, "none", "is missing"),
     # One of the logs may have lost records, and whoever restores an older one may need what is left.
     (lambda settings: change(settings, kept(settings)[0], decided=10**6), "logs", "1000000, but it ends at"),
-    (lambda settings: change(settings, kept(settings)[0], last="00" * 16), "logs", "whose record"),
+    (lambda settings: change(settings, kept(settings)[0], last=bytes(16)), "logs", "whose record"),
     (lambda settings: change(settings, kept(settings)[0], ledger=1), "logs", "no ledger record .* at 1"),
-    (lambda settings: store(settings, kept(settings)[0], applied=10**6), "logs", "1000000, but it ends at"),
+    (lambda settings: add(settings, kept(settings)[0], applied=10**6), "logs", "1000000, but it ends at"),
     (
         lambda settings: configure(settings, f"{settings.namespace}.decisions", {"min.insync.replicas": "2"}),
         "replicas",
@@ -247,7 +247,7 @@ async def test_what_holds_the_logs_is_named(judged: Settings, act: Act, reason: 
     assert all(re.search(said, each) for each in told)
     assert await starts(judged) == (0, 0)
     if reason == "unverified":
-        assert not catalogue(judged).contents(kept(judged)[0].journal).marked
+        assert not catalogue(judged).contents(kept(judged)[0].journal).verified
 
 
 @pytest.mark.night
@@ -256,7 +256,7 @@ async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged
     found = catalogue(judged)
     for spoiled, other, spoil in ((newest, middle, flip), (middle, newest, Path.unlink)):
         only = found.digests(spoiled.name) - found.digests(other.name) - found.digests(oldest.name)
-        spoil(stored(judged, spoiled.name.file(min(only))))
+        spoil(stored(judged, file_object(newest.journal, min(only))))
     outcome = await trim_once(judged, 0)
     assert outcome.verified == str(oldest.name)
     assert outcome.has_problem
@@ -283,30 +283,41 @@ def damage(settings: Settings, manifest: Manifest) -> None:
         file = each
         if each.name.endswith(".sst"):
             path = stored(settings, "damaged")
-            shutil.copy(stored(settings, manifest.name.file(each.digest)), path)
+            shutil.copy(stored(settings, file_object(manifest.journal, each.digest)), path)
             flip(path)
             file = msgspec.structs.replace(each, digest=digest_of_file(path))
-            path.rename(stored(settings, manifest.name.file(file.digest)))
+            path.rename(stored(settings, file_object(manifest.journal, file.digest)))
         files.append(file)
-    store(settings, manifest, files=files)
+    change(settings, manifest, files=files)
 
 
 @pytest.mark.night
-async def test_what_is_pruned_while_it_is_verified_replaces_nothing(
+async def test_what_is_pruned_while_it_is_verified_replaces_logs_all_the_same(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, whole = catalogue(judged), verification.verify_whole
+    """Its files stay for longer than a verification may take."""
+    found, whole, newest = catalogue(judged), verification.verify_whole, kept(judged)[0]
 
     def verify_and_prune(*arguments: Any) -> None:
         whole(*arguments)
-        newest = kept(judged)[0].name
-        assert set(found.contents(newest.journal).attempts) == {newest}  # a judge would not prune it
         for each in kept(judged):
             found.prune(each.name)
 
     monkeypatch.setattr(trimming, "verify_whole", verify_and_prune)
     outcome = await trim_once(judged, 0)
-    assert outcome.held.reason == "none"
+    assert (outcome.held.reason, outcome.verified) == ("checkpoint", str(newest.name))
+    assert (await starts(judged))[0] == newest.ledger
+    assert [each.name for each in kept(judged)] == [newest.name]
+
+
+@pytest.mark.night
+async def test_a_verification_that_takes_too_long_replaces_nothing(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trimming, "VERIFY_SECONDS", 0.0)
+    outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "unverified"
+    assert all(" h to verify: it may be pruned meanwhile" in each for each in outcome.damaged)
     assert await starts(judged) == (0, 0)
 
 
@@ -472,7 +483,7 @@ async def test_the_command_says_what_it_did(judged: Settings) -> None:
     assert f"{judged.namespace}.journal: deletes 0 to {journal}, keeps {journal} to" in printed
     assert "held up (checkpoint): checkpoint " in printed
     for each in kept(judged):
-        stored(judged, each.name.object).unlink()
+        catalogue(judged).delete(each.name.object(part) for part in (STORED, VERIFIED))
     code, printed, errors = await neardup_process(judged, "trim", "--keep", "0")
     assert code == 1, errors
     assert "held up (none): " in printed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.manifest import STORED, Manifest, file_object
 from stream.checkpoints.pruning import ABANDONED_SECONDS
 from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer.role import trim_once
@@ -75,8 +75,8 @@ async def test_the_logs_are_kept_for_an_elector_that_is_behind(elected: Settings
     assert 0 < decisions <= manifest.decided < kept(elected)[0].ledger
     assert 0 < journal <= manifest.applied - 1
     found = catalogue(elected)
-    assert found.is_marked(manifest)
-    assert found.is_marked(kept(elected)[0])
+    assert found.is_verified(manifest)
+    assert found.is_verified(kept(elected)[0])
     shutil.rmtree(elected.state_dir / elected.namespace / "elector")
     assert await elect(elected) == [str(manifest.name)]
     await trim_once(elected, 0)  # verifies the newest, so that the next checkpoint replaces this one
@@ -91,7 +91,9 @@ async def test_the_logs_are_kept_for_an_elector_that_is_behind(elected: Settings
 @pytest.mark.night
 async def test_checkpoints_of_an_elector_that_are_all_damaged_hold_the_logs(elected: Settings) -> None:
     manifest = await only(elected)
-    shutil.rmtree(Path(elected.checkpoints or "") / manifest.name.home)
+    judges = catalogue(elected).digests(kept(elected)[0].name)
+    for each in {each.digest for each in manifest.files} - judges:
+        (Path(elected.checkpoints or "") / file_object(manifest.journal, each)).unlink()
     outcome = await trim_once(elected, 0)
     assert outcome.has_problem
     assert outcome.held.reason == "none"
@@ -106,14 +108,14 @@ async def test_a_checkpoint_of_an_elector_that_cannot_be_opened_holds_the_logs(
 ) -> None:
     """A judge's that was verified does not make up for it."""
     manifest = await only(elected)
-    path = Path(elected.checkpoints or "") / manifest.name.file(manifest.files[-1].digest)
+    path = Path(elected.checkpoints or "") / file_object(manifest.journal, manifest.files[-1].digest)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     outcome = await trim_once(elected, 0)
     assert outcome.held.reason == "unverified"
     assert "none of the checkpoints of elector in " in outcome.held.text
-    assert catalogue(elected).is_marked(kept(elected)[0])
+    assert catalogue(elected).is_verified(kept(elected)[0])
     assert await starts(elected) == (0, 0)
     dry = await trim_once(elected, 0, dry_run=True)
     assert dry.held.reason == "elector"
@@ -125,7 +127,7 @@ async def test_an_elector_that_is_gone_for_a_week_holds_nothing(elected: Setting
     assert outcome.held.reason == "elector"
     manifest = await only(elected)
     then = time.time() - ABANDONED_SECONDS - 60
-    os.utime(Path(elected.checkpoints or "") / manifest.name.object, (then, then))
+    os.utime(Path(elected.checkpoints or "") / manifest.name.object(STORED), (then, then))
     await judge_one(elected, ALL * ROUND)
     assert await kept_of_elector(elected) == []
     outcome = await trim_once(elected, 0)

@@ -10,7 +10,14 @@ import pytest
 
 from stream.checkpoints.catalogue import Catalogue, Contents
 from stream.checkpoints.kinds import JUDGE, is_kind
-from stream.checkpoints.manifest import CheckpointName, Manifest, checkpoint_of, decode, encode
+from stream.checkpoints.manifest import (
+    VERIFIED,
+    CheckpointName,
+    Manifest,
+    checkpoint_of,
+    decode,
+    encode,
+)
 from stream.checkpoints.pruning import ABANDONED_SECONDS
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
@@ -21,7 +28,7 @@ from stream.errors import DamagedCheckpointError, SettingsError, StateError
 from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.status import _checkpoints, _Decided
 from stream.tables.store.rocks import DUE
-from tests.checkpointed import OTHER_CHAIN, Place, age
+from tests.checkpointed import OTHERS, Place, age
 from tests.commands import neardup
 from tests.elected import decided_of, open_elector
 from tests.genesis import JOURNAL, genesis_of
@@ -46,7 +53,7 @@ def elect(path: Path, policy: str = "longest") -> Elector:
 def upload(state: State, catalogue: Catalogue, kind: str = ELECTOR) -> Manifest:
     with linked(state.store, kind) as moment:
         assert moment is not None
-        return Uploads(catalogue, kind, OTHER_CHAIN, 1).upload(moment)
+        return Uploads(catalogue, kind, OTHERS, 1).upload(moment)
 
 
 def test_a_restored_elector_goes_on(place: Place) -> None:
@@ -67,25 +74,17 @@ def test_kinds_share_a_store_and_nothing_else(place: Place) -> None:
     elector, named = elect(place.path / ELECTOR), elect(place.path / "elector-b", "newest")
     first, second = upload(elector.state, place.catalogue), upload(named.state, place.catalogue, "elector-b")
     *_, last = place.make(1, 2, kept=1)
-    assert place.catalogue.kinds(JOURNAL) == [ELECTOR, "elector-b", JUDGE]
+    assert [each.kind for each in place.catalogue.contents(JOURNAL).kept] == [JUDGE, "elector-b", ELECTOR]
     for each in (first, second, last):
         assert place.catalogue.kept(JOURNAL, each.kind) == [each.name]
         assert checkpoint_of(JOURNAL, str(each.name)) == each.name
         assert place.catalogue.read(each.name) == each
         assert place.catalogue.contents(JOURNAL).lacking(each) is None
-    assert len({first.name.home, second.name.home}) == 2  # though their chains have the same id here
     assert second.elect == "newest"
     with pytest.raises(DamagedCheckpointError, match=f"its manifest is of {first.name}"):
         decode(encode(first), second.name)
     for role in (elector, named):
         role.state.close()
-
-
-def test_a_manifest_without_a_kind_is_of_a_judge(place: Place) -> None:
-    (manifest,) = place.make(1, kept=1)
-    fields = msgspec.json.decode(encode(manifest))
-    del fields["kind"], fields["elect"]
-    assert decode(msgspec.json.encode(fields), manifest.name) == manifest
 
 
 @pytest.mark.parametrize("text", ["", "judge-b", "elector-", "elector-A", "elector/", "elector--", "query"])
@@ -98,8 +97,8 @@ def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
     monkeypatch: pytest.MonkeyPatch, elected: int, left: list[str]
 ) -> None:
     """With a lifetime, electors erase by what requests name, though the judge has no such page."""
-    names = [CheckpointName(JOURNAL, kind, 5, 0, 3, OTHER_CHAIN) for kind in (JUDGE, ELECTOR)]
-    contents = Contents(dict.fromkeys(names, 1.0), {}, set(), {}, [])
+    names = [CheckpointName(JOURNAL, kind, "20010909T014640.007Z", 3, OTHERS) for kind in (JUDGE, ELECTOR)]
+    contents = Contents(dict.fromkeys(names, 1.0), {}, {}, {}, {}, 0.0)
     stored = SimpleNamespace(contents=lambda journal: contents, digests=lambda name: frozenset[str]())
     monkeypatch.setattr(statuses, "Catalogue", lambda url: stored)
     found = _checkpoints("store", genesis_of(), _Decided(pages={}, offset=2, elected=elected))
@@ -111,24 +110,14 @@ def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verifie
     elector = elect(place.path / ELECTOR)
     manifest = upload(elector.state, place.catalogue)
     elector.state.close()
-    place.catalogue.mark(manifest)
-    path = place.objects / manifest.name.object
+    place.catalogue.add(manifest, VERIFIED)
+    path = place.manifest(manifest.name)
     for applied, seconds, kept in ((1, ABANDONED_SECONDS - 60, 1), (2, ABANDONED_SECONDS + 60, 0)):
         age(path, seconds)
         place.make(applied, kept=1)
         assert len(place.catalogue.kept(JOURNAL, ELECTOR)) == kept
-    assert place.catalogue.contents(JOURNAL).marked == set()
+    assert place.catalogue.contents(JOURNAL).verified == {}
     assert len(place.kept) == 1
-
-
-def test_attempts_of_one_kind_do_not_let_go_of_another(place: Place) -> None:
-    (first,) = place.make(1, kept=1)
-    place.catalogue.note_attempt(first.name)
-    elector = elect(place.path / ELECTOR)
-    place.catalogue.note_attempt(upload(elector.state, place.catalogue).name)
-    elector.state.close()
-    (second,) = place.make(2, kept=1)
-    assert place.kept == [second.name, first.name]
 
 
 def test_a_state_that_its_role_would_not_open_is_damaged(place: Place) -> None:
@@ -146,10 +135,6 @@ def test_a_state_that_its_role_would_not_open_is_damaged(place: Place) -> None:
 def test_a_judges_files_are_no_electors_state(place: Place) -> None:
     (manifest,) = place.make(1, kept=1)
     foreign = msgspec.structs.replace(manifest, kind=ELECTOR, format=FORMAT)
-    for file in manifest.files:
-        place.catalogue.put_file(
-            foreign.name.file(file.digest), place.objects / manifest.name.file(file.digest)
-        )
     with pytest.raises(DamagedCheckpointError, match=f"format 8; this program reads {FORMAT}"):
         restore(place.catalogue, foreign, place.path / "new")
     assert not (place.path / "new").exists()

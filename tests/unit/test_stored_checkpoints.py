@@ -22,11 +22,13 @@ from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.known_damage import RECORD, known_damage, note_damage
 from stream.checkpoints.manifest import (
     MANIFEST_BYTES,
+    PRUNED,
     CheckpointFile,
     Manifest,
     checkpoint_of,
     decode,
     encode,
+    file_object,
 )
 from stream.checkpoints.pruning import ABANDONED_SECONDS, SPARED_SECONDS
 from stream.checkpoints.restoring import is_empty, restore, verify
@@ -42,8 +44,8 @@ from stream.judge.state.meta import Forgetting
 from stream.tables.store.rocks import LOG, URLS, Store
 from tests import kills
 from tests.checkpointed import (
-    CHAIN,
-    OTHER_CHAIN,
+    OTHERS,
+    OURS,
     ROWS,
     Place,
     age,
@@ -82,7 +84,7 @@ def test_a_restored_directory_has_what_was_linked_and_nothing_later(place: Place
             store.flush()
             manifest = uploads_of(place.catalogue).upload(state)
         assert store.digest() != then
-    assert (manifest.applied, manifest.decided, manifest.chain) == (1, 2, CHAIN)
+    assert (manifest.applied, manifest.decided, manifest.directory) == (1, 2, OURS)
     restored = place.path / "new" / "judge"
     restore(place.catalogue, manifest, restored)
     assert digest_of(restored) == then
@@ -169,10 +171,10 @@ def test_an_upload_that_is_stopped_leaves_no_manifest_and_the_next_one_goes_on(p
     verify(place.catalogue, manifest)
 
 
-def test_a_second_manifest_at_the_same_place_changes_nothing(place: Place, made: Manifest) -> None:
+def test_a_state_that_has_come_no_further_makes_no_other_checkpoint(place: Place, made: Manifest) -> None:
     (second,) = place.make(1, decided=made.decided + 1)
-    assert place.catalogue.read(made.name) == made
-    assert second == made  # what is returned is what is stored
+    assert second == made
+    assert place.kept == [made.name]
 
 
 def test_a_newer_ledger_record_makes_another_checkpoint_of_the_same_journal_offset(place: Place) -> None:
@@ -180,24 +182,16 @@ def test_a_newer_ledger_record_makes_another_checkpoint_of_the_same_journal_offs
     made = [place.make(1, decided=ledger + 2, ledger=ledger)[0] for ledger in (0, 2, 4)]
     assert place.kept == [each.name for each in reversed(made)]
     assert [place.catalogue.read(each.name).ledger for each in made] == [0, 2, 4]
-    ledgers = ("", f"{2:020d}-", f"{4:020d}-")
-    assert [str(each.name) for each in made] == [f"{1:020d}-{ledger}{CHAIN}" for ledger in ledgers]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "is_name"),
-    [
-        ((7,), True), ((7, 3), True), ((7, 3, 2), True), ((7, 0, 2), True),
-        ((7, 0), False), ((7, 3, 0), False), ((7, 0, 0), False), ((7, 3, 2, 1), False),
-    ],
-)  # fmt: skip
-def test_names_of_checkpoints_leave_out_what_is_0(numbers: tuple[int, ...], is_name: bool) -> None:
-    text = "".join(f"{each:020d}-" for each in numbers) + CHAIN
-    name = checkpoint_of(JOURNAL, text)
-    assert (name is not None) == is_name
-    if name is not None:
-        assert str(name) == text
-        assert (name.applied, name.ledger, name.erased) == (*numbers, 0, 0)[:3]
+def test_a_name_says_when_it_was_made_what_is_erased_and_by_which_directory(place: Place) -> None:
+    (made,) = place.make(1, forgetting=Forgetting(decided=2, erased=2))
+    text = f"judge/20010909T014640.007Z-2-{OURS}"
+    name = replace(made, time=1_000_000_000_007).name
+    assert str(name) == text
+    assert checkpoint_of(JOURNAL, text) == name
+    for wrong in (text.replace("-2-", "-02-"), text.replace("judge/", ""), f"{1:020d}-{OURS}", ""):
+        assert checkpoint_of(JOURNAL, wrong) is None
 
 
 @pytest.mark.parametrize("spoil", [cut, flip, Path.unlink])
@@ -228,8 +222,10 @@ def test_a_damaged_object_is_uploaded_again_once_it_is_deleted(place: Place, mad
 
 def test_files_of_another_state_are_refused(place: Place, made: Manifest) -> None:
     """Whatever the manifest says, it is the state's own record that counts."""
-    for name, value in (("decided", 3), ("generation", 999), ("last", "00" * 16), ("scheme", "other")):
-        with pytest.raises(DamagedCheckpointError, match=f"{name} .*, but its manifest says {value}"):
+    for name, value in (("ledger", 1), ("generation", 999), ("last", bytes(16)), ("scheme", "other")):
+        with pytest.raises(
+            DamagedCheckpointError, match=f"{name} .*, but its manifest says {re.escape(str(value))}"
+        ):
             restore(place.catalogue, replace(made, **{name: value}), place.restored)
         assert not place.restored.exists()
 
@@ -247,15 +243,14 @@ def listing(name: str, digest: str) -> Callable[[Manifest], bytes]:
     [
         (lambda made: encode(made)[:-9], "cannot be read"),
         (lambda _: b"", "cannot be read"),
-        # Names of earlier versions had no ledger record.
-        (lambda made: encode(made).replace(b'"version": 2', b'"version": 1'), "version 1; .* reads 2"),
-        (lambda made: encode(made).replace(b'"version": 2', b'"version": 3'), "version 3; .* reads 2"),
-        (lambda made: encode(replace(made, applied=2)), f"is of {2:020d}-{CHAIN}"),
+        (lambda made: encode(made).replace(b'"version": 3', b'"version": 4'), "version 4; .* reads 3"),
+        (lambda made: encode(replace(made, time=0)), f"is of judge/19700101T000000.000Z-0-{OURS}"),
         (without_current, "no CURRENT"),
         (lambda made: encode(replace(made, files=[*made.files, made.files[0]])), "a file twice"),
-        (listing("../../judge/CURRENT", "ab" * 32), "its manifest lists"),
-        (listing("LOCK", "ab" * 32), "its manifest lists"),
-        (listing("000001.sst", "../x"), "its manifest lists"),
+        (listing("../../judge/CURRENT", "ab" * 32), r"matching regex .* `\$\.files\[\d+\]\.name`"),
+        (listing("LOCK", "ab" * 32), r"matching regex .* `\$\.files\[\d+\]\.name`"),
+        (listing("000001.sst\n", "ab" * 32), r"matching regex .* `\$\.files\[\d+\]\.name`"),
+        (listing("000001.sst", "../x"), r"matching regex .* `\$\.files\[\d+\]\.digest`"),
         (lambda made: encode(made) + b" " * (4 * MANIFEST_BYTES), f"has more than {MANIFEST_BYTES} bytes"),
     ],
 )  # fmt: skip
@@ -263,7 +258,7 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(
     place: Place, made: Manifest, wrong: Callable[[Manifest], bytes], why: str
 ) -> None:
     assert decode(encode(made), made.name) == made
-    (place.objects / made.name.object).write_bytes(wrong(made))
+    place.manifest(made.name).write_bytes(wrong(made))
     assert place.kept == [made.name]
     with pytest.raises(DamagedCheckpointError, match=f"{re.escape(str(made.name))}: .*{why}"):
         place.catalogue.read(made.name)
@@ -272,13 +267,12 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"last": "zz"}, "has the digest 'zz'"),
-        ({"last": "abc"}, "has the digest 'abc'"),
-        ({"time": 10**18}, "has time 1000000000000000000"),
-        ({"time": -1}, "has time -1"),
-        ({"decided": -2}, "decided -2"),
-        ({"decided": 7, "ledger": 7}, "decided 7, ledger 7"),
-        ({"decided": 7, "erased": 8}, "decided 7, erased 8"),
+        ({"time": 10**18}, r"`\$\.time`"),
+        ({"time": -1}, r"`\$\.time`"),
+        ({"offsets": {"journal": {0: 1}, "decisions": {0: -2}}}, r"`\$\.offsets"),
+        ({"offsets": {"journal": {0: 1}}}, "has offsets {'journal': {0: 1}}"),
+        ({"ledger": 2}, "decided 2, ledger 2"),
+        ({"erased": 3}, "decided 2, erased 3"),
     ],
 )
 def test_a_manifest_with_values_that_cannot_be_is_refused(
@@ -292,10 +286,10 @@ def test_a_manifest_that_is_too_large_is_pruned_by_name_and_none_is_stored(
     place: Place, made: Manifest
 ) -> None:
     """And no more of it than that is read."""
-    (place.objects / made.name.object).write_bytes(encode(made) + b" " * (4 * MANIFEST_BYTES))
+    place.manifest(made.name).write_bytes(encode(made) + b" " * (4 * MANIFEST_BYTES))
     place.catalogue.prune(made.name)
     assert place.kept == []
-    assert (place.objects / made.name.pruned_object).stat().st_size == MANIFEST_BYTES + 1
+    assert place.manifest(made.name, PRUNED).stat().st_size == MANIFEST_BYTES + 1
     with pytest.raises(DamagedCheckpointError, match=f"{made.name}: its manifest has more than"):
         place.catalogue.read(made.name)
     files = [made.files[0]] * (MANIFEST_BYTES // 100)
@@ -307,8 +301,7 @@ def test_a_manifest_that_is_too_large_is_pruned_by_name_and_none_is_stored(
 @pytest.mark.parametrize(
     ("limit", "what"),
     [
-        ("KEPT", f"2 kept manifests below {JOURNAL}"),
-        ("KEPT_BYTES", f"2 bytes of kept manifests below {JOURNAL}"),
+        ("MANIFESTS_BYTES", f"2 bytes of manifests below {JOURNAL}"),
         ("OBJECTS", f"2 objects below {JOURNAL}"),
     ],
 )
@@ -321,9 +314,6 @@ def test_a_store_that_lists_too_much_is_refused_by_name(
     why = f"checkpoints: {place.catalogue}: has more than "
     with pytest.raises(CheckpointError, match=why + what):
         place.catalogue.contents(JOURNAL)
-    if limit != "OBJECTS":
-        with pytest.raises(CheckpointError, match=why + what):
-            _ = place.kept
     assert place.catalogue.journals() == [JOURNAL]
     if limit == "OBJECTS":
         for journal in ("12", "34"):
@@ -384,7 +374,7 @@ def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_nam
         age(each, SPARED_SECONDS + 60)
     place.make(4, kept=2)
     assert digests[0] <= set(place.files)  # a pruned manifest names them still
-    for each in place.objects.glob(f"{JOURNAL}/pruned/*"):
+    for each in place.objects.glob(f"{JOURNAL}/pruned/*/*"):
         age(each, SPARED_SECONDS + 60)
     (newest,) = place.make(5, kept=2)
     assert not orphans & set(place.files)
@@ -396,7 +386,7 @@ def test_the_newest_are_kept_and_files_go_a_day_after_the_last_manifest_that_nam
 def test_a_file_that_may_be_removed_before_the_manifest_is_there_is_uploaded_again(
     place: Place, made: Manifest
 ) -> None:
-    (place.objects / made.name.object).unlink()
+    place.manifest(made.name).unlink()
     for each in place.files.values():
         age(each, UPLOAD_SECONDS + 60)
     with open_store(place.judge) as store:
@@ -411,7 +401,7 @@ def test_only_the_clock_of_the_store_says_which_files_may_be_removed(
     place: Place, made: Manifest, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     """Not that of this machine, which may be wrong."""
-    (place.objects / made.name.object).unlink()
+    place.manifest(made.name).unlink()
     old, *young = (place.files[each.digest] for each in made.files)
     age(old, UPLOAD_SECONDS + 60)
     for each in young:
@@ -425,7 +415,7 @@ def test_only_the_clock_of_the_store_says_which_files_may_be_removed(
 
 
 def test_a_file_that_nothing_names_goes_a_day_after_its_upload(place: Place, made: Manifest) -> None:
-    left = place.objects / made.name.file("00" * 32)
+    left = place.objects / file_object(JOURNAL, "00" * 32)
     left.write_bytes(b"of an upload that did not end")
     for applied, seconds in ((2, SPARED_SECONDS - 60), (3, SPARED_SECONDS + 60)):
         age(left, seconds)
@@ -434,8 +424,10 @@ def test_a_file_that_nothing_names_goes_a_day_after_its_upload(place: Place, mad
     assert not left.exists()
 
 
-def test_a_manifest_that_cannot_be_read_keeps_its_files(place: Place, made: Manifest) -> None:
-    (place.objects / made.name.object).write_bytes(b"of a later version")
+def test_a_manifest_that_cannot_be_read_keeps_all_files_until_it_is_gone(
+    place: Place, made: Manifest
+) -> None:
+    place.manifest(made.name).write_bytes(b"damaged")
     for each in place.files.values():
         age(each, SPARED_SECONDS + 60)
     before = set(place.files)
@@ -444,43 +436,83 @@ def test_a_manifest_that_cannot_be_read_keeps_its_files(place: Place, made: Mani
     verify(place.catalogue, newest)
 
 
-def test_two_directories_upload_at_once_and_share_nothing(place: Place) -> None:
+def test_a_manifest_that_cannot_be_read_holds_no_forgotten_pages(place: Place, made: Manifest) -> None:
+    """Its name says what is erased from it."""
+    place.manifest(made.name).write_bytes(b"damaged")
+    (clean,) = place.make(2, forgetting=Forgetting(decided=4, erased=4))
+    age(place.manifest(clean.name), SPARED_SECONDS + 60)
+    age(place.manifest(made.name), SPARED_SECONDS + 120)
+    uploads_of(place.catalogue).prune(JOURNAL)
+    assert place.kept == [clean.name]
+    for each in (place.manifest(made.name, PRUNED), *place.files.values()):
+        age(each, SPARED_SECONDS + 60)
+    uploads_of(place.catalogue).prune(JOURNAL)
+    assert set(place.files) == {each.digest for each in clean.files}
+
+
+def test_two_directories_upload_at_once(place: Place) -> None:
     with ThreadPoolExecutor(2) as threads:
         for each in [
-            threads.submit(Place(place.path).make, *range(1, 6), of=chain, chain=chain, kept=2)
-            for chain in (CHAIN, OTHER_CHAIN)
+            threads.submit(Place(place.path).make, *range(1, 6), of=instance, instance=instance, kept=2)
+            for instance in (OURS, OTHERS)
         ]:
             each.result()
-    kept = place.kept
-    assert {(each.applied, each.chain) for each in kept} == {
-        (applied, chain) for applied in (4, 5) for chain in (CHAIN, OTHER_CHAIN)
+    manifests = [place.catalogue.read(name) for name in place.kept]
+    assert {(each.applied, each.directory) for each in manifests} == {
+        (applied, instance) for applied in (4, 5) for instance in (OURS, OTHERS)
     }
-    for name in kept:
-        restore(place.catalogue, place.catalogue.read(name), place.path / str(name))
-    shutil.rmtree(place.objects / JOURNAL / OTHER_CHAIN)
-    for name in kept:
-        if name.chain == CHAIN:
-            verify(place.catalogue, place.catalogue.read(name))
+    for number, each in enumerate(manifests):
+        restore(place.catalogue, each, place.path / str(number))
+
+
+def test_a_restored_directory_uploads_only_what_is_new(place: Place, made: Manifest) -> None:
+    restore(place.catalogue, made, place.restored)
+    before = set(place.files)
+    (again,) = place.make(2, of="restored", instance=OTHERS)
+    tables = {each.digest for each in made.files if each.name.endswith(".sst")}
+    assert tables <= {each.digest for each in again.files}
+    assert tables.isdisjoint(set(place.files) - before)
+
+
+def test_checkpoints_of_an_earlier_version_are_named_and_left(place: Place, made: Manifest) -> None:
+    names = [
+        f"{JOURNAL}/checkpoints/{1:020d}-{OURS}.json",
+        f"{JOURNAL}/checkpoints/{1:020d}-{2:020d}-{3:020d}-{OURS}.json",
+        f"{JOURNAL}/elector-b/checkpoints/{1:020d}-{OURS}.json",
+    ]
+    for each in names:
+        path = place.objects / each
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(made))
+        age(path, 2 * ABANDONED_SECONDS)
+    place.make(2)
+    contents = place.catalogue.contents(JOURNAL)
+    assert contents.earlier == dict(zip(names, ("judge", "judge", "elector-b"), strict=True))
+    assert len(contents.kept) == 2
 
 
 def test_a_state_that_was_built_again_keeps_its_own_checkpoints(place: Place) -> None:
     for applied in (7, 8):
         (further,) = place.make(applied, of="lost", kept=2)
-        age(place.objects / further.name.object, 60)
+        age(place.manifest(further.name), 60)
     for applied in (2, 3):
         place.make(applied, of="again", kept=2)
-        assert applied in {each.applied for each in place.kept}
-    assert [each.applied for each in place.kept] == [3, 2]
+        assert applied in {place.catalogue.read(name).applied for name in place.kept}
+    assert [place.catalogue.read(name).applied for name in place.kept] == [3, 2]
 
 
-def test_a_clock_that_is_ahead_removes_nothing(
-    place: Place, made: Manifest, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("days", [-30, 30])
+def test_a_clock_that_is_wrong_removes_nothing(
+    place: Place, made: Manifest, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     before, now = set(place.files), time.time
-    monkeypatch.setattr("stream.checkpoints.pruning.time.time", lambda: now() + 2 * ABANDONED_SECONDS)
-    place.make(2, of="other", chain=OTHER_CHAIN)
-    assert made.name in place.kept
-    assert set(place.files) == before
+    with monkeypatch.context() as patch:
+        patch.setattr("stream.checkpoints.uploads.time.time", lambda: now() + days * 86_400)
+        (second,) = place.make(2, of="other", instance=OTHERS, kept=1)
+    (third,) = place.make(3, of="other", instance=OTHERS, kept=1)
+    assert set(place.kept) == {made.name, third.name}
+    assert before <= set(place.files)
+    verify(place.catalogue, second)
 
 
 def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
@@ -498,44 +530,46 @@ def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
 
 def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(place: Place, made: Manifest) -> None:
     for applied, seconds, stays in ((2, ABANDONED_SECONDS - 60, True), (3, ABANDONED_SECONDS + 60, False)):
-        age(place.objects / made.name.object, seconds)
-        place.make(applied, of="other", chain=OTHER_CHAIN)
+        age(place.manifest(made.name), seconds)
+        place.make(applied, of="other", instance=OTHERS)
         assert (made.name in place.kept) is stays
-    for each in (*place.files.values(), *place.objects.glob(f"{JOURNAL}/pruned/*")):
+    gone = set(place.files)
+    for each in (*place.files.values(), *place.objects.glob(f"{JOURNAL}/pruned/*/*")):
         age(each, SPARED_SECONDS + 60)
-    place.make(4, of="other", chain=OTHER_CHAIN)
-    assert place.files == {}
-    assert {each.chain for each in place.kept} == {OTHER_CHAIN}
+    place.make(4, of="other", instance=OTHERS)
+    assert gone & {each.digest for each in made.files} - set(place.files)
+    assert {each.directory for each in place.kept} == {OTHERS}
 
 
 def test_directories_to_which_nothing_comes_do_not_count_each_other_as_gone(
     place: Place, made: Manifest
 ) -> None:
-    (other,) = place.make(1, of="other", chain=OTHER_CHAIN)
+    (other,) = place.make(1, of="other", instance=OTHERS)
     for each in (made, other):
-        age(place.objects / each.name.object, 2 * ABANDONED_SECONDS)
-    for chain, each in ((CHAIN, made), (OTHER_CHAIN, other)):
-        uploads_of(place.catalogue, chain).prune(each.name)
+        age(place.manifest(each.name), 2 * ABANDONED_SECONDS)
+    uploads_of(place.catalogue).prune(JOURNAL)
     assert set(place.kept) == {made.name, other.name}
 
 
-def test_what_one_that_is_gone_has_not_erased_goes_a_week_after_another_has(
-    place: Place, made: Manifest
+@pytest.mark.parametrize("instance", [OURS, OTHERS])
+@pytest.mark.parametrize(("seconds", "stays"), [(SPARED_SECONDS - 60, True), (SPARED_SECONDS + 60, False)])
+def test_what_is_not_erased_goes_a_day_after_a_later_one_of_its_kind(
+    place: Place, made: Manifest, instance: str, seconds: float, stays: bool
 ) -> None:
-    (other,) = place.make(1, of="other", chain=OTHER_CHAIN, forgetting=Forgetting(decided=2, erased=2))
-    for ours, theirs, stays in ((-60, 60, True), (60, -60, True), (60, 120, False)):
-        age(place.objects / other.name.object, ABANDONED_SECONDS + ours)
-        age(place.objects / made.name.object, ABANDONED_SECONDS + theirs)
-        uploads_of(place.catalogue, OTHER_CHAIN).prune(other.name)
-        assert (made.name in place.kept) is stays
-    assert place.kept == [other.name]
+    (clean,) = place.make(
+        2, of=f"of-{instance}", instance=instance, forgetting=Forgetting(decided=4, erased=4)
+    )
+    age(place.manifest(made.name), seconds + 60)
+    age(place.manifest(clean.name), seconds)
+    uploads_of(place.catalogue).prune(JOURNAL)
+    assert place.kept == [clean.name, *([made.name] if stays else [])]
 
 
 def test_a_state_that_was_built_again_and_erases_again_keeps_its_newest_checkpoint(place: Place) -> None:
     (before,) = place.make(1, of="lost", forgetting=Forgetting(decided=2, erased=2))
-    age(place.objects / before.name.object, SPARED_SECONDS + 60)
+    age(place.manifest(before.name), SPARED_SECONDS + 60)
     (again,) = place.make(1, of="again")
-    assert place.kept == [before.name, again.name]
+    assert place.kept == [again.name, before.name]
 
 
 def test_damage_is_noted_by_the_content_of_the_file(place: Place) -> None:
@@ -564,7 +598,7 @@ def test_a_store_that_is_away_is_named(place: Place, made: Manifest) -> None:
         with open_store(place.judge) as store:
             checkpoint(store, uploads_of(away))
 
-    for call in (lambda: away.kept(JOURNAL, JUDGE), lambda: away.contents(JOURNAL), away.journals, upload):
+    for call in (lambda: away.contents(JOURNAL), away.journals, upload):
         with pytest.raises(CheckpointError, match=f"checkpoints: {place.path}/unmounted/objects"):
             call()
     assert not place.scratch
@@ -595,7 +629,7 @@ def test_a_killed_upload_leaves_whole_checkpoints_and_the_next_one_goes_on(
     kills.killed(failpoint, make_checkpoints, place.judge, place.objects)
     assert len(place.kept) == kept
     for name in place.kept:
-        restore(place.catalogue, place.catalogue.read(name), place.path / str(name))
+        restore(place.catalogue, place.catalogue.read(name), place.path / name.time)
     make_checkpoints(place.judge, place.objects)
     (newest,) = place.kept
     restore(place.catalogue, place.catalogue.read(newest), place.restored)

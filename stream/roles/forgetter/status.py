@@ -15,7 +15,6 @@ from aiokafka import TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.digests import NOTHING
 from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
@@ -315,38 +314,40 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
     erased."""
     catalogue = Catalogue(url)
     contents, sound = catalogue.contents(genesis.journal), dict[str, float]()
-    """`sound`: since when at the latest a home has checkpoints from which everything is erased."""
-    clean = set[tuple[str, str]]()
-    for name in (*contents.kept, *contents.pruned):
+    """`sound`: since when at the latest a kind has checkpoints from which everything is erased."""
+    delays, clean = list[Delay](), set[str]()
+    if contents.earlier:
+        names = ", ".join(sorted(contents.earlier))
+        delays.append(
+            Delay(url, f"has checkpoints of an earlier version, which nobody reads: delete {names}")
+        )
+    for name, since in (contents.pruned | contents.verified | contents.stored).items():
         if name.erased > decided.last(name.kind):
             with suppress(DamagedCheckpointError):
-                clean |= {(name.home, digest) for digest in catalogue.digests(name)}
-                since = contents.kept[name] if name in contents.kept else contents.pruned[name]
-                sound[name.home] = min(since, sound.get(name.home, math.inf))
-    old = [name for name in contents.kept if name.erased <= decided.last(name.kind)]
-    if old:
-        gone = max(sound.get(name.home, math.inf) for name in old) + 2 * SPARED_SECONDS
-        return [
+                clean |= catalogue.digests(name)
+                sound[name.kind] = min(since, sound.get(name.kind, math.inf))
+    if old := [name for name in contents.kept if name.erased <= decided.last(name.kind)]:
+        gone = max(sound.get(name.kind, math.inf) for name in old) + 2 * SPARED_SECONDS
+        delays.append(
             Delay(
                 url,
-                f"{len(old)} checkpoints were made before all was erased; they go a day after their directory"
-                " has a later one, and their files a day after that",
+                f"{len(old)} checkpoints were made before all was erased; they go a day after a later one of"
+                " their kind, and their files a day after that",
                 to_the_second(gone) if gone < math.inf else None,
             )
-        ]
+        )
     # What was uploaded later is of directories from which everything was erased.
-    if any(
-        (each.home, each.digest) not in clean and each.modified <= sound.get(each.home, math.inf)
-        for each in contents.files
-        if each.digest != NOTHING
+    elif any(
+        digest not in clean and file.modified <= max(sound.values(), default=math.inf)
+        for digest, file in contents.files.items()
     ):
         gone = max(contents.pruned.values(), default=0.0) + SPARED_SECONDS
-        return [
+        delays.append(
             Delay(
                 url,
                 "has files of checkpoints that were pruned, or of uploads that did not end; their role"
                 " removes them",
                 to_the_second(gone) if gone > time.time() else None,
             )
-        ]
-    return []
+        )
+    return delays

@@ -22,7 +22,7 @@ from aiokafka.client import AIOKafkaClient
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.manifest import VERIFIED, Manifest, file_object
 from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, SettingsError, StaleError, TrimmedLogError
 from stream.failpoints import reach
@@ -63,6 +63,9 @@ TRANSACTION: Final = "transaction"
 REASONS: Final = (KEEP, CHECKPOINT, ELECTOR, NONE, UNVERIFIED, LOGS, REPLICAS, STORE, BROKERS, TRANSACTION)
 EXPECTED: Final = (KEEP, CHECKPOINT, ELECTOR)
 """Reasons that always hold a trim sooner or later. The others are problems."""
+
+VERIFY_SECONDS: Final = 12 * 3600.0
+"""Time-out of a verification. A checkpoint that is pruned meanwhile is whole for twice as long."""
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -119,8 +122,8 @@ class _Survey(NamedTuple):
     """The kept checkpoints."""
 
     usable: list[Manifest]
-    """Those that could be restored, as far as it shows without reading their files; of each kind, those first
-    that have come least far."""
+    """Those that could be restored, as far as it shows without reading their files; of each kind, the oldest
+    first."""
     verified: list[Manifest]
     """Of these, those that were verified."""
     unused: list[str]
@@ -220,14 +223,13 @@ class _Run:
         for manifest in reversed(survey.usable_of(kind)):
             if manifest in survey.verified:
                 break
-            await in_thread(self._catalogue.note_attempt, manifest.name)
             try:
                 await self._verify(manifest)
             except DamagedCheckpointError as error:
                 log.error("checkpoint_damaged", checkpoint=str(manifest.name), error=str(error))
                 damaged.append(str(error))
             else:
-                await in_thread(self._catalogue.mark, manifest)
+                await in_thread(self._catalogue.add, manifest, VERIFIED)
                 break
         return damaged
 
@@ -240,7 +242,12 @@ class _Run:
         await in_stoppable_thread(
             lambda turn: verify_whole(self._catalogue, manifest, self._genesis, directory, turn)
         )
-        log.info("verified", seconds=round(time.monotonic() - began, 1), **fields)
+        if (seconds := time.monotonic() - began) > VERIFY_SECONDS:
+            raise DamagedCheckpointError(
+                f"checkpoint {manifest.name}: sound, but it took {seconds / 3600:.0f} h to verify: it may be"
+                " pruned meanwhile, and its files go after a day"
+            )
+        log.info("verified", seconds=round(seconds, 1), **fields)
 
     async def _survey(self, bounds: Mapping[str, LogBounds]) -> _Survey:
         """Look at all kept checkpoints. Raises _HeldError if one does not fit the logs."""
@@ -248,7 +255,10 @@ class _Run:
         decisions, journal = (bounds[topic] for topic in self._topics)
         contents = await in_thread(self._catalogue.contents, self._genesis.journal)
         cluster_id = await broker_metadata.cluster_id(self._client)
-        for name in sorted(contents.kept):
+        for each, kind in contents.earlier.items():
+            survey.unused.append(f"checkpoint {each}: is of an earlier version")
+            survey.unclear.add(kind)
+        for name in reversed(contents.kept):
             try:
                 manifest = await in_thread(self._catalogue.read, name)
             except DamagedCheckpointError as error:
@@ -256,9 +266,9 @@ class _Run:
                 survey.unclear.add(name.kind)
                 continue
             if lacking := contents.lacking(manifest):
+                there = file_object(name.journal, lacking.digest)
                 survey.damaged.append(
-                    f"checkpoint {name}: {lacking.name}: {name.file(lacking.digest)} is missing, or has"
-                    " another size"
+                    f"checkpoint {name}: {lacking.name}: {there} is missing, or has another size"
                 )
                 survey.unclear.add(name.kind)
             elif reason := misfit_of_program(manifest, self._genesis, cluster_id):
@@ -269,7 +279,7 @@ class _Run:
                 survey.unused.append(f"checkpoint {name}: {reason}")
             else:
                 survey.usable.append(manifest)
-                if name in contents.marked and await in_thread(self._catalogue.is_marked, manifest):
+                if name in contents.verified and await in_thread(self._catalogue.is_verified, manifest):
                     survey.verified.append(manifest)
         await self._refuse_misfits(survey.usable)
         return survey
