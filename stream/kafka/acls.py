@@ -117,6 +117,8 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             ("topic", "{ns}." + name, ("Describe", _CONFIGS), "for --status: what they still have")
             for name in ("journal", "pages", "verdicts", "rejected")
         ),
+        ("topic", "{ns}.clusters", (_READ, _CONFIGS), "for --status: count what is not compacted yet"),
+        ("topic", "{best}", (_READ, _CONFIGS), "for --status: count what is not compacted yet, with `elect`"),
     ),
     "trim": (
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),

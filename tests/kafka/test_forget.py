@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from stream.messages.journal import Genesis, SourceRange
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
+from stream.roles.forgetter.replaced import count_replaced
 from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
@@ -382,6 +384,27 @@ async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, 
     assert any("3 requests were decided by records that are trimmed" in each for each in told["notes"])
     code, _, error = await neardup_process(deployed, "forget")
     assert code == 2, error
+
+
+async def test_records_that_forgetting_replaced_are_counted_until_they_are_compacted(
+    deployed: Settings,
+) -> None:
+    names = TopicNames(deployed.namespace)
+    record_of = {"clusters": b'{"url": "http://a.example/"}', "best": b'{"because": "%s"}'}
+    later, forgotten_ = record_of["best"] % b"better", record_of["best"] % b"forgotten"
+    cases: tuple[tuple[str, list[tuple[str, bytes | None]], int], ...] = (
+        ("nothing was forgotten", [("a", later), ("a", later)], 0),
+        ("a tombstone", [("a", record_of["clusters"]), ("b", later), ("a", None)], 1),
+        ("two requests", [("a", later), ("a", forgotten_), ("a", forgotten_)], 2),
+        ("what comes after it", [("a", later), ("a", forgotten_), ("a", later)], 1),
+        ("what is of somebody else", [("a", b"\xff"), ("a", None)], 1),
+    )  # fmt: skip
+    for what, records, replaced in cases:
+        before = await count_replaced(deployed, names.clusters, 0)
+        for key, value in records:
+            await append(deployed, value, topic=names.clusters, key=f"{what} {key}".encode())  # type: ignore[arg-type]
+        assert await count_replaced(deployed, names.clusters, 0) - before == replaced, what
+    assert await count_replaced(deployed, names.clusters, sys.maxsize // 10**6) == 0
 
 
 @pytest.mark.night

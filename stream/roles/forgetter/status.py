@@ -28,6 +28,7 @@ from stream.kafka.reader import TopicReader
 from stream.messages.decision import NamedDigests, decode_decisions
 from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
+from stream.roles.forgetter.replaced import count_replaced
 from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
@@ -133,6 +134,8 @@ async def status(settings: Settings) -> Status:
         )
     if decided.time:
         delays += await _topics(settings, names, decided, notes)
+        if since is not None:
+            delays += await _compacted(settings, names, since.time, notes)
         delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
             delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
@@ -144,10 +147,6 @@ async def status(settings: Settings) -> Status:
                 f"{trimmed:,} requests were decided by records that are trimmed: how many pages they named is"
                 " not known any more"
             )
-        notes.append(
-            f"compacted topics ({names.clusters}, {names.best()}) have later records in place of those"
-            " before; these go when Kafka next compacts"
-        )
     return Status(
         requests=len(offsets),
         decided=len(done),
@@ -236,6 +235,32 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
                 " that were made later",
             )
         )
+    return delays
+
+
+async def _compacted(settings: Settings, names: TopicNames, since: int, notes: list[str]) -> list[Delay]:
+    """What compacted topics still have of records that forgetting replaced. `since` is when the first request
+    was appended, in milliseconds since the epoch."""
+    delays = list[Delay]()
+    for topic in (names.clusters, names.best(settings.elector_name)):
+        try:
+            async with broker_metadata.connect(settings) as client:
+                if not await broker_metadata.partition_counts(client, [topic]):
+                    continue  # nobody elects
+                config = (await broker_metadata.topic_configs(client, [topic]))[topic]
+            count = await count_replaced(settings, topic, since)
+        except TopicAuthorizationFailedError:
+            notes.append(_not_described(topic))
+            continue
+        if count:
+            lag, rolled = config.get("max.compaction.lag.ms"), config.get("segment.ms")
+            delays.append(
+                Delay(
+                    topic,
+                    f"{count:,} of its records are replaced by later ones, and go once Kafka compacts it"
+                    f" (max.compaction.lag.ms={lag}, segment.ms={rolled})",
+                )
+            )
     return delays
 
 
