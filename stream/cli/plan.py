@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     "--lifetime", type=DURATION, help="In place of --pages: how long they are remembered, e.g. 90d."
 )
 @click.option("--pages-a-day", help="Pages judged a day, with --lifetime, e.g. 1e8.")
-@click.option("-k", "--distance", type=int, default=3, show_default=True, help="Largest Hamming distance.")
-@click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, e.g. 64GiB.")
-@click.option("--width", type=int, default=64, show_default=True, help="Bits per fingerprint: 32, 64 or 128.")
 @click.option(
     "--tables-memory", default="1GiB", show_default=True, help="RAM of the tables of a judge, e.g. 8GiB."
 )
@@ -37,18 +34,21 @@ if TYPE_CHECKING:
     "--keep", type=DURATION, default="7d", show_default=True, help="What `neardup trim` keeps of the logs."
 )
 @click.option("--strict", is_flag=True, help="Also compare table designs of mode strict and of `match`.")
+@click.option("-k", "--distance", type=int, help="With --strict: largest Hamming distance.  [default: 3]")
+@click.option("--memory", help="With --strict: RAM of one machine, e.g. 16GiB.  [default: 64GiB]")
+@click.option("--width", type=int, help="With --strict: bits per fingerprint, 32, 64 or 128.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     pages: str | None,
     lifetime: float | None,
     pages_a_day: str | None,
-    distance: int,
-    memory: str,
-    width: int,
     tables_memory: str,
     days: float | None,
     keep: float,
     strict: bool,
+    distance: int | None,
+    memory: str | None,
+    width: int | None,
     as_json: bool,
 ) -> None:
     """Say what a number of pages takes: RAM, disk and speed of a judge in the default mode, and its logs.
@@ -59,46 +59,53 @@ def command(
     import msgspec
     from rich.console import Console
 
-    from stream.offline.judge_planner import pages_in_window, plan_judge
+    from stream.offline.judge_planner import MOST_GROUPS, memory_for_few_reads, pages_in_window, plan_judge
     from stream.offline.log_planner import DAY, plan_logs
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
 
     if lifetime is None or pages_a_day is None:
         if pages is None or lifetime is not None or pages_a_day is not None:
             raise click.UsageError("name either --pages, or both --lifetime and --pages-a-day")
-        remembered = judged = parse_pages(pages)
+        remembered = judged = parse_pages(pages, "pages")
         days = days or 365
     else:
         if pages is not None or days is not None:
             raise click.UsageError("--lifetime and --pages-a-day say how many --pages come in which --days")
         days = lifetime / DAY
-        judged = round(parse_pages(pages_a_day) * days)
+        judged = round(parse_pages(pages_a_day, "pages-a-day") * days)
         remembered = pages_in_window(judged)
-    plans = plan(remembered, distance, parse_memory(memory), width)
-    judge = plan_judge(plans.pages, parse_memory(tables_memory))
+    if not strict and (distance, memory, width) != (None, None, None):
+        raise click.UsageError("--distance, --memory and --width are of table designs: add --strict")
+    of_tables = parse_memory(tables_memory, "tables-memory")
+    judge = plan_judge(remembered, of_tables)
+    designs = None
+    if strict:
+        ram = parse_memory(memory or "64GiB", "memory")
+        designs = plan(remembered, 3 if distance is None else distance, ram, width or 64)
     logs = plan_logs(judged, judge.judges * judge.disk, days, keep)
     if as_json:
-        both = msgspec.to_builtins(plans) | {
-            "judge": msgspec.to_builtins(judge),
-            "logs": msgspec.to_builtins(logs),
-        }
-        write_json(msgspec.json.encode(both))
+        answer = {"pages": remembered, "judge": judge, "logs": logs}
+        write_json(msgspec.json.encode(answer | (msgspec.structs.asdict(designs) if designs else {})))
         return
     of = "" if lifetime is None else f" at a time, of {judged:,} in {days:g} days"
     console = Console(highlight=False, soft_wrap=True)
-    of_each = "" if judge.judges == 1 else f"{judge.judges} judges, a namespace each, of them one "
+    divided = "" if judge.judges == 1 else f"divide them by host among {judge.judges} namespaces, each "
+    advice = ""
+    if judge.groups > MOST_GROUPS:
+        more = size(memory_for_few_reads(remembered, of_tables)).replace(" ", "")
+        advice = f": set {more} for less than {MOST_GROUPS:g}, or take a fast disk"
     console.print(
-        f"{remembered:,} pages{of}, in the default mode: {of_each}with {judge.anchors:,} anchors",
+        f"{remembered:,} pages{of}, in the default mode: {divided}with {judge.anchors:,} anchors",
         f"RAM: {size(judge.memory)}, with NEARDUP_TABLES_MEMORY={size(judge.tables_memory).replace(' ', '')};"
-        f" a page that is like no other reads {number(judge.groups)} groups",
+        f" a page that is like no other reads {number(judge.groups)} groups{advice}",
         f"disk: {size(judge.disk)}, {duration(judge.start_seconds)} to start",
         f"speed: {number(judge.rows_per_second)} pages a second on two cores, with"
         f" {size(judge.page_cache)} of page cache",
         f"logs: {_describe_logs(logs, days, keep, for_ever=lifetime is not None)}",
         sep="\n",
     )
-    if strict:
-        _show_designs(console, plans)
+    if designs:
+        _show_designs(console, designs)
 
 
 def _describe_logs(logs: LogPlan, days: float, keep: float, *, for_ever: bool) -> str:

@@ -40,6 +40,8 @@ START_SECONDS, FILTER_SECONDS = 0.6e-6, 0.03e-6
 """To insert an anchor into RAM at a start, and to read its share of a filter."""
 NEW, CARRIED = 0.7, 0.2
 """Of the pages that are judged in a lifetime, those that become anchors, and anchors that are carried."""
+MOST_GROUPS: Final = 2.0
+"""Groups read for a page that is like no other, beyond which it waits for all but the fastest disks."""
 UNREMOVED: Final = 1 / 64
 """Expired anchors on disk, to those that are live."""
 
@@ -97,6 +99,14 @@ def plan_judge(pages: int, tables_memory: int) -> JudgePlan:
         page_cache=16.5 * design.tables * frozen,
         start_seconds=START_SECONDS * (anchors - frozen) + FILTER_SECONDS * frozen,
     )
+
+
+def memory_for_few_reads(pages: int, tables_memory: int) -> int:
+    """Compute the memory for the tables of a judge with which MOST_GROUPS suffice, a multiple of
+    `tables_memory` by a power of two."""
+    while plan_judge(pages, tables_memory).groups > MOST_GROUPS:
+        tables_memory *= 2
+    return tables_memory
 
 
 def _runs(frozen: int) -> list[int]:

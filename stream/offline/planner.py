@@ -96,25 +96,27 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of a batch query instead, as a sentence."""
 
 
-def parse_pages(text: str) -> int:
-    """Parse a number of pages such as `8e9`, `100_000_000` or `1,000`. Raises SettingsError."""
+def parse_pages(text: str, option: str) -> int:
+    """Parse a number of pages such as `8e9`, `100_000_000` or `1,000`. Raises SettingsError, which names the
+    option."""
     try:
         pages = float(text.replace(",", ""))
     except ValueError:
         pages = -1.0
     if not 1 <= pages <= MOST_PAGES:
-        raise SettingsError(f"pages: {text!r} is not a number from 1 to {MOST_PAGES:.0e}, such as 8e9")
+        raise SettingsError(f"{option}: {text!r} is not a number from 1 to {MOST_PAGES:.0e}, such as 8e9")
     return round(pages)
 
 
-def parse_memory(text: str) -> int:
-    """Parse a size such as `64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError."""
+def parse_memory(text: str, option: str) -> int:
+    """Parse a size such as `64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError, which names
+    the option."""
     match = _MEMORY.fullmatch(text.strip())
     size = 0
     if match:
         size = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
     if size < LEAST_MEMORY:
-        raise SettingsError(f"memory: {text!r} is not a size of 1 MiB or more, such as 64GiB")
+        raise SettingsError(f"{option}: {text!r} is not a size of 1 MiB or more, such as 64GiB")
     return size
 
 
@@ -133,11 +135,6 @@ def plan(pages: int, distance: int, memory: int, width: int = 64) -> TablePlan:
             f" be within 0 to {width // 2 - 1}"
         )
     designs = [_candidate(layout, pages) for layout in layouts(width, distance)]
-    if not designs:
-        raise SettingsError(
-            f"distance: {distance} bits need {distance + 1} tables or more, but at most {MOST_TABLES} are"
-            " supported"
-        )
     choices = [(design, storage) for design in designs for storage in ("plain", "compressed")]
 
     def machines(design: Candidate, storage: str) -> int:
@@ -283,7 +280,8 @@ def _chance_matches(pages: int, width: int, distance: int) -> list[str]:
         return []
     return [
         f"Beware: {number(chance)} of {number(pages)} random fingerprints are within {distance} bits of"
-        " any page by chance; verify matches, or use wider fingerprints."
+        " any page by chance: check similarities (default mode, `neardup match --verified`), or make wider"
+        " fingerprints (--scheme width=128)."
     ]
 
 

@@ -297,8 +297,8 @@ def command(
     strict: bool,
 ) -> None:
     """Grow a judge to many anchors. Prints the figures as JSON; progress goes to stderr."""
-    setup = Setup(strict, parse_memory(tables_memory), generation, sketch_bins, slice_)
-    until = parse_pages(anchors)
+    setup = Setup(strict, parse_memory(tables_memory, "tables-memory"), generation, sketch_bins, slice_)
+    until = parse_pages(anchors, "anchors")
     with batch_process_tuning():
         growth = Growth(directory, setup)
         begun, first = time.monotonic(), growth.state.tables.count

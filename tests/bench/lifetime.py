@@ -288,8 +288,13 @@ def command(
 ) -> None:
     """Judge many pages through a window. Prints figures as JSON; progress goes to stderr."""
     directory.mkdir(parents=True, exist_ok=True)
-    setup = Setup(directory / "state", parse_pages(window), parse_memory(tables_memory), sketch_bins)
-    figures = measure(setup, parse_pages(pages))
+    setup = Setup(
+        directory / "state",
+        parse_pages(window, "window"),
+        parse_memory(tables_memory, "tables-memory"),
+        sketch_bins,
+    )
+    figures = measure(setup, parse_pages(pages, "pages"))
     if keep is not None:
         report.keep(keep, "lifetime", figures)
     sys.stdout.write(json.dumps(figures, indent=2) + "\n")

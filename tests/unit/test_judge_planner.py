@@ -41,9 +41,13 @@ def test_the_command_says_what_a_judge_takes() -> None:
     shown = neardup("plan", "--pages", "1e8", "--tables-memory", "8GiB").stdout
     assert "100,000,000 pages, in the default mode: with 100,000,000 anchors" in shown
     assert "NEARDUP_TABLES_MEMORY=8GiB" in shown
+    assert "fast disk" not in shown
     assert [line.partition(":")[0] for line in shown.splitlines()[1:]] == ["RAM", "disk", "speed", "logs"]
-    judge = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)["judge"]
-    assert judge["judges"] == 2
+    shown = neardup("plan", "--pages", "8e9").stdout
+    assert "divide them by host among 2 namespaces, each with 4,000,000,000 anchors" in shown
+    assert "groups: set 64GiB for less than 2, or take a fast disk" in shown
+    planned = json.loads(neardup("plan", "--pages", "8e9", "--json").stdout)
+    assert (planned["judge"]["judges"], planned.keys()) == (2, {"pages", "judge", "logs"})
 
 
 def test_a_lifetime_says_how_many_pages_are_remembered() -> None:

@@ -73,8 +73,12 @@ def test_sizes_and_numbers_of_pages_are_read() -> None:
         "1.5TiB": 3 << 39,
         "2097152": 1 << 21,
     }
-    assert {text: parse_memory(text) for text in sizes} == sizes
-    assert [parse_pages(text) for text in ("8e9", "1,000", "100_000_000")] == [8 * 10**9, 1000, 10**8]
+    assert {text: parse_memory(text, "memory") for text in sizes} == sizes
+    assert [parse_pages(text, "pages") for text in ("8e9", "1,000", "100_000_000")] == [
+        8 * 10**9,
+        1000,
+        10**8,
+    ]
 
 
 def test_the_command_shows_table_reasons_and_json() -> None:
@@ -87,5 +91,5 @@ def test_the_command_shows_table_reasons_and_json() -> None:
         "judge",
     ):
         assert text in shown
-    found = json.loads(neardup("plan", "--pages", "1e6", "--json").stdout)
+    found = json.loads(neardup("plan", "--pages", "1e6", "--strict", "--json").stdout)
     assert (found["recommended"], found["machines"]) == ("4 choose 1", 1)
