@@ -158,7 +158,13 @@ def _summary(kept: dict[str, Any]) -> list[str]:
         return []
     machines = sorted({each["machine"] for part, each in kept.items() if part in {row[1] for row in SUMMARY}})
     head = [f"In short, on {' and on '.join(machines)}, which everything shares:", "", "| what | measured |"]
-    return [*head, "|---|---|", *rows, ""]
+    unknown = [
+        part
+        for part in dict.fromkeys(row[1] for row in SUMMARY)
+        if "others" not in kept.get(part, {"others": 0})
+    ]
+    note = [f"How busy others kept the machine is not known of: {', '.join(unknown)}.", ""] if unknown else []
+    return [*head, "|---|---|", *rows, "", *note]
 
 
 def _all_goals(kept: dict[str, Any]) -> list[str]:

@@ -71,9 +71,18 @@ def test_rules_and_panels_use_labels_that_the_metrics_have() -> None:
 
 def test_every_query_of_grafana_names_a_metric_that_exists() -> None:
     for query in queries():
-        found = re.findall(r"\b(?:neardup|process)_[a-z_]+\b", query)
+        found = re.findall(r"\b(?:neardup_(?!namespace\b)|process_)[a-z_]+\b", query)
         assert found, query
         assert {metric(name) for name in found} <= DEFINED.keys() | OF_PROCESSES, query
+
+
+def test_every_query_of_grafana_is_about_one_namespace() -> None:
+    choices = "label_values(neardup_build_info, neardup_namespace)"
+    assert choices in queries()
+    for query in queries():
+        metrics = re.findall(r"\b(?:neardup_(?!namespace\b)|process_)[a-z_]+\b.{0,32}", query)
+        selected = [each for each in metrics if f'{{{NAMESPACE}="$namespace"' in each]
+        assert selected == metrics or query == choices, query
 
 
 def test_queries_group_by_labels_that_their_metrics_have() -> None:

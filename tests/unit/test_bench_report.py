@@ -53,6 +53,14 @@ def test_figures_of_a_busy_machine_are_marked(after: list[int], share: float, tm
         assert page.count(f"**On a busy machine**: others took {share:.0%} of it.") == marks
 
 
+def test_the_page_says_of_which_figures_nobody_knows_how_busy_the_machine_was(tmp_path: Path) -> None:
+    kept, before = tmp_path / "kept.json", {"date": "2026-01-02", "machine": "a machine"}
+    kept.write_text(json.dumps({"judge": {**before, "found": {"verdicts_per_second": 7}}}))
+    report.keep(kept, "latency", {"at_50%": {"p50_ms": 60, "p99_ms": 100}})
+    page = kept.with_suffix(".md").read_text("utf-8")
+    assert "How busy others kept the machine is not known of: judge.\n" in page
+
+
 @pytest.mark.parametrize(("wrong", "faust", "met"), [(4, 5, [True]), (6, 5, [False]), (0, None, [])])
 def test_a_goal_may_be_another_figure(wrong: int, faust: int | None, met: list[bool]) -> None:
     html = {"wrong_verdicts": wrong} | ({} if faust is None else {"faust_wrong_verdicts": faust})
