@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import uuid
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from stream.fingerprint.seed import PUBLIC_DIGEST, random_seed
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
-from stream.kafka.outage import retry_until_answered
+from stream.kafka.outage import LOG_SECONDS, retry_until_answered
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
@@ -212,16 +213,17 @@ async def wait_for_genesis(
 
 
 async def _poll(settings: Settings) -> Genesis:
-    logged = False
+    began = next_line = time.monotonic()
     async with broker_metadata.connect(settings) as client:
         while True:
             genesis = await read_genesis(client, settings)
             if genesis is not None:
                 return genesis
             await refuse_records_without_genesis(client, settings)
-            if not logged:
-                logged = True
-                _log.warning("waiting", action="genesis.wait", wanted=_genesis_of(settings))
+            if (now := time.monotonic()) >= next_line:
+                next_line = now + LOG_SECONDS
+                away = round(now - began)
+                _log.warning("waiting", wanted=_genesis_of(settings), error="not there", away_seconds=away)
             await asyncio.sleep(POLL_SECONDS)
 
 

@@ -179,7 +179,7 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
 
 def waits_for_genesis(logs: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a role has logged that it waits for the genesis."""
-    return any(each.get("action") == "genesis.wait" for each in logs)
+    return any("the genesis of topic" in each.get("wanted", "") for each in logs)
 
 
 async def journal(settings: Settings) -> list[Rows]:

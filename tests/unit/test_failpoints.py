@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CRASH_POINTS = ROOT / "docs" / "architecture" / "crash-points.md"
 NAME = re.compile(r"(flush|[a-z]+\.[a-z_]+)")
-OTHERS = ("judge.log", "elector.log", "genesis.wait")
-"""Names of other things: files, and an action in a log."""
+OTHERS = ("judge.log", "elector.log")
+"""Names of other things: files."""
 BY_DAY = {
     "checkpoint": (
         "unit/test_stored_checkpoints.py",
