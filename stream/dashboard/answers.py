@@ -69,6 +69,10 @@ class Figures(Struct):
         Meta(description="Verdict -> pages by estimated Jaccard similarity, 0 to 100 hundredths."),
     ]
     reasons: Annotated[dict[str, int], Meta(description="Reason -> rejected pages.")]
+    first: Annotated[
+        Moment | None,
+        Meta(description="Start of the first window with a verdict, of any host; null without any verdict."),
+    ]
     last: Annotated[
         Moment | None,
         Meta(description="End of the last window with a verdict, of any host; null without any verdict."),

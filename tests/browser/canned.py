@@ -221,6 +221,7 @@ def _figures(pages: int, histogram: list[int], hundredths: list[int], reasons: d
         distances={"duplicate": histogram, "recrawl": histogram} if pages else {},
         similarities={"duplicate": hundredths, "recrawl": hundredths} if pages else {},
         reasons=reasons,
+        first=NOON if pages else None,
         last=NOON + points * STEP if pages else None,
         since=None,
         revision=1,

@@ -53,6 +53,14 @@
       say("is wider inside than outside", element, `${element.scrollWidth} > ${element.clientWidth}`);
   }
 
+  // A panel has little white, whatever stands beside it.
+  const MOST_WHITE = 320; // pixels
+  for (const card of document.querySelectorAll("main > .card")) {
+    if (!seen(card)) continue;
+    const white = card.getBoundingClientRect().bottom - Math.max(...[...card.children].map((each) => each.getBoundingClientRect().bottom));
+    if (white > MOST_WHITE) say("is mostly white", card, `${Math.round(white)} px`);
+  }
+
   // Every word stands on one line, and on nobody else's.
   const lines = [];
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.async_api import expect
 
@@ -85,6 +86,38 @@ async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable
         await page.click("#series button")
         await expect(page.locator("#series .uplot")).to_be_visible()
         await expect(page.locator("#range")).to_have_value("all")
+
+
+@pytest.mark.night
+async def test_a_young_deployment_fills_its_chart(opened: Callable[..., Any]) -> None:
+    """A crawl of some seconds was one bar in an empty quarter of an hour."""
+    api = canned(PLAIN)
+    figures = api.answers["figures"]
+    assert isinstance(figures, Figures)
+    young = msgspec.structs.replace(figures, first=figures.range.start + 600)
+    api.answers["figures"] = lambda query: figures if "range=all" in query else young  # type: ignore[assignment, return-value]
+    async with served(api) as url:
+        page = await opened(url)
+        await expect(page.locator("#range")).to_have_value("all")
+        await expect(page.locator("#series .uplot")).to_be_visible()
+        await expect(page.locator("#series-hint")).not_to_contain_text("The last 15 minutes have none")
+        page = await opened(f"{url}#range=15m")
+        await expect(page.locator("#series .uplot")).to_be_visible()
+        await expect(page.locator("#range")).to_have_value("15m")
+
+
+async def test_panels_have_room_and_a_mark_while_they_load(opened: Callable[..., Any]) -> None:
+    async with served(canned(PLAIN)) as url:
+        page = await opened("about:blank", viewport={"width": 1400, "height": 900})
+        await page.route("**/api/v1/**", lambda _: None)  # never answered
+        await page.goto(url)
+        loading = page.locator(".loads:empty")
+        assert await loading.count() == 11
+        for box in [await each.bounding_box() for each in await loading.all()]:
+            assert box is not None
+            assert box["height"] >= 120
+        assert await loading.first.evaluate("(each) => getComputedStyle(each).animationName") == "loads"
+        await page.unroute_all(behavior="ignoreErrors")
 
 
 @pytest.mark.night

@@ -121,6 +121,7 @@ class Api:
                     kind: _places(histogram, 101) for kind, histogram in total.similarities.items()
                 },
                 reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
+                first=view.first(0.0) or None,
                 last=view.last(),
                 since=self.statistics.state.meta.since or None,
                 revision=view.revision,

@@ -106,8 +106,10 @@ async function refresh() {
       ask("/api/v1/hosts", { ...range, limit: 10 }),
       ask("/api/v1/clusters", { limit: 10 }),
     ]);
-    if (!chosen && !answer.pages && answer.last && !wantedHost()) {
-      chosen = fellBack = true;
+    const fills = answer.pages && answer.first <= answer.range.from;
+    if (!chosen && answer.last && !fills && !wantedHost()) {
+      chosen = true;
+      fellBack = !answer.pages;
       by("range").value = "all";
       due = 0;
       return;
