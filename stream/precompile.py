@@ -1,6 +1,6 @@
 """Compile and cache the inner loops of all roles and of `neardup match`: `python -m stream.precompile`.
 
-Otherwise they are compiled at first use. Takes one or two minutes the first time, in two processes, and 3 s
+Otherwise they are compiled at first use. Takes about a minute the first time, in two processes, and 3 s
 if the cache is complete.
 """
 
@@ -66,7 +66,7 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
     "match": _match,
     "publish": record_batches.rehearse,
 }
-"""The first part takes 69 s of processor time, the others together 53 s."""
+"""All take 85 s of processor time, the first one more than half of it."""
 
 
 if __name__ == "__main__":

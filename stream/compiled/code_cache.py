@@ -88,7 +88,12 @@ class CodeCache(_Cache):
 
     def compile(self, sig: Any) -> Any:
         """Compile the function for a signature; replaces the function's own method. Of several processes that
-        need it, one compiles, and the others load its result."""
+        need it, one compiles, and the others load its result.
+
+        A constant that a compiled function passes is a value of its type: it would have code of its own.
+        """
+        if isinstance(sig, tuple):
+            sig = tuple(map(types.unliteral, sig))
         with global_compiler_lock:
             self._function.targetctx.refresh()
             key = self._key(sig, self._function.targetctx.codegen())
@@ -383,7 +388,7 @@ class _Progress:
         if _is_first_since(_LOG_SECONDS):
             loops = sum(len(list(directory.glob(f"*{SUFFIX}"))) for directory in _directories())
             log.warning(
-                "compiling inner loops, once for this machine: %d so far, about 200 in all;"
+                "compiling inner loops, once for this machine: %d so far, about 170 in all;"
                 " `python -m stream.precompile` does it beforehand",
                 loops,
             )

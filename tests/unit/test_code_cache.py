@@ -65,6 +65,17 @@ def test_next_process_compiles_nothing(kept: Path) -> None:
     assert {path.stat().st_mode & 0o022 for path in (kept, *files(kept))} == {0}
 
 
+def test_constants_that_are_passed_have_no_code_of_their_own(kept: Path) -> None:
+    inner = make()
+
+    @compiled
+    def outer(number: int) -> int:
+        return inner(3) + inner(4) + inner(number)  # type: ignore[no-any-return]
+
+    assert outer(30) == 17
+    assert len(files(kept)) == 2
+
+
 def test_constant_is_part_of_the_key(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert make()(30) == 10
     monkeypatch.setattr(f"{__name__}.LIMIT", np.int64(20))
