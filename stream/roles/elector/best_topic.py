@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 from aiokafka.errors import OffsetOutOfRangeError
@@ -14,46 +14,34 @@ from stream.elector.layout import NOBODY
 from stream.errors import RecordError, StateError
 from stream.futures import retrieved
 from stream.kafka import clients
-from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames, record_name
 from stream.kafka.open_transactions import bounds_soon, settled_bounds
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import VERDICTS_BYTES
+from stream.kafka.transactional import TransactionalProducer
 from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
 from stream.settings import Settings
 
-ABORT_SECONDS: Final = 5.0
-RETRY_MS: Final = 20
-"""Retry interval. A broker refuses records for some milliseconds while it ends the previous transaction."""
 POLL_MS: Final = 500
 READ_AT_ONCE: Final = 4096
 NOWHERE: Final[Mapping[int, Set[int]]] = {}
 
 
-class BestTopic(ClientOwner):
-    """The transactional producer of an elector, with a reader of its topic. Entering it fences earlier ones
-    and aborts their open transaction, so that the end of the topic is final."""
+class BestTopic(TransactionalProducer):
+    """The producer of an elector, with a reader of its topic. As it fences those of earlier ones, the end of
+    the topic is final."""
 
     def __init__(self, settings: Settings) -> None:
         names = TopicNames(settings.namespace)
         self.name: Final = names.best(settings.elector_name)
-        self._id = names.elector(settings.elector_name)
-        self._settings = settings
-        self._elect = settings.elect.encode()
-
-    async def _open(self, stack: AsyncExitStack) -> None:
-        self._producer = clients.producer(
-            self._settings,
-            transactional_id=self._id,
-            enable_idempotence=True,
-            acks="all",
-            compression_type="zstd",
+        super().__init__(
+            settings,
+            names.elector(settings.elector_name),
+            self.name,
             max_batch_size=VERDICTS_BYTES // 2,
             max_request_size=VERDICTS_BYTES,
-            transaction_timeout_ms=60_000,
-            retry_backoff_ms=RETRY_MS,
         )
-        await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
+        self._elect = settings.elect.encode()
 
     async def write(
         self, due: Sequence[Due], positions: Mapping[int, int], also_in: Mapping[int, Set[int]] = NOWHERE
@@ -65,25 +53,16 @@ class BestTopic(ClientOwner):
         On an error the caller must end. The next writer aborts the transaction if it is still open. Raises
         StateError, and commits nothing, if a partition has lost records that the state knows.
         """
-        producer = self._producer
-        await producer.begin_transaction()
-        try:
-            async with clients.acknowledgement_limit(f"transaction of topic {self.name}"):
-                sent = [await self._send(each) for each in due]
-                delivered = await asyncio.gather(*sent)
-                former = [
-                    await self._send(each, partition)
-                    for each, place in zip(due, delivered, strict=True)
-                    for partition in sorted(also_in.get(each.cluster, set()) - {place.partition})
-                ]
-                delivered += await asyncio.gather(*former)
-                for each in delivered:
-                    self._refuse_loss(each.partition, each.offset, positions)
-                await producer.commit_transaction()
-        except BaseException:
-            with suppress(Exception):
-                await asyncio.wait_for(producer.abort_transaction(), ABORT_SECONDS)
-            raise
+        async with self._transaction():
+            delivered = await asyncio.gather(*[await self._send(each) for each in due])
+            former = [
+                await self._send(each, partition)
+                for each, place in zip(due, delivered, strict=True)
+                for partition in sorted(also_in.get(each.cluster, set()) - {place.partition})
+            ]
+            delivered += await asyncio.gather(*former)
+            for each in delivered:
+                self._refuse_loss(each.partition, each.offset, positions)
         after: dict[int, int] = {}
         for each in delivered:
             after[each.partition] = max(after.get(each.partition, 0), each.offset + 1)

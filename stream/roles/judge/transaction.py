@@ -10,36 +10,32 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
 from stream.futures import retrieved
 from stream.judge.judged_batch import JudgedBatch
-from stream.kafka import clients
-from stream.kafka.aiokafka_internals import transaction_error
-from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
+from stream.kafka.transactional import TransactionalProducer
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.verdict import Verdict
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.settings import AVRO, Settings
 
-ABORT_SECONDS = 5.0
-RETRY_MS = 20
-"""Retry interval. A broker refuses records for some milliseconds while it ends the previous transaction."""
-_ENDED = (IllegalOperation, InvalidTxnState)
-"""Raised for a transaction that another error ended before. The second comes from a broker: when one topic is
-refused, aiokafka still sends the waiting records of the others."""
 
-
-class VerdictPublisher(ClientOwner):
-    """The transactional producer of a judge. Entering it fences earlier ones and aborts their open
-    transaction."""
+class VerdictPublisher(TransactionalProducer):
+    """The producer of a judge, which fences those of earlier ones."""
 
     def __init__(self, settings: Settings, names: TopicNames, scheme: str) -> None:
-        self._settings, self._names = settings, names
+        super().__init__(
+            settings,
+            names.judge,
+            names.decisions,
+            max_batch_size=VERDICT_BATCH_BYTES,
+            max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
+        )
+        self._names = names
         routes = {
             names.route_topic(each.name.lower()): each
             for each in Verdict
@@ -54,19 +50,7 @@ class VerdictPublisher(ClientOwner):
         stack.callback(self._verdicts.close)
         if self._avro is not None:  # fail before fencing the previous leader
             await asyncio.to_thread(self._avro.register, list(self._topics))
-        self._producer = clients.producer(
-            self._settings,
-            transactional_id=self._names.judge,
-            enable_idempotence=True,
-            acks="all",
-            linger_ms=0,
-            compression_type="zstd",
-            max_batch_size=VERDICT_BATCH_BYTES,
-            max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
-            transaction_timeout_ms=60_000,
-            retry_backoff_ms=RETRY_MS,
-        )
-        await stack.enter_async_context(clients.open_client(self._settings, self._producer, patiently=True))
+        await super()._open(stack)
         self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
 
     async def encode(self, decided: JudgedBatch) -> list[PartitionBatch]:
@@ -123,22 +107,9 @@ class VerdictPublisher(ClientOwner):
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
     ) -> list[Any]:
         """Send records in a transaction of their own. Returns where each was written."""
-        await self._producer.begin_transaction()
-        try:
-            async with clients.acknowledgement_limit(f"transaction of topic {self._names.decisions}"):
-                sent = await send()
-                # aiokafka commits a transaction even if one of its sends failed, so await all of them (rule
-                # 10).
-                delivered = await asyncio.gather(*sent)
-                reach(failpoint)
-                await self._producer.commit_transaction()
-        except BaseException as error:
-            cause = transaction_error(self._producer) if isinstance(error, _ENDED) else None
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._producer.abort_transaction(), ABORT_SECONDS)
-            if cause is not None:
-                raise cause from error
-            raise
+        async with self._transaction():
+            delivered = await asyncio.gather(*await send())
+            reach(failpoint)
         return delivered
 
     async def _send_decisions(self, records: Sequence[Decisions]) -> list[asyncio.Future[Any]]:
