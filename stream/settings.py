@@ -166,7 +166,7 @@ class Settings(BaseSettings):
     """Move a damaged state directory aside and rebuild it from the topics, instead of refusing to start. One
     that trimmed logs do not reach any more is moved aside if a checkpoint will do in its place."""
     scrub_hours: float = Field(24.0, ge=0)
-    """Hours between background scrubs, which read the judge's whole state from disk to find damage; 0
+    """Hours between background scrubs, which read a role's whole state from disk to find damage; 0
     disables them."""
 
     checkpoints: str | None = Field(None, min_length=1)

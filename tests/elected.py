@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from stream.elector.elector import Due, Elector
-from stream.elector.judged_pages import Decided
 from stream.elector.state import State
 from stream.fingerprint.row import NO_DIGEST, Row
-from stream.judge.batch import Entry, digest_of
+from stream.judge.batch import Decided, Entry, digest_of
 from stream.messages.best import BestRecord, decode_best, encode_best
 from stream.messages.decision import (
     OF_ANOTHER_CLUSTER,
@@ -93,21 +92,6 @@ def _turn(genesis: Genesis, before: Decisions, time: int, after: int) -> Decided
     turn = Turn(oldest=(0, 0), next=(0, 0), anchors=b"", duplicates=b"")
     record = turn_record(genesis.journal, genesis.options.id, before.end, before.last, time, None, turn)
     return Decided([], decode_decisions(encode_decisions(record), after - 1), after)
-
-
-def follow(elector: Elector, decided: Sequence[Decided]) -> None:
-    """Apply decisions as the role does, of which turns are applied each by itself."""
-    part = list[Decided]()
-    for each in decided:
-        if each.decisions.turn is None:
-            part.append(each)
-            continue
-        if part:
-            elector.apply(part)
-            part = []
-        elector.turn(each)
-    if part:
-        elector.apply(part)
 
 
 def _entry(genesis: Genesis, offset: int, pages: Sequence[Judged | None], time: int) -> Entry:

@@ -25,6 +25,7 @@ NICE: Final = 10
     "elect",
     "elector_name",
     "flush_seconds",
+    "scrub_hours",
     "dashboard_name",
     "dashboard_host",
     "dashboard_port",

@@ -77,8 +77,8 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
 
     from stream.judge.query import matching_anchors
     from stream.kafka import topics
-    from stream.kafka.follower import open_follower
     from stream.page_rows.page_fingerprinter import PageFingerprinter
+    from stream.states.follower import open_follower
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
     fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import VerdictColumns
-from stream.dashboard.deployment.system import OwnFigures, Watch
+from stream.dashboard.deployment.system import OwnFigures
+from stream.dashboard.deployment.system import Watch as DeploymentWatch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
 from stream.dashboard.lookup.reading import keep_reading
@@ -29,20 +30,21 @@ from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate, check_reach
 from stream.dashboard.web.server import application
 from stream.errors import StaleError
-from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.counted import EARLIER, FIGURES, Meta
-from stream.kafka.damaged_state import move_if_damaged, open_in_thread
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
-from stream.ops.health import Health
+from stream.ops.elapsed import Elapsed
 from stream.ops.http import http_server
 from stream.ops.metrics import DashboardMetrics, our_version
-from stream.ops.runtime_tuning import batch_process_tuning
-from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
+from stream.ops.watch import Watch
 from stream.private import private_directory
+from stream.roles.role import Role
 from stream.settings import Settings
+from stream.states.directory import StateDirectory
+from stream.states.figures import EARLIER, FIGURES, Meta
+from stream.states.upkeep import Upkeep
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that open requests may take at shutdown."""
@@ -52,51 +54,39 @@ LOOK_SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-class DashboardRole:
+class DashboardRole(Role[Watch[DashboardMetrics]]):
     """One dashboard process."""
+
+    topics, grants, handles_batches = "follow", "dashboard", True
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingsError if the dashboard would be reachable without authentication."""
         check_reach(settings)
-        self.settings = settings
-        self._stop = asyncio.Event()
+        super().__init__(settings, Watch(DashboardMetrics()))
         self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """URL of the page, once it is served."""
 
-    def stop(self) -> None:
-        """Ask `run` to return."""
-        self._stop.set()
+    def _serving(self) -> AbstractAsyncContextManager[None]:
+        """The page is served with metrics and health."""
+        return nullcontext()
 
-    async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
-        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
-            genesis = await run_unless_stopped(self._stop, self._genesis())
-            if genesis is not None:
-                await self._run(genesis)
-
-    async def _genesis(self) -> Genesis:
-        genesis = await topics.wait_for_genesis(self.settings)
-        await topics.check(self.settings, "follow")
-        await acl_check.check(self.settings, "dashboard")
-        return genesis
-
-    async def _run(self, genesis: Genesis) -> None:
-        async with enter_unless_stopped(self._stop, self._all_parts(genesis)) as first_error:
+    async def _work(self, genesis: Genesis) -> None:
+        """Serve until the role is to end."""
+        async with self._entered(self._all_parts(genesis)) as first_error:
             if first_error is not None:
-                await run_unless_stopped(self._stop, first_error())
+                await self._unless_stopped(first_error())
             log.info("stopped")
 
     @asynccontextmanager
     async def _all_parts(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
         """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
         it."""
-        settings, names = self.settings, TopicNames(self.settings.namespace)
+        settings, names, metrics, health = self.settings, self.names, self.watch.metrics, self.watch.health
         directory = directory_of(settings)
         private_directory(directory)
         if (earlier := directory / EARLIER).exists():
             log.warning("earlier_figures_unused", directory=str(earlier), topics=names.dashboard_changelogs)
         fresh, bounds = await self._verdicts(genesis)
-        metrics, health = DashboardMetrics(), Health()
         recent = LatestVerdicts()
         await recent.fill(settings, names.verdicts)
 
@@ -109,11 +99,13 @@ class DashboardRole:
         metrics.near_one_anchor.set_function(lambda: recent.near_one_anchor)
         path = directory / FIGURES
         async with (
-            move_if_damaged(settings, path),
-            open_in_thread(path, lambda: State.open(path, fresh)) as state,
+            StateDirectory(settings, path, lambda: State.open(path, fresh)).opened() as state,
             AsyncExitStack() as stack,
         ):
+            upkeep = Upkeep(settings, path, metrics)
+            await stack.enter_async_context(upkeep.beside(state))
             forgotten = ForgottenPages(genesis, *(state.forgotten() or ()))
+            metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
             statistics = Statistics(settings, state, bounds, tell, forgotten)
             stack.callback(statistics.failed.cancel)
             finder = Finder(settings, genesis, state.history, state.cluster)
@@ -126,20 +118,21 @@ class DashboardRole:
                 window=lambda: finder.window,
                 forgetting=lambda: _forgetting(forgotten),
             )
-            watch = Watch(settings, len(bounds), health, own)
+            watch = DeploymentWatch(settings, len(bounds), health, own)
             watch.report(metrics)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
             gate = Gate(settings)
             described = about(settings, genesis)
             api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
-            await stack.enter_async_context(self._serving(application(api, gate, settings, metrics, health)))
+            await stack.enter_async_context(self._served(application(api, gate, settings, metrics, health)))
             await statistics.load()
+            await forgotten.catch_up(settings)  # or what is counted first would take back what is erased
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))
                 for work in (
                     statistics.fold_on(),
-                    statistics.flush_on(),
+                    upkeep.run(),
                     statistics.sweep(),
                     watch.run(),
                     finder.run(),
@@ -156,7 +149,7 @@ class DashboardRole:
 
     async def _verdicts(self, genesis: Genesis) -> tuple[Meta, dict[int, LogBounds]]:
         """What a state of the verdicts begins as, and the bounds of their partitions."""
-        topic = TopicNames(self.settings.namespace).verdicts
+        topic = self.names.verdicts
         async with broker_metadata.connect(self.settings) as client:
             fresh = Meta(
                 cluster=await broker_metadata.cluster_id(client),
@@ -167,7 +160,7 @@ class DashboardRole:
         return fresh, {key.partition: each for key, each in bounds.items()}
 
     @asynccontextmanager
-    async def _serving(self, app: web.Application) -> AsyncIterator[None]:
+    async def _served(self, app: web.Application) -> AsyncIterator[None]:
         host, port = self.settings.dashboard_host, self.settings.dashboard_port
         async with http_server(
             app, host, port, options="dashboard", close_seconds=GRACE_SECONDS, cancel_handlers=True

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from stream.elector.judged_pages import NO_CLUSTER, Decided, JudgedPages
+from stream.elector.judged_pages import NO_CLUSTER, JudgedPages
 from stream.elector.kept import kept_page
 from stream.elector.layout import (
     CLUSTER,
@@ -27,6 +27,7 @@ from stream.elector.layout import (
 from stream.elector.newest import NO_KEY, Newest, member_keys
 from stream.elector.state import FORGOTTEN_DOMAINS, FORGOTTEN_HOSTS, FORGOTTEN_URLS, Meta, State
 from stream.errors import RecordError
+from stream.judge.batch import Decided
 from stream.judge.forgetting import NamedHosts
 from stream.judge.ids import NO_PAGE, parse, show
 from stream.judge.misfits import invalid, refuse_other_records
@@ -114,6 +115,23 @@ class Elector:
     def is_catching_up(self) -> bool:
         """Whether the topic knows more than the state: then nothing may be told."""
         return self.state.meta.told_until > self.state.meta.page
+
+    def follow(self, decided: Sequence[Decided]) -> int:
+        """Apply recorded decisions, and return their number of pages. Raises StateError if they do not fit
+        their records."""
+        pages, part = 0, list[Decided]()
+        for each in decided:
+            is_alone = each.decisions.turn is not None or each.decisions.forgotten is not None
+            if part and is_alone:
+                pages += self.apply(part)
+                part = []
+            if each.decisions.turn is not None:
+                self.turn(each)
+            elif each.decisions.forgotten is not None:
+                self.forget(each)
+            else:
+                part.append(each)
+        return pages + (self.apply(part) if part else 0)
 
     def apply(self, decided: Sequence[Decided]) -> int:
         """Apply decisions about consecutive journal records in one atomic write, and return their number of

@@ -5,32 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.row import NO_DIGEST
-from stream.judge.batch import Entry, pages_of
+from stream.judge.batch import Decided, pages_of
 from stream.judge.log_time import log_times
 from stream.judge.misfits import invalid, refuse_other_records
 from stream.messages.byte_strings import StringColumn
-from stream.messages.decision import NOT_ADMITTED, Decisions
+from stream.messages.decision import NOT_ADMITTED
 from stream.messages.journal import Genesis, columns_of
 from stream.messages.verdict import Verdict
 
 NO_CLUSTER: Final = -1
 _OWN_DIGEST: Final = 1
 """First word of the digest of a page without a URL key, which no other page has. The second is its id."""
-
-
-class Decided(NamedTuple):
-    """Consecutive journal records, and the decisions about them."""
-
-    entries: Sequence[Entry]
-    decisions: Decisions
-    next: int
-    """The offset after that of the decisions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

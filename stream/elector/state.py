@@ -27,7 +27,7 @@ from stream.messages.journal import Genesis
 from stream.messages.row_columns import digests_in
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META, stored_below, stored_in
+from stream.tables.store.meta_record import META, begun, stored_below, stored_in
 from stream.tables.store.rocks import (
     CLUSTERS,
     DEFAULT,
@@ -96,6 +96,12 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Meta)
+_OWNERS: Final = {
+    "cluster": "bootstrap_servers",
+    "journal": "namespace",
+    "scheme": "scheme",
+    "options": "verdict options",
+}
 
 
 class Kept(NamedTuple):
@@ -110,8 +116,6 @@ class State:
 
     def __init__(self, store: Store, meta: Meta) -> None:
         self.store, self.meta = store, meta
-        self.writes = 0
-        """How many writes there were since it was opened."""
         self.policy: Final = Policy.parse(meta.elect)
         self.keys: Final = MemberKeys(self.policy)
         self.encoding: Final = Clusters(self.keys.place_bytes)
@@ -129,15 +133,12 @@ class State:
         expiring = genesis.options.lifetime is not None
         store = Store(path, cache, layout=ELECTOR, expiring=expiring)
         try:
-            meta = _stored_meta(store)
-            if meta is None:
-                if any(next(store.scan(family), None) for family in ELECTOR.families):
-                    raise damage_error(path, "records, but no meta record")
-                writes = store.batch()
-                writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
-                store.write(writes)
-                return cls(store, fresh)
-            _refuse_other(path, meta, fresh)
+            meta = begun(store, _DECODER, fresh, _OWNERS, ELECTOR.families)
+            if meta.elect != fresh.elect:
+                raise StateError(
+                    f"state directory {path} elects by elect={meta.elect}, but the setting says"
+                    f" elect={fresh.elect}; give the second elector an elector_name, or keep the policy"
+                )
             state = cls(store, meta)
             if (due := sum(1 for _ in store.scan(DUE))) != meta.due:
                 raise damage_error(path, f"has {due:,} clusters that are due, but {meta.due:,} were written")
@@ -151,7 +152,7 @@ class State:
         """Open the state of the last flush, which another process may write to. Raises StateError."""
         store = Store(path, cache, read_only=True, layout=ELECTOR)
         try:
-            if (meta := _stored_meta(store)) is None:
+            if (meta := stored_in(store, _DECODER, FORMAT)) is None:
                 raise unflushed_error(path)
             return cls(store, meta)
         except BaseException:
@@ -243,27 +244,36 @@ class State:
         values = [value for _, value in with_prefix(self.store, prefix)]
         return {each for value in values for each in digests_in(value)}
 
-    def note_erased(self) -> None:
-        """Note that nothing is left of what was forgotten, and drop its digests."""
-        writes = self.store.batch()
-        for prefix in (FORGOTTEN_URLS, FORGOTTEN_HOSTS, FORGOTTEN_DOMAINS):
-            for key, _ in list(with_prefix(self.store, prefix)):
-                writes.delete(DEFAULT, prefix + key)
-        self.write(writes, msgspec.structs.replace(self.meta, erased=self.meta.forgotten))
-        self.store.compact(DEFAULT)
+    @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of all that was forgotten."""
+        return self.meta.erased == self.meta.forgotten
 
-    def compact(self) -> None:
-        """Rewrite all files, without what was removed or replaced."""
+    def compact(self) -> int:
+        """Rewrite all files, without what was removed or replaced, while others may write. Returns the offset
+        before which decisions forgot what is gone then."""
+        forgotten = self.meta.forgotten
         self.store.flush()
         for family in ELECTOR.families:
             self.store.compact(family)
+        return forgotten
+
+    def note_erased(self, erased: int) -> None:
+        """Note that nothing is left of what decisions before the offset `erased` forgot, and drop its
+        digests."""
+        writes = self.store.batch()
+        for prefix in (FORGOTTEN_URLS, FORGOTTEN_HOSTS, FORGOTTEN_DOMAINS):
+            for key, _ in list(with_prefix(self.store, prefix)):
+                if int.from_bytes(key, "big") <= erased:
+                    writes.delete(DEFAULT, prefix + key)
+        self.write(writes, msgspec.structs.replace(self.meta, erased=erased))
+        self.store.compact(DEFAULT)
 
     def write(self, writes: Writes, meta: Meta) -> None:
         """Apply writes together with the meta record that belongs to them."""
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
-        self.writes += 1
 
     def close(self) -> None:
         """Flush, and release the directory."""
@@ -280,26 +290,3 @@ def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
     return stored_below(path, _DECODER, FORMAT)
-
-
-def _stored_meta(store: Store) -> Meta | None:
-    return stored_in(store, _DECODER, FORMAT)
-
-
-def _refuse_other(path: Path, have: Meta, want: Meta) -> None:
-    for name, option in (
-        ("cluster", "bootstrap_servers"),
-        ("journal", "namespace"),
-        ("scheme", "scheme"),
-        ("options", "verdict options"),
-    ):
-        if getattr(have, name) != getattr(want, name):
-            raise StateError(
-                f"state directory {path} belongs to {name} {getattr(have, name)}, but {option} says"
-                f" {getattr(want, name)}; use another state_dir, or delete this one to rebuild it"
-            )
-    if have.elect != want.elect:
-        raise StateError(
-            f"state directory {path} elects by elect={have.elect}, but the setting says elect={want.elect};"
-            " give the second elector an elector_name, or keep the policy"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 import xxhash
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stream.judge.ids import allot
 from stream.judge.log_time import log_times
 from stream.messages.byte_strings import StringColumn
+from stream.messages.decision import Decisions
 from stream.messages.journal import Rows, SourceRange, columns_of
 from stream.messages.row_columns import MAPS, NUMBERS, URL_DIGEST_BYTES
 
@@ -35,6 +36,17 @@ class Entry:
     digest: bytes
     """`digest_of` the value of the record."""
     rows: Rows
+
+
+class Decided(NamedTuple):
+    """Consecutive journal records, and the decisions about them."""
+
+    entries: Sequence[Entry]
+    decisions: Decisions
+    next: int
+    """The offset after that of the decisions."""
+    appended: int = 0
+    """When these were appended, in milliseconds since the epoch."""
 
 
 def digest_of(value: bytes) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.judge.batch import Batch, Entry, pages_of
+from stream.judge.batch import Batch, Decided, Entry, pages_of
 from stream.judge.decision.decide import Effort, decide
 from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.forgetting import misfit_forgetting
@@ -95,6 +95,18 @@ class Judge:
         admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
         ends: NDArray[np.int64] = np.cumsum([np.count_nonzero(each) for each in admitted])
         return Batch.of(entries, admitted, self.state.time, cap), ends, admission
+
+    def follow(self, decided: Sequence[Decided]) -> None:
+        """Apply recorded decisions. Raises StateError if they do not fit the state or their records."""
+        for entries, record, after, appended in decided:
+            if record.ledger is not None:
+                self.apply_ledger(record, record.ledger, after - 1)
+            elif record.turn is not None:
+                self.apply_turn(record, record.turn, after - 1)
+            elif record.forgotten is not None:
+                self.apply_forgetting(record, record.forgotten, after - 1, appended)
+            else:
+                self.apply(entries, record, after)
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
         """Apply decisions about exactly these records. `decided` is the next offset of the decisions topic.

@@ -36,6 +36,8 @@ class Metrics:
     """Base class of a role's metrics. `/metrics` serves its `registry`."""
 
     role: ClassVar[str]
+    stage_seconds: Histogram
+    """Of roles that have stages."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -66,10 +68,36 @@ class Metrics:
         return Histogram(name, meaning, labels, registry=self.registry, buckets=buckets)
 
 
-class CheckpointMetrics(Metrics):
-    """Base class of the metrics of a role that makes checkpoints of its state."""
+class StateMetrics(Metrics):
+    """Base class of the metrics of a role with a state directory."""
 
-    stage_seconds: Histogram
+    def _add_state(self) -> None:
+        prefix = f"neardup_{self.role}"
+        self.state_bytes = self._gauge(
+            f"{prefix}_state_bytes", "Size of the state directory, as of the last flush."
+        )
+        self.state_free_bytes = self._gauge(
+            f"{prefix}_state_free_bytes",
+            "Free space of the state directory's file system, as of the last flush.",
+        )
+        self.scrubbed = self._gauge(
+            f"{prefix}_scrubbed_timestamp_seconds",
+            "Time of the last complete scrub of the state, in seconds since the epoch; until the first one, "
+            f"the start of this {self.role}; 0 with scrub_hours 0.",
+        )
+        self.damaged_files = self._gauge(
+            f"{prefix}_damaged_files",
+            "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
+        )
+        self.erasing = self._gauge(
+            f"{prefix}_erase_waiting_seconds",
+            f"For how long this {self.role} has known that its directory, or a topic that it writes, has "
+            "something forgotten to erase; 0 if there is nothing.",
+        )
+
+
+class CheckpointMetrics(StateMetrics):
+    """Base class of the metrics of a role that makes checkpoints of its state."""
 
     def _add_checkpoints(self) -> None:
         prefix = f"neardup_{self.role}_checkpoint"
@@ -301,22 +329,7 @@ class JudgeMetrics(CheckpointMetrics):
         self.generations = self._gauge(
             "neardup_judge_generations", "Generations of anchors frozen into RocksDB."
         )
-        self.state_bytes = self._gauge(
-            "neardup_judge_state_bytes", "Size of the state directory, as of the last flush."
-        )
-        self.scrubbed = self._gauge(
-            "neardup_judge_scrubbed_timestamp_seconds",
-            "Time of the last complete scrub of the state, in seconds since the epoch; until the first one, "
-            "the start of this judge; 0 with scrub_hours 0.",
-        )
-        self.damaged_files = self._gauge(
-            "neardup_judge_damaged_files",
-            "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
-        )
-        self.state_free_bytes = self._gauge(
-            "neardup_judge_state_free_bytes",
-            "Free space of the state directory's file system, as of the last flush.",
-        )
+        self._add_state()
 
     def _add_window(self) -> None:
         self.lifetime = self._gauge(
@@ -352,11 +365,6 @@ class JudgeMetrics(CheckpointMetrics):
         )
         self.request_age = self._gauge(
             "neardup_judge_forget_waiting_seconds", "Age of the oldest of these; 0 without any."
-        )
-        self.erasing = self._gauge(
-            "neardup_judge_erase_waiting_seconds",
-            "For how long this judge has known that its directory has something forgotten to erase; 0 if it "
-            "has nothing.",
         )
 
 
@@ -420,8 +428,8 @@ class ElectorMetrics(CheckpointMetrics):
         )
         self.stage_seconds = self._histogram(
             "neardup_elector_stage_seconds",
-            "Time per stage: apply (a batch of decisions), elect (all that is due), flush, erase (what was "
-            "forgotten); concurrent with them checkpoint.",
+            "Time per stage: apply (a batch of decisions), elect (all that is due), erase (what was "
+            "forgotten); concurrent with them flush and checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )
@@ -443,31 +451,11 @@ class ElectorMetrics(CheckpointMetrics):
         self.journal_position = self._gauge(
             "neardup_elector_journal_position", "The next journal offset to apply to the state."
         )
-        self.state_bytes = self._gauge(
-            "neardup_elector_state_bytes", "Size of the state directory, as of the last flush."
-        )
-        self.state_free_bytes = self._gauge(
-            "neardup_elector_state_free_bytes",
-            "Free space of the state directory's file system, as of the last flush.",
-        )
-        self.scrubbed = self._gauge(
-            "neardup_elector_scrubbed_timestamp_seconds",
-            "Time of the last complete scrub of the state, in seconds since the epoch; until the first one, "
-            "the start of this elector; 0 with scrub_hours 0.",
-        )
-        self.damaged_files = self._gauge(
-            "neardup_elector_damaged_files",
-            "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
-        )
-        self.erasing = self._gauge(
-            "neardup_elector_erase_waiting_seconds",
-            "For how long this elector has known that its directory, or its topic, has something forgotten "
-            "to erase; 0 if there is nothing.",
-        )
+        self._add_state()
         self._add_checkpoints()
 
 
-class DashboardMetrics(Metrics):
+class DashboardMetrics(StateMetrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 
     role = "dashboard"
@@ -513,6 +501,13 @@ class DashboardMetrics(Metrics):
             "Processes in the role's consumer group; NaN if unknown.",
             "role",
         )
+        self.stage_seconds = self._histogram(
+            "neardup_dashboard_stage_seconds",
+            "Time per stage, concurrent with others: flush (of what is counted).",
+            STAGE_BUCKETS,
+            "stage",
+        )
+        self._add_state()
 
 
 def our_version() -> str:

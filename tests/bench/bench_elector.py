@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from stream.elector.elector import Elector
-from stream.elector.judged_pages import Decided
 from stream.elector.state import State
 from stream.fingerprint.scheme import Scheme
-from stream.judge.batch import Entry
+from stream.judge.batch import Decided, Entry
 from stream.messages.best import encode_best
 from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, decode_journal

@@ -19,7 +19,7 @@ FAILPOINTS: Final = {
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
     "elector": (
-        "elector.sent", "elector.written", "elector.flushed", "forget.erased", "forget.compacted", "flush",
+        "elector.sent", "elector.written", "flush.ended", "forget.erased", "forget.compacted", "flush",
         "checkpoint.linked", "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file",
         "restore.renamed",
     ),

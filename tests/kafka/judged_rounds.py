@@ -15,10 +15,10 @@ from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import STORED, Manifest, encode
 from stream.judge.state.meta import Meta
 from stream.kafka import topics
-from stream.kafka.follower import open_follower
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
+from stream.states.follower import open_follower
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import running
 from tests.waiting import until

@@ -14,7 +14,7 @@ from stream.errors import EXIT_DISK, DamagedStateError, DiskError, StaleError
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from stream.tables.store.last_scrub import last_scrub
+from stream.states.scrubs import last_scrub
 from stream.tables.store.rocks import Store
 from tests.kafka.judge_helpers import append, error_of, part, record, refusal_of
 from tests.kafka.judged_rounds import ROUND, all_once, deliver_again, directory, judge_rounds

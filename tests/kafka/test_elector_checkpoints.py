@@ -192,7 +192,7 @@ async def test_a_running_elector_is_asked_for_a_checkpoint(electing: Settings) -
         await made_at(rarely, middle)
         end = await judge(rarely, judged, range(middle, 1 << 30))
         await caught_up(role)
-        await until(lambda: role._next_flush and meta(rarely).applied == end)
+        await until(lambda: meta(rarely).applied == end)
         output, _ = await succeeded(rarely, "checkpoint", "now", "--kind", "elector")
         newest, *_ = await kept(rarely)
         assert output.strip() == str(newest.name)

@@ -22,8 +22,6 @@ from stream.fingerprint.row import Row
 from stream.judge import forgetting
 from stream.judge.state.meta import Forgetting, meta_of
 from stream.kafka import topics
-from stream.kafka.counted import EARLIER, FIGURES
-from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
@@ -36,6 +34,8 @@ from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
+from stream.states.figures import EARLIER, FIGURES
+from stream.states.follower import open_follower
 from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.disk_scan import DiskScan

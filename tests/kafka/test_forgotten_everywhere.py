@@ -37,7 +37,6 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import window
 from stream.kafka import topics
-from stream.kafka.counted import FIGURES
 from stream.kafka.names import TopicNames
 from stream.messages import verdict_options
 from stream.messages.best import decode_best
@@ -54,6 +53,7 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
+from stream.states.figures import FIGURES
 from stream.tables.store import rocks
 from stream.text.url import url_key
 from tests.chaos.checker.oracle import IndexedOracle

@@ -26,7 +26,6 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.judge import Judge
 from stream.kafka import topics
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.messages.decision import CHANGE_SHIFT, JUDGED_AGAIN, NOT_ADMITTED, encode_decisions
@@ -39,6 +38,7 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
+from stream.states.follower import JudgeFollower
 from tests.kafka.judge_helpers import (
     append,
     audited,
@@ -356,15 +356,15 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     await create(quick)
     parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
     following, go_on = asyncio.Event(), asyncio.Event()
-    to_stable = Follower.follow_to_stable
+    to_stable = JudgeFollower.follow_to_stable
 
-    async def gated(follower: Follower) -> None:
-        if follower.directory.is_relative_to(tmp_path / "second"):
+    async def gated(follower: JudgeFollower) -> None:
+        if follower.state.store.path.is_relative_to(tmp_path / "second"):
             following.set()
             await go_on.wait()
         await to_stable(follower)
 
-    monkeypatch.setattr(Follower, "follow_to_stable", gated)
+    monkeypatch.setattr(JudgeFollower, "follow_to_stable", gated)
     second = JudgeRole(quick.model_copy(update={"state_dir": tmp_path / "second"}))
     async with running(JudgeRole(quick)) as first:
         await decided(quick, await append(quick, record(parts[0])))

@@ -23,7 +23,6 @@ from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, SettingsError, StaleError, StateError
 from stream.judge.state.meta import Meta, meta_of
 from stream.kafka import broker_metadata, topics
-from stream.kafka.follower import open_follower
 from stream.kafka.names import TopicNames
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis
@@ -36,6 +35,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.rows.fingerprint import fingerprint_batch
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
+from stream.states.follower import open_follower
 from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import (
     append,

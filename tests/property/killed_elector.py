@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stream.elector.elector import Due, Elector, TopicRecord
-from stream.elector.judged_pages import Decided
 from stream.elector.layout import NOBODY
+from stream.judge.batch import Decided
 from stream.messages.journal import Genesis
-from tests.elected import follow, open_elector, read_back
+from tests.elected import open_elector, read_back
 from tests.genesis import JOURNAL
 from tests.property import best_oracle
 from tests.property.best_oracle import Judged, url_of
@@ -29,7 +29,7 @@ def elect_killed_again_and_again(
     elector = open_elector(path / "0", elect, genesis)
     while elector.state.meta.decided < len(decided):
         at = elector.state.meta.decided
-        follow(elector, decided[at : at + rng.choice((1, 1, 2))])
+        elector.follow(decided[at : at + rng.choice((1, 1, 2))])
         if rng.random() < 0.1:
             flushed.append(path / f"flushed-{at}-{len(topic)}-{rng.random()}")
             elector.state.store.checkpoint(flushed[-1])

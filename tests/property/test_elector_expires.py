@@ -11,7 +11,7 @@ from stream.errors import DamagedStateError, StateError
 from stream.fingerprint.seed import host_hasher
 from stream.messages.decision import NamedDigests
 from stream.tables.store.rocks import VERSIONS
-from tests.elected import decided_of, follow, open_elector, url_digest_of
+from tests.elected import decided_of, open_elector, url_digest_of
 from tests.property.best_oracle import Judged, crawl
 from tests.property.test_elector_forgets import content, erase, forgetting, tell
 from tests.property.test_elector_oracle import EXPIRING, time_of
@@ -25,7 +25,7 @@ def test_a_url_that_expired_and_is_forgotten_before_it_is_told_is_in_no_record(t
     ]
     elector, digest = open_elector(tmp_path, "first", EXPIRING), url_digest_of("gone")
     decided = decided_of(judged, 1, EXPIRING, time_of)
-    follow(elector, decided)
+    elector.follow(decided)
     assert elector.state.expired_from([digest]) == [1 << 16]
     (due,) = elector.due(10)
     assert due.record.was is not None
@@ -43,9 +43,9 @@ def test_a_url_that_comes_again_before_it_is_told_that_it_expired_begins_anew(tm
     url = "https://gone.example/"
     judged = [Judged(page << 16, url, "gone", "unique", page << 16) for page in (1, 99)]
     elector, decided = open_elector(tmp_path, "first", EXPIRING), decided_of(judged, 1, EXPIRING, time_of)
-    follow(elector, decided[:-1])
+    elector.follow(decided[:-1])
     assert elector.state.expired_from([url_digest_of("gone")]) == [1 << 16]
-    follow(elector, decided[-1:])
+    elector.follow(decided[-1:])
     (version,) = elector.state.versions([url_digest_of("gone")])
     assert version is not None
     assert (version.cluster, version.since) == (99 << 16, 99 << 16)
@@ -66,7 +66,7 @@ def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_p
     elector = open_elector(tmp_path, "first", EXPIRING)
     decided, topic = decided_of(judged, 7, EXPIRING, time_of), list[Due]()  # each about one record
     for each in decided:
-        follow(elector, [each])
+        elector.follow([each])
         if each.decisions.has_rows and each.decisions.end <= 61:
             topic += tell(elector)
     assert [each.record.because for each in topic] == ["expired"]
@@ -91,7 +91,7 @@ def test_without_a_lifetime_requests_alone_erase_nothing(tmp_path: Path) -> None
     judged = [Judged(1 << 16, "https://a.example/", "one", "unique", 1 << 16)]
     elector = open_elector(tmp_path, "first")
     decided = decided_of(judged, 1)
-    follow(elector, decided)
+    elector.follow(decided)
     named = NamedDigests.of(urls=[url_digest_of("one")])
     elector.forget(forgetting(decided[-1], [], named))
     assert elector.state.meta.forgotten == 0
@@ -107,11 +107,11 @@ def test_a_turn_is_refused_without_a_lifetime_and_by_a_state_that_lost_a_version
         endless.turn(decided[turn])
     endless.state.close()
     elector = open_elector(tmp_path / "state", "first", EXPIRING)
-    follow(elector, decided[:turn])
+    elector.follow(decided[:turn])
     ((_, digest),) = elector.state.unseen(time_of(999), 1)
     writes = elector.state.store.batch()
     writes.delete(VERSIONS, digest)
     elector.state.write(writes, elector.state.meta)
     with pytest.raises(DamagedStateError, match=f"URL {digest.hex()} was seen with page"):
-        follow(elector, [each for each in decided[turn:] if each.decisions.turn is not None])
+        elector.follow([each for each in decided[turn:] if each.decisions.turn is not None])
     elector.state.close()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from stream.elector.elector import Due, Elector, Erasing, TopicRecord
-from stream.elector.judged_pages import Decided
 from stream.elector.layout import NOBODY
 from stream.fingerprint.seed import host_hasher
+from stream.judge.batch import Decided
 from stream.judge.forgetting import NamedHosts
 from stream.messages.best import BestRecord, KeptPage
 from stream.messages.decision import (
@@ -65,8 +65,7 @@ def erase(elector: Elector, topic: list[Due], gone: set[bytes]) -> list[Due]:
     naming = elector.naming(records, erasing)
     elector.tell_again([cluster for cluster, is_named in naming.items() if is_named])
     told = tell(elector)
-    state.compact()
-    state.note_erased()
+    state.note_erased(state.compact())
     state.store.flush()
     assert state.meta.erased == state.meta.forgotten
     return told

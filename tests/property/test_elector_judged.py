@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stream.elector.elector import MOST_UNSEEN, Elector
-from stream.elector.judged_pages import Decided
 from stream.elector.state import State
+from stream.judge.batch import Decided
 from stream.judge.judge import Judge
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.verdict_options import VerdictOptions

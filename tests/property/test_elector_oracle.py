@@ -15,11 +15,11 @@ import pytest
 
 from stream.elector import elector as elector_module
 from stream.elector.elector import Elector
-from stream.elector.judged_pages import Decided
+from stream.judge.batch import Decided
 from stream.messages.best import BestRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.rocks import MEMBERS, SEEN, VERSIONS
-from tests.elected import decided_of, follow, open_elector, tell_all
+from tests.elected import decided_of, open_elector, tell_all
 from tests.genesis import JOURNAL, genesis_of
 from tests.night import by_night
 from tests.property import best_oracle
@@ -101,7 +101,7 @@ def test_what_is_told_is_what_the_oracle_tells(
     while left:
         size = rng.choice((1, 2, 9))
         batch, left = left[:size], left[size:]
-        follow(elector, batch)
+        elector.follow(batch)
         oracle.follow(batch)
         if left and rng.random() < 0.5:
             continue  # no time yet
@@ -182,7 +182,7 @@ def test_the_state_does_not_depend_on_batch_cuts(tmp_path: Path, elect: str, lif
             part, left = left[:end], left[end:]
             while part:
                 size = rng.choice(sizes)
-                follow(elector, part[:size])
+                elector.follow(part[:size])
                 part = part[size:]
             told += tell_all(elector)
         found.append((elector.state.store.digest(), told))

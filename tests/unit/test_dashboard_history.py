@@ -23,10 +23,10 @@ from stream.dashboard.counting.verdict_columns import batch_of, normal
 from stream.dashboard.counting.view import View
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import pack
-from stream.kafka.counted import Meta
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
+from stream.states.figures import Meta
 from stream.tables.store.rocks import CLUSTERS, URLS
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker

@@ -23,8 +23,8 @@ from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.errors import StaleError, StateError
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.counted import Meta
 from stream.settings import load
+from stream.states.figures import Meta
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker
 

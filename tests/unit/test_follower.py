@@ -14,10 +14,10 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.state.state import State
-from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, Rows, decode_journal
+from stream.states.follower import JudgeFollower
 from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import part, record
 from tests.topic_in_memory import TopicInMemory
@@ -47,7 +47,7 @@ def state(tmp_path: Path) -> Iterator[State]:
     opened.close()
 
 
-async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State, tmp_path: Path) -> None:
+async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State) -> None:
     """The state is closed afterwards, when no thread may use it."""
     value = record(part(0, 0, 3, opening=True))
     rows = decode_journal(value, 1)
@@ -56,7 +56,7 @@ async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State
     judge = GatedJudge(state, GENESIS)
     journal = JournalReader(TopicInMemory("journal", [value], start=1), GENESIS)
     decisions = TopicInMemory("decisions", [encode_decisions(decided)])
-    task = asyncio.create_task(Follower(judge, journal, decisions, tmp_path).follow())
+    task = asyncio.create_task(JudgeFollower(judge, journal, decisions).follow())
     try:
         await until(judge.begun.is_set)
         task.cancel()

@@ -6,7 +6,8 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,14 +18,12 @@ from aiokafka.errors import KafkaConnectionError
 
 from stream.errors import DiskError
 from stream.futures import retrieved
-from stream.judge.state.state import State
 from stream.kafka.aiokafka_internals import end_commits, keep_commits
 from stream.kafka.election import Election
 from stream.kafka.in_flight import in_thread
-from stream.roles.judge.flushes import Flushes
-from stream.roles.judge.stats import JudgeStats
-from stream.roles.judge.watch import JudgeWatch
-from stream.settings import load
+from stream.ops.metrics import JudgeMetrics
+from stream.settings import Settings, load
+from stream.states.upkeep import Upkeep
 
 
 @contextmanager
@@ -48,7 +47,7 @@ async def test_an_error_that_nobody_waits_for_is_not_logged() -> None:
         del task
 
 
-async def test_a_flush_that_fails_beside_another_error_is_not_logged() -> None:
+async def test_a_flush_that_fails_beside_another_error_is_not_logged(tmp_path: Path) -> None:
     """As on a full disk, which the loop meets first."""
     begun, ended = threading.Event(), threading.Event()
 
@@ -57,21 +56,21 @@ async def test_a_flush_that_fails_beside_another_error_is_not_logged() -> None:
         ended.wait()
         raise DiskError("full")
 
-    watch = SimpleNamespace(stage=lambda _: nullcontext(), note_flush=lambda _: None)
-    stats = SimpleNamespace(fields=lambda _: {})
+    store = SimpleNamespace(flush=flush, disk_bytes=lambda: 0, path=tmp_path)
+    settings = Settings(flush_seconds=1e-9, scrub_hours=0)
 
     async def judge(state: Any) -> None:
-        flushes = Flushes(0.0, cast(JudgeStats, stats), cast(JudgeWatch, watch))
-        async with flushes.beside(cast(State, state)):
-            state.meta.applied = 1
-            flushes.begin_if_due(cast(State, state))
+        upkeep = Upkeep(settings, tmp_path, JudgeMetrics())
+        async with upkeep.beside(state):
+            state.meta = "written"
+            upkeep.attend()
             await asyncio.to_thread(begun.wait)
             asyncio.get_running_loop().call_later(0.01, ended.set)
             raise DiskError("met first")
 
     with nothing_logged():
         with pytest.raises(DiskError, match="met first"):
-            await judge(SimpleNamespace(meta=SimpleNamespace(applied=0), flush=flush))
+            await judge(SimpleNamespace(meta="before", store=store))
         await asyncio.sleep(0)
 
 

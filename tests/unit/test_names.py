@@ -7,7 +7,7 @@ from pathlib import Path
 
 STREAM = Path(__file__).parents[2] / "stream"
 NAMES = {"asked", "found", "known", "met", "said", "theirs", "told"}
-WRITTEN = {"judge/explain/explain.py", "tables/store/last_scrub.py"}
+WRITTEN = {"judge/explain/explain.py", "states/scrubs.py"}
 """Where one is the name of a field in JSON."""
 
 

@@ -13,8 +13,7 @@ from structlog.testing import capture_logs
 
 from stream.checkpoints.known_damage import RESTORED, known_damage, note_damage
 from stream.errors import DamagedStateError
-from stream.kafka.scrubs import Scrubs
-from stream.tables.store.last_scrub import last_scrub, refuse_known_damage
+from stream.states.scrubs import Scrubs, last_scrub, refuse_known_damage
 from stream.tables.store.rocks import Store
 from tests.waiting import until
 
@@ -191,7 +190,7 @@ async def test_a_scrub_that_hangs_holds_nothing_up(directory: Path) -> None:
 async def test_a_judge_that_is_killed_leaves_no_scrub_behind(directory: Path) -> None:
     pipe = hung(directory)
     script = (
-        "import asyncio, sys; from pathlib import Path; from stream.kafka.scrubs import Scrubs\n"
+        "import asyncio, sys; from pathlib import Path; from stream.states.scrubs import Scrubs\n"
         "async def main():\n"
         f"    async with Scrubs(Path(sys.argv[1]), {OFTEN}, lambda *_: None).beside():\n"
         "        await asyncio.Event().wait()\n"

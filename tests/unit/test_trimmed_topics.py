@@ -7,7 +7,6 @@ from msgspec import structs
 
 from stream.errors import StateError, TrimmedLogError
 from stream.kafka.decided_sources import DecidedSources
-from stream.kafka.positions_in_topics import Position, misfit
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import (
     LedgerPart,
@@ -16,6 +15,7 @@ from stream.messages.decision import (
     ledger_record,
 )
 from stream.settings import Settings
+from stream.states.position import Position, misfit
 from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
 

@@ -23,6 +23,7 @@ from stream.dashboard.counting.committed import BatchRecords, CommittedTransport
 from stream.dashboard.counting.credentials import credentials
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.state import BLOCKS, State
 from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from stream.dashboard.counting.view import View
@@ -30,12 +31,12 @@ from stream.dashboard.counting.windows import DAY
 from stream.errors import StaleError, StateError
 from stream.futures import retrieved
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.counted import kind_of_dashboard
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
 from stream.settings import Settings
+from stream.states.figures import kind_of_dashboard
 from stream.tables.store.rocks import CLUSTERS
 
 TURN: Final = 16
@@ -251,21 +252,12 @@ class Statistics:
             self.view.revision += 1
             pending.folded.set()
 
-    async def flush_on(self) -> None:
-        """Make what is counted durable every `flush_seconds`."""
-        flushed = self.state.meta
-        while True:
-            await asyncio.sleep(self._settings.flush_seconds)
-            if (meta := self.state.meta) is not flushed:
-                await in_thread(self.state.store.flush)
-                flushed = meta
-
     async def sweep(self) -> None:
         """Delete expired windows periodically."""
         while True:
             now = self._now()
             self.view.sweep(now)
-            self.state.expire(now)
+            await in_thread(self.state.expire, now)
             await asyncio.sleep(SWEEP_SECONDS)
 
     def _now(self) -> float:
@@ -276,7 +268,7 @@ class Statistics:
     async def erase(self, requests: int) -> None:
         """Remove from the state what it says of pages that are forgotten, by the requests before an
         offset. Interrupted, it begins anew."""
-        self.state.note_forgotten(self._forgotten)
+        await in_thread(self.state.note_forgotten, self._forgotten)
         if pending := self._pending:  # what was read when less was forgotten
             await pending.folded.wait()
         rows = 0
@@ -285,11 +277,12 @@ class Statistics:
             while start is not None:
                 began = time.monotonic()
                 async with self._writing:
-                    keys, start = await in_thread(self.state.erase_some, family, start, self._forgotten)
-                    for key in keys if family == CLUSTERS else ():
-                        self.view.show_cluster(key.decode(), self.state.cluster(key.decode()))
-                rows += len(keys)
-                self.view.revision += bool(keys)
+                    some, start = await in_thread(self.state.erase_some, family, start, self._forgotten)
+                    for key, row in some:
+                        if isinstance(row, ClusterRow):
+                            self.view.show_cluster(key.decode(), row)
+                rows += len(some)
+                self.view.revision += bool(some)
                 await asyncio.sleep(time.monotonic() - began)
         await in_thread(self.state.compact)
         async with self._writing:

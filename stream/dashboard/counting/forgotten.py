@@ -144,6 +144,11 @@ class ForgottenPages:
         milliseconds since the epoch."""
         return len(self._waiting), self._waiting[0].appended if self._waiting else None
 
+    def decided_and_ids(self) -> tuple[list[tuple[int, int]], bytes]:
+        """`decided`, and the ids, encoded, as of one moment."""
+        with self._lock:
+            return list(self.decided), self.ids.encoded()
+
     def forget(self, verdict: bytes) -> bytes | None:
         """Return a verdict, in JSON, without what it says of pages that are forgotten; None if it says
         nothing of any."""
@@ -224,8 +229,7 @@ class ForgottenPages:
             TopicReader(settings, names.requests, 0) as requests,
             TopicReader(settings, names.decisions, 0) as decisions,
         ):
-            bounds = await retry_until_answered(f"topic {names.requests}", requests.bounds)
-            requests.seek(max(bounds.start, self._position))
+            await self._read_to_end(requests)
             is_reading = False
             while True:
                 await self._read_requests(requests)
@@ -237,6 +241,18 @@ class ForgottenPages:
                     await self._seek(settings, decisions, self._waiting[0].appended)
                     is_reading = True
                 await self._read_decisions(decisions, requests)
+
+    async def catch_up(self, settings: Settings) -> None:
+        """Read the requests that are there, so that what was known of them before is known again. Waits for
+        brokers."""
+        async with TopicReader(settings, TopicNames(settings.namespace).requests, 0) as requests:
+            await self._read_to_end(requests)
+
+    async def _read_to_end(self, requests: RecordReader) -> None:
+        bounds = await retry_until_answered(f"topic {requests.topic}", requests.bounds)
+        requests.seek(max(bounds.start, self._position))
+        while requests.position < bounds.stable:
+            await self._read_requests(requests)
 
     async def _read_requests(self, reader: RecordReader) -> None:
         while records := await reader.poll(0.05):

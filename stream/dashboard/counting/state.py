@@ -27,18 +27,17 @@ import msgspec
 from stream.dashboard.counting.fold import by_host, by_window
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.forgotten_ids import ForgottenIds
-from stream.dashboard.counting.history import block_in, index_prefix, key_of_block, place_in_index
+from stream.dashboard.counting.history import Block, block_in, index_prefix, key_of_block, place_in_index
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS, Window
-from stream.errors import StateError
-from stream.kafka.counted import FORMAT, META_DECODER, Meta
 from stream.messages.verdict import VerdictRecord
 from stream.settings import MIB
+from stream.states.figures import META_DECODER, Meta
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META, stored_in
+from stream.tables.store.meta_record import META, begun
 from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Layout, Store, Writes
 
 LAYOUT: Final = Layout(
@@ -79,18 +78,10 @@ class State:
         topic."""
         store = Store(path, CACHE, layout=LAYOUT)
         try:
-            meta = stored_in(store, META_DECODER, FORMAT)
-            if meta is None and any(next(store.scan(family), None) for family in LAYOUT.families):
-                raise damage_error(path, "records, but no meta record")
-            if meta is not None:
-                _refuse_other(path, meta, fresh)
-            state = cls(store, meta or fresh)
-            if meta is None:  # so that whatever is flushed has it
-                state._write(store.batch(), fresh)
+            return cls(store, begun(store, META_DECODER, fresh, _OWNERS, LAYOUT.families, _CURE))
         except BaseException:
             store.close()
             raise
-        return state
 
     def close(self) -> None:
         """Flush, and release the directory."""
@@ -207,27 +198,29 @@ class State:
     def note_forgotten(self, pages: ForgottenPages) -> None:
         """Write what is known of forgotten pages: decisions that say it may be trimmed."""
         writes = self.store.batch()
-        writes.put(DEFAULT, FORGOTTEN, msgspec.msgpack.encode(_Forgotten(pages.decided, pages.ids.encoded())))
+        writes.put(DEFAULT, FORGOTTEN, msgspec.msgpack.encode(_Forgotten(*pages.decided_and_ids())))
         self.store.write(writes)
 
     def erase_some(
         self, family: str, start: bytes, pages: ForgottenPages
-    ) -> tuple[list[bytes], bytes | None]:
+    ) -> tuple[list[tuple[bytes, ClusterRow | Block]], bytes | None]:
         """Remove what blocks or clusters say of forgotten pages, from a key on, for ERASE_SECONDS. Nobody
-        else may write meanwhile. Returns the keys of the rows, and at which to go on; None at the end."""
-        began, changed, writes = time.monotonic(), list[bytes](), self.store.batch()
+        else may write meanwhile. Returns the keys and what is left of the rows, and the key at which to go
+        on; None at the end."""
+        began, writes = time.monotonic(), self.store.batch()
+        changed = list[tuple[bytes, ClusterRow | Block]]()
         after: bytes | None = None
         for key, value in self.store.scan(family, start):
             if family == CLUSTERS:
                 row = _CLUSTER.decode(value)
                 if row.forget(pages, key.decode()):
                     writes.put(CLUSTERS, key, msgspec.msgpack.encode(row))
-                    changed.append(key)
+                    changed.append((key, row))
             elif (new := (block := block_in(key, value)).without(pages)) is not None:
                 writes.put(BLOCKS, key, new.row)
                 writes.delete_many(URLS, (entry for entry, _ in block.entries()))
                 writes.put_many(URLS, new.entries())
-                changed.append(key)
+                changed.append((key, new))
             if time.monotonic() > began + ERASE_SECONDS:
                 after = key + b"\0"
                 break
@@ -256,20 +249,12 @@ def _window(key: bytes) -> Window:
     return start, size
 
 
-def _refuse_other(path: Path, have: Meta, want: Meta) -> None:
-    for name, option in (
-        ("cluster", "bootstrap_servers"),
-        ("journal", "namespace"),
-        ("topic", "the topic of verdicts"),
-    ):
-        if getattr(have, name) != getattr(want, name):
-            raise StateError(
-                f"state directory {path} belongs to {name} {getattr(have, name)}, but {option} says"
-                f" {getattr(want, name)}; use another state_dir, or delete this one: what the topic of"
-                " verdicts still has is counted again"
-            )
-
-
+_OWNERS: Final = {
+    "cluster": "bootstrap_servers",
+    "journal": "namespace",
+    "topic": "the topic of verdicts",
+}
+_CURE: Final = ": what the topic of verdicts still has is counted again"
 _COUNTS: Final = msgspec.msgpack.Decoder(Counts)
 _CLUSTER: Final = msgspec.msgpack.Decoder(ClusterRow)
 _FORGOTTEN: Final = msgspec.msgpack.Decoder(_Forgotten)

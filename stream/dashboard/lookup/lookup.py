@@ -46,12 +46,12 @@ from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.state.baselines import Baseline
-from stream.kafka.follower import Follower, open_follower
 from stream.kafka.in_flight import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import MIB, Settings
+from stream.states.follower import JudgeFollower, open_follower
 
 COMPARER: Final = "stream.dashboard.lookup.comparer.Comparer"
 MEMORY: Final = 64 * MIB
@@ -88,7 +88,7 @@ class Finder:
         self._settings = settings.model_copy(update={"tables_memory": min(MEMORY, settings.tables_memory)})
         self._genesis, self._history, self._cluster = genesis, history, cluster
         self._directory = directory_of(settings) / "anchors"
-        self._follower: Follower | None = None
+        self._follower: JudgeFollower | None = None
         self._pool: ChildPool | None = None
         self._one_at_a_time = asyncio.Lock()
         self._one_pair_at_a_time = asyncio.Lock()
@@ -130,7 +130,7 @@ class Finder:
                 self._pool = None
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _follow(self, follower: Follower) -> None:
+    async def _follow(self, follower: JudgeFollower) -> None:
         try:
             while True:
                 async with self._one_at_a_time:
@@ -171,7 +171,7 @@ class Finder:
 
     async def _look_up(self, request: LookupRequest) -> Lookup:
         url = request.url.strip() if request.url else None
-        history = self._history(normal(url)) if url else []
+        history = await in_thread(self._history, normal(url)) if url else []
         cluster_id = next((each.cluster for each in history if each.cluster), None)
         answer = Lookup(
             url=url,
@@ -223,8 +223,8 @@ class Finder:
 
     async def cluster(self, cluster: str) -> ClusterPages | None:
         """Return the size and some pages of a cluster, or None if it has no members beside its anchor."""
-        pages = cluster_pages(cluster, self._cluster(cluster))
-        return None if pages is None else await without_former(pages, self._history)
+        pages = cluster_pages(cluster, await in_thread(self._cluster, cluster))
+        return None if pages is None else await in_thread(without_former, pages, self._history)
 
 
 def _message(url: str, page: LookupRequest | OtherPage) -> bytes:
@@ -277,7 +277,7 @@ def cluster_pages(cluster: str, row: ClusterRow) -> ClusterPages | None:
     return ClusterPages(cluster, row.anchor or None, 1 + row.members, members, [])
 
 
-async def without_former(pages: ClusterPages, history: Callable[[str], list[VerdictRecord]]) -> ClusterPages:
+def without_former(pages: ClusterPages, history: Callable[[str], list[VerdictRecord]]) -> ClusterPages:
     """Move the stored pages that left the cluster from its members to its former ones: those of which the
     newest verdict on the URL names another cluster, or none. A rejected page replaces nothing."""
     members = []
@@ -288,7 +288,6 @@ async def without_former(pages: ClusterPages, history: Callable[[str], list[Verd
             members.append(each)
         else:
             pages.former.append(FormerPage(each.url, each.id, newest.cluster))
-        await asyncio.sleep(0)
     pages.members = members
     return pages
 

@@ -42,6 +42,7 @@ from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web import csv_export
 from stream.dashboard.web.gate import Gate, ProblemError, answer, decode_body
 from stream.judge.rule import to_hundredths
+from stream.kafka.in_flight import in_thread
 from stream.messages.verdict import VERDICTS, VerdictRecord
 from stream.ops.metrics import DashboardMetrics
 
@@ -101,7 +102,7 @@ class Api:
             raise ProblemError(400, "Bad request", f"part must be one of {', '.join(csv_export.FIGURES)}")
         view, host = self.statistics.view, _host(request)
         plan = view.plan(*_range(request), host)
-        series, total = view.series(plan, host), Counts()
+        series, total = await in_thread(view.series, plan, host), Counts()
         for each in series:
             total.add(each)
         return self._export(
@@ -192,26 +193,27 @@ class Api:
 
     async def cluster(self, request: web.Request) -> web.Response:
         """Return the pages of a cluster."""
-        pages = await without_former(self._cluster(request), self.statistics.state.history)
+        pages = await self._cluster(request)
+        pages = await in_thread(without_former, pages, self.statistics.state.history)
         pages.superseded = pages.cluster in self.superseded.clusters
         pages.kept = self.kept.of(pages.cluster, pages.anchor)
         pages.election = self.kept.election
         return self._answer(request, pages)
 
-    def _cluster(self, request: web.Request) -> ClusterPages:
+    async def _cluster(self, request: web.Request) -> ClusterPages:
         cluster = request.match_info["cluster"]
-        pages = cluster_pages(cluster, self.statistics.state.cluster(cluster))
+        pages = cluster_pages(cluster, await in_thread(self.statistics.state.cluster, cluster))
         if pages is None:
             raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known members")
         return pages
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Compare two pages of a cluster."""
-        pages = self._cluster(request)
+        pages = await self._cluster(request)
         urls = {pages.cluster: pages.anchor} | {each.id: each.url for each in pages.members}
         if (kept := self.kept.of(pages.cluster, pages.anchor)) is not None and kept.id is not None:
             urls[kept.id] = kept.url
-        pair = [self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
+        pair = [await self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
         try:
             return self._answer(request, await self.finder.compare_members(*pair))
         except BusyError as error:
@@ -219,13 +221,13 @@ class Api:
         except PageGoneError as error:
             raise ProblemError(404, "No such page", str(error)) from None
 
-    def _verdict(self, urls: dict[str, str | None], page: str, name: str) -> VerdictRecord:
+    async def _verdict(self, urls: dict[str, str | None], page: str, name: str) -> VerdictRecord:
         """Return the verdict of a page of a cluster, by its id."""
         if page not in urls:
             raise ProblemError(
                 404, "No such page", f"{name}: {page[:80]} is not among the cluster's stored pages"
             )
-        history = self.statistics.state.history(normal(urls[page] or ""))
+        history = await in_thread(self.statistics.state.history, normal(urls[page] or ""))
         verdict = next((each for each in history if each.id == page), None)
         if verdict is None:
             detail = f"{name}: {page[:80]} is not among the last verdicts of its URL"

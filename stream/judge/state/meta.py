@@ -84,7 +84,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         return self.forgetting.erased
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(Meta)
+META_DECODER: Final = msgspec.msgpack.Decoder(Meta)
 
 
 def stored_meta(store: Store) -> Meta | None:
@@ -92,10 +92,10 @@ def stored_meta(store: Store) -> Meta | None:
 
     Raises StateError if another version wrote it.
     """
-    return stored_in(store, _DECODER, VERSION)
+    return stored_in(store, META_DECODER, VERSION)
 
 
 def meta_of(path: Path) -> Meta | None:
     """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
     and DamagedStateError."""
-    return stored_below(path, _DECODER, VERSION)
+    return stored_below(path, META_DECODER, VERSION)

@@ -19,13 +19,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import NeardupError, StateError
+from stream.errors import NeardupError
 from stream.fingerprint.lanes import first_words
 from stream.fingerprint.row import NO_DIGEST
 from stream.judge.batch import Batch
 from stream.judge.rule import Rule
 from stream.judge.state.ledger import Ledger
-from stream.judge.state.meta import LoadedRecords, Meta, stored_meta
+from stream.judge.state.meta import META_DECODER, LoadedRecords, Meta
 from stream.judge.state.page_log import HAS_OLDER, HEAD, Added, LoggedPages
 from stream.judge.state.page_numbers import PageNumbers
 from stream.judge.state.reader import StateReader
@@ -41,10 +41,17 @@ from stream.tables.runs.tier import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META
+from stream.tables.store.meta_record import META, begun
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS, URLS, Store, Writes
 from stream.tables.tables import IndexKind, Tables
 
+_OWNERS: Final = {
+    "cluster": "bootstrap_servers",
+    "journal": "namespace",
+    "scheme": "scheme",
+    "options": "verdict options",
+    "generation": "tables_generation",
+}
 _SOURCE: Final = b"source/"
 _PROGRESS_DECODER: Final = msgspec.msgpack.Decoder(SourceProgress)
 
@@ -115,7 +122,7 @@ class State(StateReader):
         store = Store(path, cache, expiring=expiring)
         try:
             super().__init__(store, genesis.scheme)
-            self.meta = self._open_meta(path, genesis, cluster, generation)
+            self.meta = self._open_meta(genesis, cluster, generation)
             self.time = self.meta.time
             self.window = self.window or self._window(self.meta)
             self.ledger = Ledger(
@@ -148,7 +155,7 @@ class State(StateReader):
         """The numbers of the next anchor and of the next duplicate."""
         return PageNumbers(self.tables.count, self._duplicates.count)
 
-    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int) -> Meta:
+    def _open_meta(self, genesis: Genesis, cluster: str, generation: int) -> Meta:
         lifetime = genesis.options.lifetime
         fresh = Meta(
             cluster=cluster,
@@ -161,29 +168,8 @@ class State(StateReader):
             applied=0,
             window=None if lifetime is None else StoredWindow(lifetime=lifetime),
         )
-        meta = stored_meta(self.store)
-        if meta is None:
-            # Tables may contain a run already; that is written before the first flush.
-            if any(next(self.store.scan(family), None) for family in RECORDS):
-                raise damage_error(path, "records, but no meta record")
-            writes = self.store.batch()
-            writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
-            self.store.write(writes)
-            return fresh
-        for name, option in (
-            ("cluster", "bootstrap_servers"),
-            ("journal", "namespace"),
-            ("scheme", "scheme"),
-            ("options", "verdict options"),
-            ("generation", "tables_generation"),
-        ):
-            have, want = getattr(meta, name), getattr(fresh, name)
-            if have != want:
-                raise StateError(
-                    f"state directory {path} belongs to {name} {have}, but {option} says {want}; "
-                    f"use another state_dir, or delete this one to rebuild it"
-                )
-        return meta
+        # Tables may contain a run already; that is written before the first flush.
+        return begun(self.store, META_DECODER, fresh, _OWNERS, RECORDS)
 
     def prepare(self, batch: Batch, change: StateChange) -> Prepared:
         """Encode the records for the decided `batch`, without applying them."""
@@ -386,6 +372,15 @@ class State(StateReader):
         """Remove what says what forgotten pages were from the records of some of them. Returns whether there
         were any that had it. No batch may be ahead of the store."""
         return self.forgotten.blank(self._anchors, self._duplicates, self._identifying)
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of all that was forgotten."""
+        return self.meta.forgetting.is_erased
+
+    def compact(self) -> int:
+        """Rewrite the files that may have what is blanked, as `ForgottenPages.compact` does."""
+        return self.forgotten.compact()
 
     def note_erased(self, erased: int) -> None:
         """Note that what decisions before the offset `erased` forgot is erased. No batch may be ahead of the

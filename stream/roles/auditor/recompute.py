@@ -23,15 +23,15 @@ from stream.judge.ledger_records import misfit_ledger
 from stream.judge.log_time import binding, log_times
 from stream.judge.turns import misfit_turn
 from stream.kafka import broker_metadata, clients, topics
-from stream.kafka.follower import Follower, open_follower
 from stream.kafka.names import TopicNames
-from stream.kafka.restored_state import FittingCheckpoints, trimmed_logs
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import Decisions, Turn, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis
 from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
+from stream.states.follower import JudgeFollower, open_follower
+from stream.states.restored import FittingCheckpoints, trimmed_logs
 
 _SourceKey = tuple[str, int]
 """Topic id and partition of pages."""
@@ -134,7 +134,7 @@ class _Turns:
 @asynccontextmanager
 async def _open(
     settings: Settings, genesis: Genesis, directory: Path, report_checkpoint: Callable[[Manifest], None]
-) -> AsyncIterator[Follower]:
+) -> AsyncIterator[JudgeFollower]:
     """Open a state from which all that is left of the logs can be decided again."""
     if trimmed := await trimmed_logs(settings, genesis):
         manifest = await _restore(settings, genesis, directory, trimmed)

@@ -19,7 +19,7 @@ from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
 from stream.judge.state.meta import Forgetting
-from stream.kafka import acl_check, broker_metadata, clients, counted, topics
+from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
@@ -30,6 +30,7 @@ from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
 from stream.roles.forgetter.replaced import count_replaced
 from stream.settings import Settings
+from stream.states import figures
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
 GENESIS_SECONDS: Final = 10.0
@@ -288,16 +289,16 @@ def _retention(topic: str, config: dict[str, str], time_: int) -> Delay:
 def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> list[Delay]:
     """What directories of this machine still have."""
     delays, home = list[Delay](), settings.state_dir / settings.namespace
-    for path in counted.figures_below(home):
+    for path in figures.figures_below(home):
         if why := _left_of_figures(path, genesis, decided.requests):
             delays.append(Delay(str(path), why))
-    if (earlier := home / "dashboard" / counted.EARLIER).exists():
+    if (earlier := home / "dashboard" / figures.EARLIER).exists():
         delays.append(Delay(str(earlier), "is of an earlier version, and not read any more: delete it"))
     for path in sorted(
         each
         for pattern in ("*", "dashboard*/*")
         for each in home.glob(pattern)
-        if each.name != counted.FIGURES
+        if each.name != figures.FIGURES
     ):
         if f".{DAMAGED}-" in path.name or f".{OUTDATED}-" in path.name:
             delays.append(Delay(str(path), "was set aside: delete it"))
@@ -309,7 +310,7 @@ def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> lis
 def _left_of_figures(path: Path, genesis: Genesis, requests: int) -> str | None:
     """Why a dashboard's figures may still have what was forgotten, or None."""
     try:
-        meta = counted.meta_of(path)
+        meta = figures.meta_of(path)
     except StateError as error:
         return f"cannot be read: {error}"
     if meta is not None and meta.journal != genesis.journal:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 import numpy as np
 
@@ -15,23 +13,21 @@ from stream.judge.batch import Entry
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state.state import State
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.verdict import Verdict
 from stream.ops.elapsed import Elapsed
-from stream.ops.health import Health
 from stream.ops.metrics import JudgeMetrics
+from stream.ops.watch import Watch
 from stream.roles.judge.append_times import AppendTimes
+from stream.states.follower import JudgeFollower
 from stream.tables.tables import TablesStats
 
-T = TypeVar("T")
 
-
-class JudgeWatch:
+class JudgeWatch(Watch[JudgeMetrics]):
     """Collects metrics and health of a judge, partly on demand from the open state."""
 
     def __init__(self) -> None:
-        self.metrics, self.health = JudgeMetrics(), Health()
+        super().__init__(JudgeMetrics())
         self._at_hand: list[Sequence[Entry]] = []
         self._probed = TablesStats()
         self._election: Election | None = None
@@ -40,60 +36,39 @@ class JudgeWatch:
         self._broker: Callable[[], int | None] = lambda: None
 
     @asynccontextmanager
-    async def opened(self, opening: AbstractAsyncContextManager[Follower]) -> AsyncIterator[Follower]:
+    async def opened(
+        self, opening: AbstractAsyncContextManager[JudgeFollower]
+    ) -> AsyncIterator[JudgeFollower]:
         """Open a follower, and watch it until it is closed."""
-        async with AsyncExitStack() as stack:
-            with self.health.excuse("opening the state"):
-                follower = await stack.enter_async_context(opening)
+        async with self.excused("opening the state", opening) as follower:
             try:
                 self._watch(follower)
                 yield follower
             finally:
-                self.health.checks.clear()
-                self._unwatch()
+                self.release()
+                self.metrics.leading.set(0)
 
-    def _watch(self, follower: Follower) -> None:
-        metrics, state = self.metrics, follower.state
+    def _watch(self, follower: JudgeFollower) -> None:
+        metrics, state, show = self.metrics, follower.state, self.show
         follower.on_iteration = self.health.turn
         self.health.checks["broker"] = follower.decisions.reach
         self.health.checks["journal"] = lambda: not follower.journal.is_unreachable
         self.health.checks["replayed"] = lambda: False
         self.health.checks["assigned"] = lambda: False
-        metrics.journal_position.set_function(lambda: state.meta.applied)
-        metrics.replay_remaining.set_function(lambda: follower.remaining)
-        metrics.anchors.labels("ram").set_function(lambda: state.tables.stats.hot_anchors)
-        metrics.anchors.labels("rocksdb").set_function(lambda: state.tables.stats.cold_anchors)
-        metrics.dead_anchors.set_function(lambda: state.tables.stats.dead_anchors)
-        metrics.generations.set_function(lambda: state.tables.stats.generations)
-        metrics.log_time.set_function(lambda: state.time / 1000)
-        metrics.erasing.set_function(Elapsed(lambda: not state.meta.forgetting.is_erased))
+        show(metrics.journal_position, lambda: state.meta.applied)
+        show(metrics.replay_remaining, lambda: follower.remaining)
+        show(metrics.anchors.labels("ram"), lambda: state.tables.stats.hot_anchors)
+        show(metrics.anchors.labels("rocksdb"), lambda: state.tables.stats.cold_anchors)
+        show(metrics.dead_anchors, lambda: state.tables.stats.dead_anchors)
+        show(metrics.generations, lambda: state.tables.stats.generations)
+        show(metrics.log_time, lambda: state.time / 1000)
+        show(metrics.erasing, Elapsed(lambda: not state.is_erased))
         if (window := state.window) is not None:
             metrics.lifetime.set(window.lifetime / 1000)
-            metrics.oldest_page.set_function(lambda: max(0, window.expiry.oldest) / 1000)
-            metrics.late_pages.set_function(lambda: window.expiry.late_pages)
-            metrics.late.set_function(lambda: window.expiry.late / 1000)
+            show(metrics.oldest_page, lambda: max(0, window.expiry.oldest) / 1000)
+            show(metrics.late_pages, lambda: window.expiry.late_pages)
+            show(metrics.late, lambda: window.expiry.late / 1000)
         self._probed = state.tables.stats
-        self.note_flush(state)
-
-    def _unwatch(self) -> None:
-        """Release the references to a state before it is closed."""
-        metrics = self.metrics
-        for gauge in (
-            metrics.journal_position, metrics.replay_remaining, metrics.dead_anchors, metrics.generations,
-            metrics.lag_records, metrics.lag_seconds, metrics.log_time, metrics.erasing, metrics.oldest_page,
-            metrics.late_pages, metrics.late, metrics.requests_waiting, metrics.request_age,
-            *(metrics.anchors.labels(tier) for tier in ("ram", "rocksdb")),
-        ):  # fmt: skip
-            gauge.set_function(lambda: 0)
-        metrics.leading.set(0)
-
-    @asynccontextmanager
-    async def join(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """Enter a context that may wait for brokers, with the liveness check suspended."""
-        async with AsyncExitStack() as stack:
-            with self.health.excuse("waiting for brokers"):
-                entered = await stack.enter_async_context(entering)
-            yield entered
 
     def stands_by(self, election: Election) -> None:
         """Report that the state has caught up and the judge takes part in the election."""
@@ -113,8 +88,8 @@ class JudgeWatch:
         self._count_assignments()
         self.metrics.leading.set(1)
         self.metrics.replay_remaining.set_function(lambda: 0)  # later decisions are its own
-        self.metrics.lag_records.set_function(lambda: sum(map(len, self._at_hand)) + journal.remaining)
-        self.metrics.lag_seconds.set_function(lambda: self._lag(journal))
+        self.show(self.metrics.lag_records, lambda: sum(map(len, self._at_hand)) + journal.remaining)
+        self.show(self.metrics.lag_seconds, lambda: self._lag(journal))
         self._broker = lambda: journal.leader
 
     def _lag(self, journal: JournalReader) -> float:
@@ -128,12 +103,6 @@ class JudgeWatch:
         with self.metrics.batch_seconds.time():
             yield
         del self._at_hand[0]  # batches end in the order in which they began
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time one stage of the work."""
-        with self.metrics.stage_seconds.labels(name).time():
-            yield
 
     def note_batch(self, decided: JudgedBatch, gaps: int) -> None:
         """Count a batch whose transaction is committed."""
@@ -169,10 +138,8 @@ class JudgeWatch:
     def note_requests(self, waiting: int, oldest: int) -> None:
         """Report how many requests to forget wait to be decided, and the append time of the oldest of them in
         milliseconds since the epoch, which is arbitrary without any."""
-        self.metrics.requests_waiting.set_function(lambda: waiting)
-        self.metrics.request_age.set_function(
-            lambda: max(0.0, time.time() - oldest / 1000) if waiting else 0.0
-        )
+        self.show(self.metrics.requests_waiting, lambda: waiting)
+        self.show(self.metrics.request_age, lambda: max(0.0, time.time() - oldest / 1000) if waiting else 0.0)
 
     def note_forgotten(self, pages: int) -> None:
         """Count pages that were forgotten."""
@@ -185,16 +152,9 @@ class JudgeWatch:
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
 
-    def note_scrub(self, ended: float, damaged: int) -> None:
-        """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
-        self.metrics.scrubbed.set(ended)
-        self.metrics.damaged_files.set(damaged)
-
-    def note_flush(self, state: State) -> None:
-        """Update disk usage, and count probes since the last call. Called in a thread."""
-        stats, metrics = state.tables.stats, self.metrics
-        metrics.probes.labels("ram").inc(stats.hot_probes - self._probed.hot_probes)
-        metrics.probes.labels("rocksdb").inc(stats.rocks_probes - self._probed.rocks_probes)
+    def note_probes(self, state: State) -> None:
+        """Count probes since the last call."""
+        stats, probes = state.tables.stats, self.metrics.probes
+        probes.labels("ram").inc(stats.hot_probes - self._probed.hot_probes)
+        probes.labels("rocksdb").inc(stats.rocks_probes - self._probed.rocks_probes)
         self._probed = stats
-        metrics.state_bytes.set(state.store.disk_bytes())
-        metrics.state_free_bytes.set(shutil.disk_usage(state.store.path).free)

@@ -10,9 +10,9 @@ import structlog
 
 from stream.errors import BrokerError, CheckpointError, OpenTransactionError, SecurityError
 from stream.kafka import acl_check, clients, topics
-from stream.kafka.outage import patience, retry_until_answered
-from stream.ops.server import ops_server
-from stream.ops.signals import run_unless_stopped, stop_event_on_signals
+from stream.kafka.outage import patience
+from stream.messages.journal import Genesis
+from stream.roles.role import Role
 from stream.roles.trimmer.trim import BROKERS, STORE, TRANSACTION, Hold, Outcome, Trimmer
 from stream.roles.trimmer.watch import TrimWatch
 from stream.settings import Settings
@@ -40,35 +40,24 @@ async def trim_once(settings: Settings, keep: float, *, dry_run: bool = False) -
         return await trimmer.trim(genesis, dry_run=dry_run)
 
 
-class TrimRole:
+class TrimRole(Role[TrimWatch]):
     """One process that trims the logs at an interval."""
 
+    topics, grants = "trim", "trim"
+
     def __init__(self, settings: Settings, keep: float, every: float) -> None:
-        """Nothing is deleted that was appended within the last `keep` seconds; `every` is in seconds."""
-        self._settings, self._keep, self._every = settings, keep, every
-        self._stop = asyncio.Event()
-        self.watch = TrimWatch(keep, every)
-        self.ops_url: str | None = None
-        """Where its metrics and health are served."""
+        """Nothing is deleted that was appended within the last `keep` seconds; `every` is in seconds. Raises
+        SettingsError without a store of checkpoints."""
+        super().__init__(settings, TrimWatch(keep, every))
+        self._trimmer, self._every = Trimmer(settings, keep), every
 
-    def stop(self) -> None:
-        """Ask `run` to return. A verification that is under way is given up."""
-        self._stop.set()
+    async def _work(self, genesis: Genesis) -> None:
+        """Trim until the role is to end, which gives up a verification that is under way. If the store or
+        brokers fail, that is logged and tried again."""
+        await self._unless_stopped(self._trim_on(genesis))
 
-    async def run(self) -> None:
-        """Trim until SIGTERM, SIGINT or `stop()`. If the store or brokers fail, that is logged and tried
-        again; any other error is raised, such as SettingsError without a store of checkpoints."""
-        watch, trimmer = self.watch, Trimmer(self._settings, self._keep)
-        with stop_event_on_signals(self._stop), clients.translated_errors():
-            async with ops_server(self._settings, watch.metrics, watch.health) as self.ops_url:
-                await run_unless_stopped(self._stop, self._run(trimmer))
-
-    async def _run(self, trimmer: Trimmer) -> None:
-        settings, watch = self._settings, self.watch
-        with watch.health.excuse("waiting for the genesis"):
-            genesis = await topics.wait_for_genesis(settings)
-            await retry_until_answered("a broker", lambda: acl_check.check(settings, "trim"))
-        pause = FIRST_PAUSE
+    async def _trim_on(self, genesis: Genesis) -> None:
+        watch, pause = self.watch, FIRST_PAUSE
         while True:
             try:
                 with (
@@ -76,7 +65,7 @@ class TrimRole:
                     clients.translated_errors(),
                     patience(PATIENCE_SECONDS),
                 ):
-                    watch.note(await trimmer.trim(genesis))
+                    watch.note(await self._trimmer.trim(genesis))
                 rest, pause = self._every, FIRST_PAUSE
             except SecurityError:
                 raise

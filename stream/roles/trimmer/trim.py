@@ -34,9 +34,9 @@ from stream.kafka.log_starts import delete_records, first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader, journal_reader
-from stream.kafka.restored_state import misfit_of_logs, misfit_of_program
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.states.restored import misfit_of_logs, misfit_of_program
 
 log = structlog.get_logger(__name__)
 

@@ -6,19 +6,19 @@ import time
 
 import structlog
 
-from stream.ops.health import Health
 from stream.ops.metrics import TrimMetrics
+from stream.ops.watch import Watch
 from stream.roles.trimmer.trim import EXPECTED, REASONS, Hold, Outcome
 
 log = structlog.get_logger(__name__)
 
 
-class TrimWatch:
+class TrimWatch(Watch[TrimMetrics]):
     """Reports what each trim did."""
 
     def __init__(self, keep: float, every: float) -> None:
         """Both in seconds."""
-        self.metrics, self.health = TrimMetrics(), Health()
+        super().__init__(TrimMetrics())
         self.metrics.keep.set(keep)
         self.metrics.interval.set(every)
         self.metrics.completed.set(time.time())

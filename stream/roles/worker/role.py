@@ -19,15 +19,12 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
 from stream.futures import retrieved
-from stream.kafka import acl_check, clients, topics
+from stream.kafka import clients
 from stream.kafka.aiokafka_internals import raise_group_errors
 from stream.kafka.journal_producer import open_journal_producer
-from stream.kafka.names import TopicNames
-from stream.kafka.outage import retry_until_answered
 from stream.messages.journal import Genesis, Rows
-from stream.ops.server import ops_server
-from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.pages.outside.schema_registry import registry_of
+from stream.roles.role import Role
 from stream.roles.worker.assignment import Assignment
 from stream.roles.worker.backlog import Backlog, JournalBatch
 from stream.roles.worker.careful import feed_carefully
@@ -50,7 +47,7 @@ SLOW_SECONDS: Final = 0.5
 log = structlog.get_logger(__name__, role="worker")
 
 
-class WorkerRole:
+class WorkerRole(Role[WorkerWatch]):
     """One member of the workers' consumer group.
 
     Memory: pages and rows take at most `worker_memory` plus POLL_RECORDS records. In addition, aiokafka
@@ -58,24 +55,17 @@ class WorkerRole:
     record batch is larger, and one decompressed batch. Each child takes a chunk and up to `child_memory`.
     """
 
+    topics, grants = "worker", "worker"
+
     def __init__(self, settings: Settings, *, fingerprinter: str = FINGERPRINTER) -> None:
-        self.settings = settings
-        self.names = TopicNames(settings.namespace)
         self.stats = WorkerStats()
-        self.watch = WorkerWatch(self)
-        self.ops_url: str | None = None
-        """Where its metrics and health are served."""
+        super().__init__(settings, WorkerWatch(self))
         self._fingerprinter = fingerprinter
-        self._stop = asyncio.Event()
         self._reject_limit = RejectLimit(settings.reject_limit)
         self._tasks = Tasks()
         self._rebalances = Rebalances(
             self._begin, self._stop, self._tasks, self.stats, self.watch, settings.shutdown_seconds
         )
-
-    def stop(self) -> None:
-        """Ask `run` to append finished pages, leave the group and return."""
-        self._stop.set()
 
     @property
     def refusing(self) -> bool:
@@ -245,41 +235,21 @@ class WorkerRole:
         log.error("refusing", error=self._reject_limit.why, next_try_seconds=pause)
         await self._rebalances.begin_again(assignment, pause)
 
-    # Startup and shutdown. An error in a task ends `_work`.
+    # Startup and shutdown. An error in a task ends `_fingerprint_on`.
 
-    async def run(self) -> None:
-        """Work until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
-        lost."""
+    async def _work(self, genesis: Genesis) -> None:
+        """Fingerprint pages until the role is to end. Finished pages are appended before."""
         if wrong := overcommitted(self.settings, memory_limit(), "worker_memory"):
             log.warning("memory_overcommitted", error=wrong)
-        with stop_event_on_signals(self._stop), clients.translated_errors():
-            async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
-                with self.watch.health.excuse("waiting for the genesis"):
-                    genesis = await run_unless_stopped(self._stop, self._checked_genesis())
-                if genesis is None:
-                    return
-                self._genesis = genesis
-                async with AsyncExitStack() as children:
-                    # The first start compiles, which may take longer than the liveness check allows.
-                    with self.watch.health.excuse("starting children"):
-                        pool = await run_unless_stopped(
-                            self._stop, children.enter_async_context(self._children())
-                        )
-                    if pool is not None:
-                        self._pool = pool
-                        async with enter_unless_stopped(self._stop, self._clients()) as connected:
-                            if connected:
-                                await self._work()
-
-    async def _checked_genesis(self) -> Genesis:
-        """Wait for the genesis, and refuse another scheme version (rule 6) or topics that lose records (rule
-        14)."""
-        genesis = await topics.wait_for_genesis(self.settings)
-        await retry_until_answered("a broker", lambda: topics.check(self.settings, "worker"))
-        # Otherwise a missing grant that is rarely used, to read the decisions, would be noticed long after
-        # the start.
-        await retry_until_answered("a broker", lambda: acl_check.check(self.settings, "worker"))
-        return genesis
+        self._genesis = genesis
+        # The first start compiles, which may take longer than the liveness check allows.
+        starting = self.watch.excused("starting children", self._children())
+        async with self._entered(starting) as pool:
+            if pool is not None:
+                self._pool = pool
+                async with self._entered(self._clients()) as connected:
+                    if connected:
+                        await self._fingerprint_on()
 
     def _children(self) -> ChildPool:
         configuration = configuration_of(
@@ -302,13 +272,13 @@ class WorkerRole:
             watch.connected(self._producer.client, self._consumer)
             yield True
 
-    async def _work(self) -> None:
+    async def _fingerprint_on(self) -> None:
         """Join the group, and work until `stop` or an error."""
         try:
             self._tasks.spawn(self._watch())
             self._consumer.subscribe([self.names.pages], listener=self._rebalances)
             log.info("worker_started", group=self.names.workers, scheme=self._genesis.scheme_id)
-            if await run_unless_stopped(self._stop, self._tasks.failure()) is None:
+            if await self._unless_stopped(self._tasks.failure()) is None:
                 log.info("worker_stopping")
                 await self._rebalances.release()
                 log.info("worker_stopped", **asdict(self.stats))

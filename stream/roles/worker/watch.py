@@ -15,8 +15,8 @@ from aiokafka.client import AIOKafkaClient
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata
 from stream.kafka.aiokafka_internals import fetch_progress
-from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
+from stream.ops.watch import Watch
 from stream.roles.worker.backlog import Backlog, JournalBatch
 
 STATUS: Final = {each.value: each.name.lower() for each in Status}
@@ -69,12 +69,12 @@ class WatchedWorker(Protocol):
         """Whether appending is paused because of `reject_limit`."""
 
 
-class WorkerWatch:
+class WorkerWatch(Watch[WorkerMetrics]):
     """Collects metrics and health of a worker, partly on demand."""
 
     def __init__(self, worker: WatchedWorker) -> None:
+        super().__init__(WorkerMetrics())
         self._worker = worker
-        self.metrics, self.health = WorkerMetrics(), Health()
         self._crashes = 0
 
     def connected(self, client: AIOKafkaClient, consumer: AIOKafkaConsumer) -> None:
@@ -119,12 +119,6 @@ class WorkerWatch:
         """Report that this batch is being appended while entered."""
         self.metrics.batch_rows.observe(len(batch.rows))
         with self.metrics.batch_seconds.time():
-            yield
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time one stage of the work."""
-        with self.metrics.stage_seconds.labels(name).time():
             yield
 
     def note_append(self, batch: JournalBatch) -> None:

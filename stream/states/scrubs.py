@@ -1,8 +1,13 @@
-"""Background scrubs of a role's state, which find damage in parts that are rarely read."""
+"""Background scrubs of a role's state, which find damage in parts that are rarely read.
+
+The last one is recorded in a file beside the directory: so a role that starts again does not scrub again at
+once, and does not open a directory that was found damaged, in a block that may be read rarely.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +22,9 @@ from stream.checkpoints.known_damage import forget_restored
 from stream.children.confine import environment
 from stream.errors import DamagedStateError, OutputError
 from stream.kafka.in_flight import in_thread
+from stream.output import writing
+from stream.private import tighten
 from stream.tables.store import scrub_child
-from stream.tables.store.last_scrub import last_scrub, note_scrub
 from stream.tables.store.scrub_child import ScrubResult
 
 FIRST_SECONDS: Final = 600.0
@@ -117,3 +123,57 @@ class Scrubs:
 
 async def _all_of(pipe: asyncio.StreamReader | None) -> bytes:
     return b"" if pipe is None else await pipe.read()
+
+
+class Scrub(msgspec.Struct, frozen=True, kw_only=True):
+    """A completed scrub, as recorded."""
+
+    ended: float
+    """Seconds since the epoch."""
+    found: ScrubResult
+    inode: int | None = None
+    """Inode of the damaged file."""
+    changed: int | None = None
+    """Modification time of the damaged file, in nanoseconds since the epoch. Tells it from a later file of
+    the same name."""
+
+
+def last_scrub(directory: Path) -> Scrub | None:
+    """The last scrub of a state directory; None if there is no readable record."""
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(_path(directory).read_bytes(), type=Scrub)
+    return None
+
+
+def note_scrub(directory: Path, result: ScrubResult, ended: float) -> None:
+    """Record the result of a scrub. Raises OutputError."""
+    there = _stat(directory, result.file)
+    scrub = Scrub(
+        ended=ended,
+        found=result,
+        inode=there and there.st_ino,
+        changed=there and there.st_mtime_ns,
+    )
+    with writing(_path(directory)) as file:
+        file.write(msgspec.json.encode(scrub))
+    tighten(_path(directory))
+
+
+def refuse_known_damage(directory: Path) -> None:
+    """Raise DamagedStateError if the last scrub found a damaged file that still exists."""
+    last = last_scrub(directory)
+    if last is None or last.found.damage is None:
+        return
+    there = _stat(directory, last.found.file)
+    if there is not None and (there.st_ino, there.st_mtime_ns) == (last.inode, last.changed):
+        raise DamagedStateError(last.found.damage)
+
+
+def _path(directory: Path) -> Path:
+    return directory.with_suffix(".scrub")
+
+
+def _stat(directory: Path, name: str | None) -> os.stat_result | None:
+    with suppress(OSError):
+        return (directory / name).stat() if name else None
+    return None

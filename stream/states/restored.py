@@ -19,10 +19,10 @@ from stream.errors import DamagedCheckpointError, StateError
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.positions_in_topics import Position, misfit
 from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.states.position import Position, misfit
 
 log = structlog.get_logger(__name__)
 
@@ -41,27 +41,29 @@ class FittingCheckpoints:
         genesis: Genesis,
         cluster_id: str,
         kind: str = JUDGE,
-        damaged: Collection[str] = (),
+        directory: Path | None = None,
     ) -> None:
-        """`settings` names their store; `damaged` is what `known_damage` says. Raises
-        SettingsError if the store's URL is none."""
-        assert settings.checkpoints is not None  # noqa: S101 (the caller knows)
+        """`settings` may name their store: without one, there are none. What `known_damage` says of
+        `directory` is not restored. Raises SettingsError if the store's URL is none."""
         self._settings, self._genesis, self._cluster_id = settings, genesis, cluster_id
-        self._kind, self._damaged = kind, damaged
-        self.catalogue = Catalogue(settings.checkpoints)
-        self.refused: list[str] = []
+        self._kind = kind
+        self._damaged: Collection[str] = () if directory is None else known_damage(directory)
+        self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
+        self._refused: list[str] = []
         """Why others do not fit."""
 
-    def refuse(self, name: CheckpointName, reason: str) -> None:
+    def _refuse(self, name: CheckpointName, reason: str) -> None:
         """Note and log why a checkpoint is not used."""
         log.warning("checkpoint_refused", checkpoint=str(name), reason=reason)
-        self.refused.append(reason)
+        self._refused.append(reason)
 
     @property
     def reasons(self) -> str:
         """Why none fits."""
-        why = "; ".join(self.refused) or f"there is none of this journal and of kind {self._kind}"
-        return f"no checkpoint in {self.catalogue} can be used: {why}"
+        if self._catalogue is None:
+            return _UNSET
+        why = "; ".join(self._refused) or f"there is none of this journal and of kind {self._kind}"
+        return f"no checkpoint in {self._catalogue} can be used: {why}"
 
     async def manifests(
         self,
@@ -75,16 +77,18 @@ class FittingCheckpoints:
 
         Raises CheckpointError if the store fails. Waits for brokers.
         """
-        names = await in_thread(self.catalogue.kept, self._genesis.journal, self._kind)
+        if (catalogue := self._catalogue) is None:
+            return
+        names = await in_thread(catalogue.kept, self._genesis.journal, self._kind)
         async with (
             journal_reader(self._settings, 0, self._genesis) as journal,
             TopicReader(self._settings, TopicNames(self._settings.namespace).decisions, 0) as decisions,
         ):
             for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
                 try:
-                    manifest = await in_thread(self.catalogue.read, name)
+                    manifest = await in_thread(catalogue.read, name)
                 except DamagedCheckpointError as error:
-                    self.refuse(name, str(error))
+                    self._refuse(name, str(error))
                     continue
                 reason = misfit_of_program(manifest, self._genesis, self._cluster_id)
                 if reason is None and not any_generation:
@@ -98,7 +102,7 @@ class FittingCheckpoints:
                 if reason is None:
                     yield manifest
                 else:
-                    self.refuse(name, f"checkpoint {name}: {reason}")
+                    self._refuse(name, f"checkpoint {name}: {reason}")
 
     def _misfit_of_settings(self, manifest: Manifest) -> str | None:
         if manifest.kind != JUDGE:
@@ -123,42 +127,52 @@ class FittingCheckpoints:
         async with aclosing(candidates) as manifests:
             async for manifest in manifests:
                 try:
-                    await _restore(self.catalogue, manifest, directory)
+                    await self._download(manifest, directory)
                     return manifest
                 except DamagedCheckpointError as error:
-                    self.refuse(manifest.name, str(error))
+                    self._refuse(manifest.name, str(error))
         return None
 
+    async def _download(self, manifest: Manifest, directory: Path) -> None:
+        """Restore in a thread, which ends on cancellation after the files that it is at."""
+        began, catalogue = time.monotonic(), self._catalogue
+        assert catalogue is not None  # noqa: S101 (it has the manifest)
+        fields = {"checkpoint": str(manifest.name), "made": manifest.made, "bytes": manifest.bytes}
+        log.info("restoring", directory=str(directory), **fields)
+        await in_stoppable_thread(lambda turn: restore(catalogue, manifest, directory, lambda _: turn()))
+        log.info("restored", seconds=round(time.monotonic() - began, 1), **fields)
 
-async def restore_if_empty(
-    settings: Settings,
-    genesis: Genesis,
-    cluster_id: str,
-    kind: str,
-    directory: Path,
-    avoided: Collection[CheckpointName] = (),
-) -> CheckpointName | None:
-    """Restore an empty or missing state directory, if the setting `checkpoints` names a store. Returns what
-    was restored; None if the state must be built from the topics.
+    async def advice(self) -> tuple[Manifest | None, str]:
+        """Return the checkpoint that would replace a state which the logs do not reach any more, if there is
+        one, and what to do. Raises CheckpointError if the store fails."""
+        async with aclosing(self.manifests()) as manifests:
+            async for manifest in manifests:
+                return manifest, (
+                    f"checkpoint {manifest.name} in {self._catalogue}, made {manifest.made}, will do: move"
+                    " the directory away, and it is restored (a role moves it by itself with"
+                    " --rebuild-damaged)"
+                )
+        return None, self.reasons
 
-    A checkpoint that does not fit or is damaged is named in the log, and the next older one is tried;
-    `avoided` ones are not. Raises StateError if none is left, or the setting is missing, and the topics do
-    not have everything any more, and CheckpointError if the store fails.
-    """
-    if not is_empty(directory):
-        return None
-    if settings.checkpoints:
-        checkpoints = FittingCheckpoints(settings, genesis, cluster_id, kind, known_damage(directory))
-        manifest = await checkpoints.restore(directory, avoided)
-        if manifest is not None:
+    async def restore_if_empty(
+        self, directory: Path, avoided: Collection[CheckpointName] = ()
+    ) -> CheckpointName | None:
+        """Restore an empty or missing state directory. Returns what was restored; None if the state must be
+        built from the topics.
+
+        A checkpoint that does not fit or is damaged is named in the log, and the next older one is tried;
+        `avoided` ones are not. Raises StateError if none is left and the topics do not have everything any
+        more, and CheckpointError if the store fails.
+        """
+        if not is_empty(directory):
+            return None
+        if (manifest := await self.restore(directory, avoided)) is not None:
             return manifest.name
-        why = checkpoints.reasons
-        log.info("no_checkpoint", checkpoints=str(checkpoints.catalogue), journal=genesis.journal)
-    else:
-        why = _UNSET
-    if trimmed := await trimmed_logs(settings, genesis):
-        raise StateError(f"state directory {directory}: empty, but {trimmed}, and {why}")
-    return None
+        if self._catalogue is not None:
+            log.info("no_checkpoint", checkpoints=str(self._catalogue), journal=self._genesis.journal)
+        if trimmed := await trimmed_logs(self._settings, self._genesis):
+            raise StateError(f"state directory {directory}: empty, but {trimmed}, and {self.reasons}")
+        return None
 
 
 async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
@@ -173,23 +187,6 @@ async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
             if at.start:
                 starts[reader.topic] = at.start
     return " and ".join(f"topic {topic} starts at {start}" for topic, start in starts.items()) or None
-
-
-async def advice_on_trimmed(
-    settings: Settings, genesis: Genesis, cluster_id: str, kind: str, directory: Path
-) -> tuple[Manifest | None, str]:
-    """Return the checkpoint that would replace a state which the logs do not reach any more, if there is one,
-    and what to do. Raises CheckpointError if the store fails."""
-    if not settings.checkpoints:
-        return None, _UNSET
-    checkpoints = FittingCheckpoints(settings, genesis, cluster_id, kind, known_damage(directory))
-    async with aclosing(checkpoints.manifests()) as manifests:
-        async for manifest in manifests:
-            return manifest, (
-                f"checkpoint {manifest.name} in {checkpoints.catalogue}, made {manifest.made}, will do: move"
-                " the directory away, and it is restored (a role moves it by itself with --rebuild-damaged)"
-            )
-    return None, checkpoints.reasons
 
 
 def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:
@@ -220,12 +217,3 @@ async def misfit_of_logs(
         return await misfit(position, settings, genesis, journal, decisions)
     except StateError as error:
         return str(error)
-
-
-async def _restore(catalogue: Catalogue, manifest: Manifest, directory: Path) -> None:
-    """Restore in a thread, which ends on cancellation after the files that it is at."""
-    began = time.monotonic()
-    fields = {"checkpoint": str(manifest.name), "made": manifest.made, "bytes": manifest.bytes}
-    log.info("restoring", directory=str(directory), **fields)
-    await in_stoppable_thread(lambda turn: restore(catalogue, manifest, directory, lambda _: turn()))
-    log.info("restored", seconds=round(time.monotonic() - began, 1), **fields)

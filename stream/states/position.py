@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stream.errors import TrimmedLogError
 from stream.kafka.names import TopicNames
@@ -10,6 +10,7 @@ from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader, RecordReader, journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.states.state import OpenState
 
 
 class Position(NamedTuple):
@@ -21,6 +22,12 @@ class Position(NamedTuple):
     """Digest of the journal record at `applied - 1`; empty before the first record."""
     decided: int
     """The next offset of the decisions topic to apply."""
+
+    @classmethod
+    def of(cls, state: OpenState) -> Self:
+        """The position of a state."""
+        meta = state.meta
+        return cls(meta.applied, meta.last, meta.decided)
 
 
 async def misfit(

@@ -1,25 +1,28 @@
-"""Erases forgotten pages from a state directory, beside what is done with it."""
+"""Erases forgotten pages from a state, beside what is done with it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from stream.failpoints import reach
 from stream.futures import retrieved
-from stream.judge.state.state import State
 from stream.kafka.in_flight import in_thread
+from stream.states.state import Erasable
 
 log = structlog.get_logger(__name__)
 
 
 class Erasing:
-    """Erases what was forgotten from the directory of a state, a few pages at a time, and rewrites the files
-    that had them in the background."""
+    """Erases what was forgotten from a state, in parts, and rewrites the files that had it in the background.
+    Interrupted, it begins anew."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: Erasable, blank: Callable[[], Awaitable[bool]]) -> None:
+        """`blank` removes some of what says what forgotten pages were. It returns whether there may be
+        more."""
+        self._state, self._blank = state, blank
         self._compacting: asyncio.Task[int] | None = None
 
     @property
@@ -27,23 +30,23 @@ class Erasing:
         """Whether `attend` has something to do."""
         if self._compacting is not None:
             return self._compacting.done()
-        return not self._state.meta.forgetting.is_erased
+        return not self._state.is_erased
 
     async def attend(self) -> None:
         """Do the next part. No batch may be ahead of the store. Raises the error of what was done in the
         background."""
         state = self._state
         if self._compacting is None:
-            if not await in_thread(state.blank_forgotten):
+            if not await self._blank():
                 reach("forget.erased")
-                self._compacting = retrieved(asyncio.create_task(asyncio.to_thread(state.forgotten.compact)))
+                self._compacting = retrieved(asyncio.create_task(asyncio.to_thread(state.compact)))
         elif self._compacting.done():
             compacting, self._compacting = self._compacting, None
             erased = compacting.result()
             reach("forget.compacted")
             await in_thread(state.note_erased, erased)
-            await in_thread(state.flush)
-            log.info("erased", decided=erased)
+            await in_thread(state.store.flush)
+            log.info("erased", until=erased)
 
     async def close(self) -> None:
         """Wait for what is done in the background. What is not erased is erased after the next start."""

@@ -1,0 +1,38 @@
+"""What the room asks of a state."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from stream.tables.store.rocks import Store
+
+
+class OpenState(Protocol):
+    """A state in a directory, which this process has open."""
+
+    @property
+    def store(self) -> Store:
+        """Where it is stored."""
+
+    @property
+    def meta(self) -> Any:
+        """Its metadata, another object after each write. They say how far it has come: those of a state that
+        follows journal and decisions have `applied`, `last` and `decided`."""
+
+    def close(self) -> None:
+        """Flush, and release the directory."""
+
+
+class Erasable(OpenState, Protocol):
+    """A state that may have pages which are forgotten."""
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of all that was forgotten."""
+
+    def compact(self) -> int:
+        """Rewrite the files that had what was blanked, while others may write. Returns up to where in the
+        topic that forgets, nothing is left then."""
+
+    def note_erased(self, erased: int) -> None:
+        """Note that."""
