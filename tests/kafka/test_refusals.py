@@ -124,14 +124,6 @@ async def test_rule_9_state_of_another_cluster_or_journal_is_refused(
 
 
 @pytest.mark.night
-async def test_state_made_with_another_tables_generation_is_refused(ran: StoppedDeployment) -> None:
-    other = ran.settings.model_copy(update={"tables_generation": 5000})
-    said = await refusal(JudgeRole(other))
-    assert f"state directory {ran.directory}" in said
-    assert "generation 1000000, but tables_generation says 5000" in said
-
-
-@pytest.mark.night
 async def test_state_directory_that_another_judge_has_open_is_refused(ran: StoppedDeployment) -> None:
     async with running(JudgeRole(ran.settings.model_copy(update={"checkpoint_interval": 0.1}))):
         (appended,) = await append(ran.settings, record(part(0, PAGES, PAGES + 1)))

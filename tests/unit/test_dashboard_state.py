@@ -19,11 +19,10 @@ from stream.dashboard.counting.state import BLOCKS, HOST_WINDOWS, WINDOWS, State
 from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS
-from stream.errors import DamagedStateError, StateError
-from stream.kafka.counted import Meta, figures_below, kind_of_dashboard, meta_of
+from stream.errors import DamagedStateError
 from stream.messages.verdict import VerdictRecord
 from stream.roles.forgetter.status import _left_of_figures
-from stream.tables.store.rocks import DEFAULT
+from stream.states.figures import Meta, figures_below, kind_of_dashboard, meta_of
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import KINDS, VerdictMaker, by_kind
 
@@ -142,32 +141,6 @@ def test_windows_go_when_their_time_is_over(
             found.append(is_there())
         assert found[2:] == [False, True]
         assert state.meta.positions == {0: 3}
-
-
-@pytest.mark.parametrize(
-    ("meta", "why"),
-    [
-        ({"cluster": "other"}, "belongs to cluster cluster, but bootstrap_servers says other"),
-        ({"journal": "other"}, f"belongs to journal {JOURNAL}, but namespace says other"),
-        ({"topic": "other"}, "belongs to topic topic, but the topic of verdicts says other"),
-    ],
-)
-def test_a_state_of_something_else_is_refused(meta: dict[str, str], why: str, tmp_path: Path) -> None:
-    with closing(State.open(tmp_path, FRESH)) as state:
-        fold(state, view_of(state), columns(0, [0], VerdictMaker().some(1)))
-    with pytest.raises(StateError, match=why):
-        State.open(tmp_path, msgspec.structs.replace(FRESH, **meta))
-    State.open(tmp_path, FRESH).close()
-
-
-def test_rows_without_a_position_are_damage(tmp_path: Path) -> None:
-    with closing(State.open(tmp_path, FRESH)) as state:
-        fold(state, view_of(state), columns(0, [0], VerdictMaker().some(1)))
-        writes = state.store.batch()
-        writes.delete(DEFAULT, b"meta")
-        state.store.write(writes)
-    with pytest.raises(DamagedStateError, match="no meta record"):
-        State.open(tmp_path, FRESH)
 
 
 def test_a_state_that_ends_before_anything_is_counted_is_sound(tmp_path: Path) -> None:

@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 
 from stream.elector.elector import Elector, TopicRecord
-from stream.elector.judged_pages import Decided
 from stream.elector.layout import CLUSTER, NOBODY
 from stream.elector.policy import Policy, Ranked
-from stream.elector.state import State, meta_of
 from stream.errors import DamagedStateError, RecordError, SettingsError, StateError
+from stream.judge.batch import Decided
 from stream.judge.ids import NO_PAGE
 from stream.messages.best import BestRecord, KeptPage
 from stream.messages.row_columns import NO_TIME
-from stream.tables.store.meta_record import META
-from stream.tables.store.rocks import DEFAULT, DUE, MEMBERS, Store
-from stream.tables.store.scrub_child import scrub
+from stream.tables.store.rocks import DUE, MEMBERS, Store
 from stream.text.url import host_of
 from tests.elected import decided_of, open_elector, tell_all
 from tests.genesis import JOURNAL
@@ -39,36 +36,11 @@ def elector(tmp_path: Path) -> Elector:
     return made
 
 
-def test_a_state_is_private(elector: Elector) -> None:
+def test_the_state_of_another_policy_is_refused(elector: Elector) -> None:
     elector.state.close()
-    path = elector.state.store.path
-    assert path.stat().st_mode & 0o777 == 0o700
-    assert all(each.stat().st_mode & 0o077 == 0 for each in path.iterdir())
-
-
-def test_a_state_is_read_while_another_process_writes(elector: Elector) -> None:
-    elector.state.store.flush()
-    read = State.read(elector.state.store.path)
-    assert read.meta == elector.state.meta == meta_of(elector.state.store.path)
-    read.store.close()
-    elector.state.close()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"journal": "cd" * 16}, "belongs to journal"),
-        ({"cluster": "another"}, "belongs to cluster another, but bootstrap_servers says cluster"),
-        ({"elect": "newest"}, "elects by elect=newest, but the setting says elect=longest; give the second"),
-        ({"version": 1}, "another version made it .format 1; this program reads 2"),
-    ],
-)
-def test_another_state_is_refused(elector: Elector, change: dict[str, str], message: str) -> None:
-    state = elector.state
-    state.write(state.store.batch(), msgspec.structs.replace(state.meta, **change))
-    state.close()
-    with pytest.raises(StateError, match=message):
-        open_elector(state.store.path, "longest")
+    said = "elects by elect=longest, but the setting says elect=newest; give the second"
+    with pytest.raises(StateError, match=said):
+        open_elector(elector.state.store.path, "newest")
 
 
 def test_the_state_of_a_judge_is_refused_and_left_alone(tmp_path: Path, elector: Elector) -> None:
@@ -93,26 +65,6 @@ def test_lost_records_are_damage(elector: Elector) -> None:
     elector.state.close()
     with pytest.raises(DamagedStateError, match=r"clusters that are due, but .* were written; move"):
         open_elector(store.path, "longest")
-
-
-def test_a_state_without_its_meta_record_is_damaged(elector: Elector) -> None:
-    writes = elector.state.store.batch()
-    writes.delete(DEFAULT, META)
-    elector.state.store.write(writes)
-    elector.state.close()
-    with pytest.raises(DamagedStateError, match="records, but no meta record"):
-        open_elector(elector.state.store.path, "longest")
-
-
-def test_a_scrub_finds_a_damaged_file(elector: Elector) -> None:
-    elector.state.close()
-    path = elector.state.store.path
-    assert scrub(path, lambda: None).damage is None
-    file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
-    content = bytearray(file.read_bytes())
-    content[len(content) // 3] ^= 1
-    file.write_bytes(content)
-    assert scrub(path, lambda: None).file == file.name
 
 
 def changed(decided: Decided, **fields: object) -> Decided:

@@ -56,20 +56,6 @@ def upload(state: State, catalogue: Catalogue, kind: str = ELECTOR) -> Manifest:
         return Uploads(catalogue, kind, OTHERS, 1).upload(moment)
 
 
-def test_a_restored_elector_goes_on(place: Place) -> None:
-    elector = elect(place.path / ELECTOR)
-    manifest = upload(elector.state, place.catalogue)
-    assert (manifest.kind, manifest.elect, manifest.generation) == (ELECTOR, "longest", 0)
-    assert manifest.applied == elector.state.meta.applied
-    restore(place.catalogue, manifest, place.path / "new")
-    verify_whole(place.catalogue, manifest, genesis_of(), place.path / "scratch")
-    again = open_elector(place.path / "new", "longest")
-    assert again.state.meta == elector.state.meta
-    assert again.due(1000) == elector.due(1000)
-    for each in (again, elector):
-        each.state.close()
-
-
 def test_kinds_share_a_store_and_nothing_else(place: Place) -> None:
     elector, named = elect(place.path / ELECTOR), elect(place.path / "elector-b", "newest")
     first, second = upload(elector.state, place.catalogue), upload(named.state, place.catalogue, "elector-b")

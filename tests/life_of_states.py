@@ -1,0 +1,269 @@
+"""What the state of every role does, whatever it keeps: the tests of each kind are a class that derives from
+these."""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC240 (small files, and nothing else runs)
+import abc
+import random
+import shutil
+import stat
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.restoring import restore
+from stream.checkpoints.uploads import Uploads, linked
+from stream.checkpoints.verification import verify_whole
+from stream.errors import DamagedStateError, DiskError, StaleError, StateBusyError, StateError
+from stream.messages.journal import Genesis
+from stream.ops.metrics import StateMetrics
+from stream.settings import Settings
+from stream.states.directory import StateDirectory
+from stream.states.upkeep import Upkeep
+from stream.tables.store.meta_record import META
+from stream.tables.store.rocks import DEFAULT
+from stream.tables.store.scrub_child import scrub
+from tests.unit.test_state_disk import full
+from tests.waiting import until
+
+OFTEN = 1e-6
+
+
+class LifeOfAState(abc.ABC):
+    """A kind of state, and the tests of it."""
+
+    metrics: ClassVar[type[StateMetrics]]
+    owners: ClassVar[dict[str, str]]
+    """Argument of `open` that says whose state it is -> what a refusal says of another one."""
+
+    @abc.abstractmethod
+    def open(self, path: Path, **owner: str) -> Any:
+        """Open the state in a directory, or a new one."""
+
+    @abc.abstractmethod
+    def meta_of(self, path: Path) -> Any:
+        """The metadata of the last flush."""
+
+    @abc.abstractmethod
+    def advance(self, state: Any) -> bool:
+        """Apply the next part of the input, from where the state says that it is. Whether there was any."""
+
+    @abc.abstractmethod
+    def forget(self, state: Any) -> bytes:
+        """Forget a page that the state has, of which it had these bytes."""
+
+    @abc.abstractmethod
+    def erase(self, state: Any) -> None:
+        """Erase what was forgotten, as the role does."""
+
+    def content(self, state: Any) -> str:
+        """Digest of what the state has."""
+        return str(state.store.digest())
+
+    def finish(self, path: Path) -> str:
+        """Apply all that is left of the input to the state in a directory, and return a digest of it."""
+        with closing(self.open(path)) as state:
+            while self.advance(state):
+                pass
+            return self.content(state)
+
+    def directory(self, path: Path, *, rebuild: bool) -> StateDirectory[Any]:
+        settings = Settings(state_dir=path.parent, rebuild_damaged=rebuild)
+        return StateDirectory(settings, path, lambda: self.open(path))
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_killed_anywhere_it_ends_as_one_that_was_not_killed(self, tmp_path: Path, seed: int) -> None:
+        rng, kills = random.Random(seed), 0
+        state = self.open(tmp_path / "0")
+        while self.advance(state):
+            if rng.random() < 0.4:
+                state.store.flush()
+            if rng.random() < 0.5 and kills < 8:
+                kills += 1
+                left = tmp_path / str(kills)  # by a process that is killed now
+                shutil.copytree(state.store.path, left)
+                state.close()
+                state = self.open(left)
+        assert kills
+        found = self.content(state)
+        state.close()
+        assert found == self.finish(tmp_path / "whole")
+
+    def test_it_belongs_to_one_journal_and_says_so(self, tmp_path: Path) -> None:
+        expected = self.finish(tmp_path / "state")
+        for owner, said in self.owners.items():
+            with pytest.raises(StateError, match=f"state directory {tmp_path}/state .*{said}"):
+                self.open(tmp_path / "state", **{owner: "cd" * 16})
+        assert self.finish(tmp_path / "state") == expected
+
+    def test_another_format_is_named(self, tmp_path: Path) -> None:
+        with closing(self.open(tmp_path)) as state:
+            self._put_meta(state, msgspec.structs.replace(state.meta, version=1))
+        for use in (self.open, self.meta_of):
+            with pytest.raises(StateError, match=r"another version made it \(format 1; this program reads"):
+                use(tmp_path)
+
+    def test_records_without_a_meta_record_are_damage(self, tmp_path: Path) -> None:
+        self.finish(tmp_path)
+        with closing(self.open(tmp_path)) as state:
+            writes = state.store.batch()
+            writes.delete(DEFAULT, META)
+            state.store.write(writes)
+        with pytest.raises(DamagedStateError, match="records, but no meta record"):
+            self.open(tmp_path)
+
+    def test_one_process_writes_and_others_may_read_its_last_flush(self, tmp_path: Path) -> None:
+        with closing(self.open(tmp_path)) as state:
+            assert self.advance(state)
+            state.store.flush()
+            flushed = state.meta
+            with pytest.raises(StateBusyError, match=f"state directory {tmp_path}: in use"):
+                self.open(tmp_path)
+            assert self.meta_of(tmp_path) == flushed
+            assert self.advance(state)
+            assert self.meta_of(tmp_path) == flushed != state.meta
+        assert self.meta_of(tmp_path) == state.meta
+
+    def test_nobody_else_may_read_it(self, tmp_path: Path) -> None:
+        self.finish(tmp_path / "state")
+        paths = [tmp_path / "state", *(tmp_path / "state").iterdir()]
+        assert {stat.S_IMODE(each.stat().st_mode) & 0o077 for each in paths} == {0}
+
+    async def test_a_damaged_one_is_refused_by_name_or_set_aside(self, tmp_path: Path) -> None:
+        path = tmp_path / "state"
+        self.finish(path)
+        file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
+        cut = file.read_bytes()[: file.stat().st_size // 2]
+        file.write_bytes(cut)
+        with pytest.raises(DamagedStateError, match=f"state directory {path}: damaged: .*{file.name}"):
+            async with self.directory(path, rebuild=False).opened():
+                pass
+        assert file.read_bytes() == cut
+        async with self.directory(path, rebuild=True).opened() as state:
+            new = self.content(state)
+        (moved,) = tmp_path.glob("state.damaged-2*")
+        assert (moved / file.name).read_bytes() == cut
+        with closing(self.open(tmp_path / "new")) as state:
+            assert new == self.content(state)
+        assert self.finish(path) == self.finish(tmp_path / "new")
+
+    @pytest.mark.parametrize("rebuild", [False, True])
+    async def test_damage_that_is_met_later_ends_the_role(self, tmp_path: Path, rebuild: bool) -> None:
+        path = tmp_path / "state"
+        with pytest.raises(StaleError if rebuild else DamagedStateError) as raised:
+            async with self.directory(path, rebuild=rebuild).opened():
+                raise DamagedStateError("a block that nobody had read")
+        assert path.exists() != rebuild
+        assert ("the next start rebuilds it" in str(raised.value)) == rebuild
+
+    async def test_damage_that_nobody_reads_is_found_by_a_scrub(self, tmp_path: Path) -> None:
+        path = tmp_path / "state"
+        self.finish(path)
+        file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 4] ^= 1
+        assert scrub(path, lambda: None).damage is None
+        metrics = self.metrics()
+        upkeep = Upkeep(Settings(scrub_hours=OFTEN), path, metrics)
+        async with self.directory(path, rebuild=False).opened() as state, upkeep.beside(state):
+            with file.open("r+b") as spoiled:  # in place, as a disk does
+                spoiled.write(content)
+            with pytest.raises(DamagedStateError, match=f"state directory {path}: damaged: {file.name}"):
+                await until(upkeep.attend)
+        assert metrics.damaged_files._value.get() == 1
+        with pytest.raises(DamagedStateError, match=file.name):  # also at the next start
+            async with self.directory(path, rebuild=False).opened():
+                pass
+
+    async def test_what_is_written_is_flushed_and_measured(self, tmp_path: Path) -> None:
+        metrics = self.metrics()
+        upkeep = Upkeep(Settings(flush_seconds=OFTEN, scrub_hours=0), tmp_path, metrics)
+        with closing(self.open(tmp_path)) as state:
+            async with upkeep.beside(state):
+                assert self.advance(state)
+
+                def is_flushed() -> bool:
+                    upkeep.attend()
+                    return bool(metrics.state_bytes._value.get()) and self.meta_of(tmp_path) == state.meta
+
+                await until(is_flushed)
+                assert metrics.state_free_bytes._value.get() > 0
+                upkeep.attend()
+                files = sorted(tmp_path.glob("*.sst"))
+                for _ in range(3):
+                    upkeep.attend()  # nothing was written since
+                assert sorted(tmp_path.glob("*.sst")) == files
+
+    def test_a_full_disk_ends_it_and_nothing_that_was_flushed_is_lost(self, tmp_path: Path) -> None:
+        path = tmp_path / "state"
+        state = self.open(path)
+        self.advance(state)
+        state.store.flush()
+        flushed = state.meta
+        self.advance(state)
+        with full(64):
+            with pytest.raises(DiskError, match=f"directory {path}: "):
+                state.store.flush()
+            with suppress(DiskError):
+                state.close()
+        assert self.meta_of(path) in (flushed, state.meta)
+        assert self.finish(path) == self.finish(tmp_path / "whole")
+
+    def test_a_directory_that_is_gone_is_named(self, tmp_path: Path) -> None:
+        state = self.open(tmp_path / "state")
+        self.advance(state)
+        shutil.rmtree(tmp_path / "state")
+        with pytest.raises(DiskError, match=f"directory {tmp_path}/state: it is gone"):
+            state.close()
+
+    def test_what_is_forgotten_is_erased_though_it_is_killed_meanwhile(self, tmp_path: Path) -> None:
+        self.finish(tmp_path / "0")
+        state = self.open(tmp_path / "0")
+        gone = self.forget(state)
+        state.store.flush()
+        shutil.copytree(state.store.path, tmp_path / "1")
+        self.erase(state)
+        state.close()
+        killed = self.open(tmp_path / "1")
+        assert self._has(killed, gone)
+        self.erase(killed)
+        killed.close()
+        for path in (tmp_path / "0", tmp_path / "1"):
+            with closing(self.open(path)) as state:
+                assert not self._has(state, gone)
+            assert not any(gone in each.read_bytes() for each in path.glob("*.sst"))
+
+    def _has(self, state: Any, gone: bytes) -> bool:
+        store = state.store
+        return any(gone in part for family in store.families for pair in store.scan(family) for part in pair)
+
+    def _put_meta(self, state: Any, meta: Any) -> None:
+        writes = state.store.batch()
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+        state.store.write(writes)
+
+
+class LifeOfARestoredState(LifeOfAState):
+    """The same of a state of which its role makes checkpoints."""
+
+    kind: ClassVar[str]
+    genesis: ClassVar[Genesis]
+
+    def test_a_restored_one_goes_on(self, tmp_path: Path) -> None:
+        catalogue = Catalogue(str(tmp_path / "objects"))
+        with closing(self.open(tmp_path / "state")) as state:
+            assert self.advance(state)
+            with linked(state.store, self.kind) as moment:
+                assert moment is not None
+                assert self.advance(state)
+                manifest = Uploads(catalogue, self.kind, "cd" * 16, 1).upload(moment)
+            assert manifest.applied < state.meta.applied
+        verify_whole(catalogue, manifest, self.genesis, tmp_path / "scratch")
+        restore(catalogue, manifest, tmp_path / "restored")
+        assert self.meta_of(tmp_path / "restored").applied == manifest.applied
+        assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
