@@ -52,8 +52,8 @@ class Health:
     def live(self) -> tuple[bool, dict[str, object]]:
         """Return whether the role is alive, and details for the response."""
         seconds = self._clock() - self._turned
-        if self._excuses:
-            return True, {"excused": self._excuses[-1]}
+        if (why := next(reversed(self._excuses), None)) is not None:  # a thread may remove it meanwhile
+            return True, {"excused": why}
         return seconds <= LIVE_SECONDS, {"turned_seconds_ago": round(seconds, 3)}
 
     async def ready(self) -> tuple[bool, dict[str, object]]:
