@@ -86,7 +86,6 @@ def _commands_configure_logging_for_their_own_test() -> Iterator[None]:
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
-        structlog.contextvars.clear_contextvars()
         logging.captureWarnings(capture=False)
         root.handlers = handlers
         root.setLevel(levels[0])

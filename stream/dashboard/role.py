@@ -137,7 +137,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
                     watch.run(),
                     finder.run(),
                     superseded.run(),
-                    keep_reading(partial(forgotten.follow, settings), "requests_unavailable"),
+                    keep_reading(partial(forgotten.follow, settings), f"topic {names.requests}"),
                     _erase_forgotten(statistics, recent, forgotten),
                     *([kept.run()] if settings.elect else ()),
                 )

@@ -11,7 +11,7 @@ import sys
 from typing import Final
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from stream.ops.repeats import Repeats
 
@@ -38,25 +38,31 @@ def configure(log_format: str, role: str, least: int = logging.INFO, *, unattend
     for_people = sys.stderr.isatty() or not unattended
     text = log_format == "text" or (log_format == "auto" and for_people)
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
     ]
     plain = text and not unattended
     if not plain:
-        shared.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
+        shared += [structlog.processors.TimeStamper(fmt="iso", utc=True), _adding(role)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
-    structlog.contextvars.unbind_contextvars("role")
-    if not plain:
-        structlog.contextvars.bind_contextvars(role=role)
     _format_everything(shared, _rendering(text), plain)
     logging.captureWarnings(capture=True)
     logging.getLogger(_OURS).setLevel(least)
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+
+
+def _adding(role: str) -> Processor:
+    """Return what adds the role to lines that name none, also to those of threads, which have no context."""
+
+    def add(_: object, __: str, fields: EventDict) -> EventDict:
+        fields.setdefault("role", role)
+        return fields
+
+    return add
 
 
 def _rendering(text: bool) -> list[Processor]:

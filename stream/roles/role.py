@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from typing import Any, ClassVar, Generic, TypeVar
 
 from stream.kafka import acl_check, clients, topics
+from stream.kafka.broker_watch import reported_outages
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import Role as TopicRole
@@ -54,7 +55,9 @@ class Role(abc.ABC, Generic[W]):
                 with self.watch.health.excuse("waiting for the genesis"):
                     genesis = await self._unless_stopped(self._checked_genesis())
                 if genesis is not None:
-                    await self._work(genesis)
+                    async with self._entered(reported_outages(self.settings)) as has_client:
+                        if has_client:
+                            await self._work(genesis)
 
     @abc.abstractmethod
     async def _work(self, genesis: Genesis) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import aiohttp
-import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
@@ -43,6 +42,7 @@ from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import hidden_since
+from stream.kafka.outage import Outage
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import Settings
@@ -57,8 +57,6 @@ MOST_SECONDS: Final = 253_402_300_799
 """The last second that RFC 3339 can write."""
 MOST_BEHIND: Final = 20
 """Partitions listed for each role: those furthest behind."""
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,7 @@ class Watch:
             WatchedRole("judge", names.judge, names.journal),
             WatchedRole("dashboard", names.dashboard(settings.dashboard_name), names.verdicts),
         )
+        self._outage = Outage("a broker")
         self._bounds = dict[TopicPartition, LogBounds]()
         """Log bounds as of the last look."""
         self.lags = LagHistory(health.started)
@@ -152,17 +151,20 @@ class Watch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_until_it_fails(self) -> None:
-        admin = clients.admin(self._settings)
-        consumer = clients.reader(
-            self._settings,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=64 << 10,
-            fetch_max_wait_ms=100,
-        )
-        async with clients.open_client(self._settings, admin), clients.open_client(self._settings, consumer):
+        settings = self._settings
+        options = {
+            "auto_offset_reset": "earliest",
+            "max_partition_fetch_bytes": 64 << 10,
+            "fetch_max_wait_ms": 100,
+        }
+        async with (
+            clients.open_client(settings, clients.admin(settings)) as admin,
+            clients.open_client(settings, clients.reader(settings, **options)) as consumer,
+        ):
             while True:
                 async with asyncio.timeout(20):
                     await self._look(admin, consumer)
+                self._outage.end()
                 self._health.turn()
                 await asyncio.sleep(LOOK_SECONDS)
 
@@ -210,7 +212,7 @@ class Watch:
         self._bounds = bounds
 
     def _report_failure(self, why: str) -> None:
-        log.warning("look_failed", error=why)
+        self._outage.note(why)
         self.now.error = why
         self.now.roles = [RoleHealth(each.role, "unknown", why) for each in self._watched]
 

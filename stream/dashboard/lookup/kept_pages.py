@@ -56,7 +56,7 @@ class KeptPages:
 
     async def run(self) -> None:
         """Read the topic until cancelled, starting over when it is missing or brokers are unreachable."""
-        await keep_reading(self._read, "kept_pages_unavailable")
+        await keep_reading(self._read, f"topic {self._topic}")
 
     async def _read(self) -> None:
         async with broker_metadata.connect(self._settings) as client:

@@ -24,7 +24,7 @@ class SupersededClusters:
 
     async def run(self) -> None:
         """Read the topic until cancelled, starting over when brokers are unreachable."""
-        await keep_reading(self._read, "clusters_unavailable")
+        await keep_reading(self._read, f"topic {self._partition.topic}")
 
     async def _read(self) -> None:
         consumer = clients.reader(self._settings, auto_offset_reset="earliest")
