@@ -5,25 +5,40 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC240 (small files, and nothing else runs)
 import abc
+import dataclasses
 import random
 import shutil
 import stat
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
-from stream.errors import DamagedStateError, DiskError, StaleError, StateBusyError, StateError
+from stream.errors import (
+    DamagedStateError,
+    DiskError,
+    StaleError,
+    StateBusyError,
+    StateError,
+    TrimmedLogError,
+)
+from stream.judge.batch import Decided, Entry
+from stream.kafka import broker_metadata, clients
+from stream.kafka.broker_metadata import LogBounds
 from stream.messages.journal import Genesis
 from stream.ops.metrics import StateMetrics
 from stream.settings import Settings
-from stream.states.directory import StateDirectory
+from stream.states import directory, position, restored
+from stream.states.directory import FollowingDirectory, StateDirectory
 from stream.states.upkeep import Upkeep
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT
@@ -254,16 +269,176 @@ class LifeOfARestoredState(LifeOfAState):
     kind: ClassVar[str]
     genesis: ClassVar[Genesis]
 
-    def test_a_restored_one_goes_on(self, tmp_path: Path) -> None:
+    @abc.abstractmethod
+    def decided(self) -> list[Decided]:
+        """The input."""
+
+    def test_a_restored_one_goes_on(self, tmp_path: Path, made: Manifest) -> None:
         catalogue = Catalogue(str(tmp_path / "objects"))
+        verify_whole(catalogue, made, self.genesis, tmp_path / "scratch")
+        restore(catalogue, made, tmp_path / "restored")
+        assert self.meta_of(tmp_path / "restored").applied == made.applied
+        assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
+
+    @pytest.fixture
+    def logs(self, monkeypatch: pytest.MonkeyPatch) -> Logs:
+        """What the topics have, in place of brokers."""
+        logs = Logs(self.decided())
+        for module in (directory, position, restored):
+            monkeypatch.setattr(module, "journal_reader", logs.journal_reader)
+        for module in (directory, restored):
+            monkeypatch.setattr(module, "TopicReader", logs.topic_reader)
+
+        async def cluster(*_: object) -> str:
+            return "cluster"
+
+        monkeypatch.setattr(broker_metadata, "cluster_id", cluster)
+        monkeypatch.setattr(clients, "client", lambda _: None)
+        monkeypatch.setattr(clients, "open_client", lambda *_, **__: nullcontext())
+        return logs
+
+    def following(self, path: Path, *, rebuild: bool = False, store: bool = True) -> FollowingDirectory[Any]:
+        settings = Settings(
+            state_dir=path.parent,
+            rebuild_damaged=rebuild,
+            checkpoints=str(path.parent / "objects") if store else None,
+            elect="longest",
+            tables_generation=1 << 16,
+        )
+        return FollowingDirectory(settings, self.genesis, path, self.kind, lambda _: self.open(path))
+
+    def upload(self, state: Any, objects: Path) -> Manifest:
+        """Make a checkpoint."""
+        with linked(state.store, self.kind) as moment:
+            assert moment is not None
+            return Uploads(Catalogue(str(objects)), self.kind, "cd" * 16, 2).upload(moment)
+
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> Manifest:
+        """A state in `state`, and a later checkpoint."""
         with closing(self.open(tmp_path / "state")) as state:
             assert self.advance(state)
-            with linked(state.store, self.kind) as moment:
-                assert moment is not None
-                assert self.advance(state)
-                manifest = Uploads(catalogue, self.kind, "cd" * 16, 1).upload(moment)
-            assert manifest.applied < state.meta.applied
-        verify_whole(catalogue, manifest, self.genesis, tmp_path / "scratch")
-        restore(catalogue, manifest, tmp_path / "restored")
-        assert self.meta_of(tmp_path / "restored").applied == manifest.applied
-        assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
+            state.store.flush()
+            shutil.copytree(state.store.path, tmp_path / "before")
+            assert self.advance(state)
+            manifest = self.upload(state, tmp_path / "objects")
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "before").rename(tmp_path / "state")
+        return manifest
+
+    async def test_a_lost_one_is_restored_or_refused(
+        self, tmp_path: Path, logs: Logs, made: Manifest
+    ) -> None:
+        path = tmp_path / "state"
+        shutil.rmtree(path)
+        logs.trim(made.decided, made.applied - 1)
+        with pytest.raises(
+            StateError, match=r"empty, but topic .* and the setting checkpoints names no store"
+        ):
+            await applied(self.following(path, store=False))
+        assert not path.exists()
+        assert await applied(self.following(path)) == made.applied
+        shutil.rmtree(path)
+        logs.trim(made.decided + 1, made.applied)
+        with pytest.raises(StateError, match=f"empty, but .* checkpoint {made.name}: topic .* needed from"):
+            await applied(self.following(path))
+        assert not path.exists()
+
+    async def test_a_damaged_one_is_replaced_by_a_checkpoint(
+        self, tmp_path: Path, logs: Logs, made: Manifest
+    ) -> None:
+        path = tmp_path / "state"
+        (path / "CURRENT").write_text("nothing")
+        with pytest.raises(DamagedStateError, match="CURRENT"):
+            await applied(self.following(path))
+        assert await applied(self.following(path, rebuild=True)) == made.applied
+        assert len(list(tmp_path.glob("state.damaged-2*"))) == 1
+
+    @pytest.mark.parametrize("topic", ["decisions", "journal"])
+    async def test_one_that_a_log_does_not_reach_is_refused_or_set_aside(
+        self, tmp_path: Path, logs: Logs, made: Manifest, topic: str
+    ) -> None:
+        path = tmp_path / "state"
+        start = {"decisions": made.decided, "journal": made.applied - 1}[topic]
+        logs.starts[topic] = start
+        said = f"state directory {path}: topic .*{topic}: needed from .*, but it starts at {start}; "
+        with pytest.raises(StateError, match=f"{said}the setting checkpoints names no store"):
+            await applied(self.following(path, rebuild=True, store=False))
+        with pytest.raises(
+            StateError, match=f"{said}checkpoint {made.name} in .* will do: .*--rebuild-damaged"
+        ):
+            await applied(self.following(path))
+        assert not list(tmp_path.glob("state.outdated-*"))
+        assert await applied(self.following(path, rebuild=True)) == made.applied
+        assert len(list(tmp_path.glob("state.outdated-*"))) == 1
+        assert self.finish(path) == self.finish(tmp_path / "whole")
+
+    @pytest.mark.parametrize("rebuild", [False, True])
+    async def test_a_log_that_is_trimmed_beyond_it_later_ends_the_role(
+        self, tmp_path: Path, logs: Logs, made: Manifest, rebuild: bool
+    ) -> None:
+        path = tmp_path / "state"
+        said = "the next start restores it" if rebuild else f"checkpoint {made.name} in"
+
+        async def sleep_through_a_trim() -> None:
+            async with self.following(path, rebuild=rebuild).opened():
+                logs.trim(made.decided, made.applied - 1)
+                raise TrimmedLogError("an offset is needed")
+
+        with pytest.raises(StaleError if rebuild else StateError, match=said):
+            await sleep_through_a_trim()
+        assert path.exists() != rebuild
+
+    async def test_one_that_is_ahead_or_of_another_journal_is_refused(
+        self, tmp_path: Path, logs: Logs, made: Manifest
+    ) -> None:
+        path, refused = tmp_path / "state", self.following(tmp_path / "state", rebuild=True)
+        decided, end = self.meta_of(path).decided, self.meta_of(path).applied
+        logs.decided = logs.decided[: decided - 1]
+        with pytest.raises(StateError, match=f"decisions up to {decided}, but it ends at {decided - 1}"):
+            await applied(refused)
+        logs.decided = [
+            each._replace(entries=[dataclasses.replace(entry, digest=bytes(16)) for entry in each.entries])
+            for each in self.decided()
+        ]
+        with pytest.raises(StateError, match=f"another journal, whose record {end - 1} differs"):
+            await applied(refused)
+        assert path.exists()
+
+
+async def applied(opening: FollowingDirectory[Any]) -> int:
+    """Open a directory, and return how far its state has come in the journal."""
+    async with opening.opened() as state:
+        return int(state.meta.applied)
+
+
+class Logs:
+    """Journal and decisions, as far as the opening of a state asks for them."""
+
+    def __init__(self, decided: Sequence[Decided]) -> None:
+        self.decided, self.starts = list(decided), {"decisions": 0, "journal": 0}
+        self._end = self.entries[-1].offset + 1
+
+    def trim(self, decisions: int, journal: int) -> None:
+        self.starts = {"decisions": decisions, "journal": journal}
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for each in self.decided for entry in each.entries]
+
+    @asynccontextmanager
+    async def topic_reader(self, _: Settings, topic: str, start: int) -> AsyncIterator[Any]:
+        yield self._reader("decisions", topic, len(self.decided))
+
+    @asynccontextmanager
+    async def journal_reader(self, _: Settings, start: int, genesis: Genesis) -> AsyncIterator[Any]:
+        yield self._reader("journal", "journal", self._end)
+
+    def _reader(self, name: str, topic: str, end: int) -> Any:
+        async def bounds() -> LogBounds:
+            return LogBounds(self.starts[name], end, end)
+
+        async def read_up_to(until: int) -> list[Entry]:
+            return [each for each in self.entries if each.offset < until]
+
+        return SimpleNamespace(topic=topic, bounds=bounds, read_up_to=read_up_to)

@@ -146,9 +146,9 @@ class FollowingDirectory(StateDirectory[S]):
         state = await super()._enter(stack)
         position = Position.of(state)
         self.journal = await enter(journal_reader(settings, position.applied, genesis))
-        decisions = TopicReader(settings, TopicNames(settings.namespace).decisions, position.decided)
-        self.decisions = await enter(decisions)
-        if reason := await misfit(position, settings, genesis, self.journal, decisions):
+        decisions = TopicNames(settings.namespace).decisions
+        self.decisions = await enter(TopicReader(settings, decisions, position.decided))
+        if reason := await misfit(position, settings, genesis, self.journal, self.decisions):
             raise StateError(f"state directory {self.path}: {reason}")
         return state
 

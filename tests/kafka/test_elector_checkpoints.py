@@ -94,16 +94,12 @@ async def made_at(settings: Settings, applied: int) -> Manifest:
 
 
 @pytest.fixture
-async def elected(electing: Settings, tmp_path: Path) -> tuple[list[Judged], int, Manifest]:
+async def elected(electing: Settings) -> tuple[list[Judged], int, Manifest]:
     """A crawl with a checkpoint in the middle of what was judged, and told, of it; the end of that in the
-    journal; and the checkpoint. The logs are trimmed to it, and a copy of a state before it is `earlier`."""
+    journal; and the checkpoint. The logs are trimmed to it."""
     await create(electing)
     judged = crawl(4, PAGES, offset=0)
-    early = await judge(electing, judged, range(PART // 2))
-    async with electing_on(without_checkpoints(electing)):
-        pass
-    shutil.copytree(directory(electing), tmp_path / "earlier")
-    middle = await judge(electing, judged, range(early, PART))
+    middle = await judge(electing, judged, range(PART))
     async with electing_on(electing):
         manifest = await made_at(electing, middle)
     end = await judge(electing, judged, range(middle, 2 * PART))
@@ -147,39 +143,6 @@ async def test_what_no_checkpoint_fits_is_refused_by_name(
     said = await refusal_of(ElectorRole(named))
     assert "there is none of this journal and of kind elector-b" in said
     assert not directory(electing).exists()
-
-
-@pytest.mark.night
-async def test_a_damaged_state_is_replaced_by_a_checkpoint(
-    electing: Settings, elected: tuple[list[Judged], int, Manifest]
-) -> None:
-    *_, manifest = elected
-    before = await told(electing)
-    for file in directory(electing).glob("*.sst"):
-        content = bytearray(file.read_bytes())
-        content[30] ^= 1
-        file.write_bytes(content)
-    async with electing_on(electing.model_copy(update={"rebuild_damaged": True})) as restored:
-        assert restored == [str(manifest.name)]
-    assert await told(electing) == before
-    assert len(list(directory(electing).parent.glob("elector.damaged-2*"))) == 1
-
-
-@pytest.mark.night
-async def test_a_state_that_the_logs_do_not_reach_is_replaced_by_a_checkpoint(
-    electing: Settings, elected: tuple[list[Judged], int, Manifest], tmp_path: Path
-) -> None:
-    *_, manifest = elected
-    before = await told(electing)
-    shutil.rmtree(directory(electing))
-    shutil.copytree(tmp_path / "earlier", directory(electing))
-    said = await refusal_of(ElectorRole(electing))
-    assert f"checkpoint {manifest.name} in " in said
-    assert ", will do: move the directory away" in said
-    async with electing_on(electing.model_copy(update={"rebuild_damaged": True})) as restored:
-        assert restored == [str(manifest.name)]
-    assert await told(electing) == before
-    assert len(list(directory(electing).parent.glob("elector.outdated-2*"))) == 1
 
 
 @pytest.mark.night

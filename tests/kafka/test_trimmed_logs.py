@@ -140,60 +140,20 @@ async def test_a_state_that_the_logs_still_reach_goes_on(judged: Settings) -> No
     await all_once(judged, ROUNDS, part(1, 0, 1))
 
 
-@pytest.mark.parametrize("topic", ["decisions", "journal"])
 async def test_a_state_before_the_logs_is_refused_and_the_checkpoint_that_will_do_is_named(
-    judged: Settings, topic: str
+    judged: Settings,
 ) -> None:
     newest, middle, _ = kept(judged)
-    before = {"decisions": middle.ledger, "journal": middle.applied - 1}[topic]
-    await delete_records(judged, f"{judged.namespace}.{topic}", before)
+    topic = TopicNames(judged.namespace).decisions
+    await delete_records(judged, topic, middle.ledger)
     path = put_back(judged)
     text = await refusal_of(JudgeRole(judged))
-    assert text.startswith(f"state directory {path}: topic {judged.namespace}.{topic}: needed from ")
-    assert f"but it starts at {before}; checkpoint {newest.name} in " in text
-    assert "--rebuild-damaged" in text
+    assert text.startswith(f"state directory {path}: topic {topic}: needed from ")
+    assert f"but it starts at {middle.ledger}; checkpoint {newest.name} in " in text
     assert path.exists()
-    # Without a store, the setting is named.
-    without_store = JudgeRole(judged.model_copy(update={"checkpoints": None}))
-    assert "the setting checkpoints names no store" in await refusal_of(without_store)
-    # Allowed to, the judge moves the directory aside, and restores.
     rebuilding = judged.model_copy(update={"rebuild_damaged": True})
     assert await goes_on(rebuilding) == [str(newest.name)]
     assert len(list(path.parent.glob("judge.outdated-*"))) == 1
-    await all_once(judged, ROUNDS, part(1, 0, 1))
-
-
-@pytest.mark.night
-async def test_a_log_trimmed_beyond_all_checkpoints_is_refused_and_nothing_is_moved(judged: Settings) -> None:
-    names = TopicNames(judged.namespace)
-    end = await end_of(judged, names.journal)
-    async with running(JudgeRole(judged.model_copy(update={"checkpoints": None}))):
-        await decided(judged, await append(judged, record(part(0, PAGES, PAGES + 1))))
-    await delete_records(judged, names.journal, end)
-    path = put_back(judged)
-    said = await refusal_of(JudgeRole(judged.model_copy(update={"rebuild_damaged": True})))
-    assert "can be used: " in said
-    for each in kept(judged):
-        assert f"checkpoint {each.name}: topic {names.journal}: needed from {each.applied - 1} on" in said
-    assert path.exists()
-    assert not list(path.parent.glob("judge.outdated-*"))
-    shutil.rmtree(path)
-    said = await refusal_of(JudgeRole(judged))
-    assert f"empty, but topic {names.journal} starts at {end}, and no checkpoint" in said
-    assert not path.exists()
-
-
-@pytest.mark.night
-async def test_an_empty_directory_without_checkpoints_is_refused_and_stays_empty(judged: Settings) -> None:
-    """It is restored once the setting is there, so nothing may be made in it."""
-    newest, middle, _ = kept(judged)
-    await trim(judged, middle)
-    shutil.rmtree(directory(judged))
-    said = await refusal_of(JudgeRole(judged.model_copy(update={"checkpoints": None})))
-    assert f"empty, but topic {judged.namespace}.decisions starts at {middle.ledger}" in said
-    assert "the setting checkpoints names no store" in said
-    assert not directory(judged).exists()
-    assert await goes_on(judged) == [str(newest.name)]
     await all_once(judged, ROUNDS, part(1, 0, 1))
 
 

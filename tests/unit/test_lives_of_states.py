@@ -97,6 +97,9 @@ class TestJudge(LifeOfARestoredState):
     def meta_of(self, path: Path) -> Any:
         return judge_meta.meta_of(path)
 
+    def decided(self) -> list[Decided]:
+        return judged()
+
     def content(self, state: State) -> str:
         return state.digest()
 
@@ -125,6 +128,9 @@ class TestElector(LifeOfARestoredState):
     def open(self, path: Path, **owner: str) -> elector.State:
         genesis, cluster = owned(self.genesis, owner)
         return elector.State.open(path, genesis, cluster, "longest", cache=1 << 20)
+
+    def decided(self) -> list[Decided]:
+        return elected()
 
     def meta_of(self, path: Path) -> Any:
         return elector.meta_of(path)
