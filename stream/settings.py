@@ -170,7 +170,7 @@ class Settings(BaseSettings):
     disables them."""
 
     checkpoints: str | None = Field(None, min_length=1)
-    """Where judges and electors keep checkpoints of their states: a directory, or
+    """Where judges, electors and dashboards keep checkpoints of their states: a directory, or
     `s3://bucket/prefix`, `gs://...` or `az://...`. An empty state directory is restored from there. Whoever
     may read it has all URLs of the crawl. Credentials are those of the provider's own clients, and not part
     of the URL."""

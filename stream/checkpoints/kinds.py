@@ -1,6 +1,7 @@
-"""Kinds of state that checkpoints are made of: a judge's, and that of each elector.
+"""Kinds of state that checkpoints are made of: a judge's, and those of each elector and dashboard.
 
-A kind is the name that the state directory has below its namespace: `judge`, `elector` or `elector-NAME`.
+A kind is called as its directory is below its namespace: `judge`, `elector`, `elector-NAME`, `dashboard` or
+`dashboard-NAME`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from stream import figures
 from stream.elector import state as elector
+from stream.figures import KIND_OF_DASHBOARD
 from stream.judge.state import meta as judge
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
@@ -19,10 +22,10 @@ from stream.settings import MIB, NAME
 from stream.tables.store.rocks import ELECTOR, Store
 
 JUDGE: Final = "judge"
-KIND: Final = rf"(?:{JUDGE}|elector(?:-{NAME})?)"
+KIND: Final = rf"(?:{JUDGE}|elector(?:-{NAME})?|{KIND_OF_DASHBOARD})"
 """Regular expression of all kinds."""
 
-Meta: TypeAlias = judge.Meta | elector.Meta
+Meta: TypeAlias = judge.Meta | elector.Meta | figures.Meta
 """What a state says of itself, in its own record."""
 Offsets: TypeAlias = dict[str, dict[int, Annotated[int, msgspec.Meta(ge=0)]]]
 """Topic -> partition -> the next offset to apply. Topics are named without their namespace."""
@@ -37,21 +40,24 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     """The Kafka cluster's id."""
     journal: str
-    scheme: str
-    options: str
+    scheme: str = ""
+    options: str = ""
     generation: int = 0
     """Of a judge, its setting `tables_generation`."""
     elect: str = ""
     """Of an elector, its policy."""
+    topic: str = ""
+    """Of a dashboard, the id of the topic of verdicts."""
     offsets: Offsets
-    last: bytes
-    """Digest of the journal record before the next one."""
+    last: bytes = b""
+    """Digest of the journal record before the next one; of no dashboard."""
     ledger: int = 0
     """Offset of the newest ledger record that was applied, in the decisions topic; 0 before any."""
     erased: int = 0
-    """What decisions before this offset forgot is erased from the state."""
+    """What was forgotten before this offset is erased from the state: an offset of decisions, or of requests
+    if it is a dashboard's."""
     forgetting: judge.Forgetting | None = None
-    """How far requests have come; None of an elector."""
+    """How far requests have come in a judge's."""
 
     @property
     def applied(self) -> int:
@@ -64,6 +70,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return self.offsets["decisions"][0]
 
     @property
+    def is_begun(self) -> bool:
+        """Whether anything was applied."""
+        return bool(self.last or self.offsets.get("verdicts"))
+
+    @property
     def progress(self) -> tuple[Offsets, int, int]:
         """What makes another checkpoint worth while. Decisions alone do not: each one brings some."""
         others = {topic: each for topic, each in self.offsets.items() if topic != "decisions"}
@@ -72,6 +83,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def impossible(self) -> str | None:
         """Which values no state has, if there are some."""
+        if is_dashboard(self.kind):
+            return None if self.offsets.keys() == {"verdicts"} else f"has offsets {self.offsets}"
         if {topic: [*each] for topic, each in self.offsets.items()} != {"journal": [0], "decisions": [0]}:
             return f"has offsets {self.offsets}"
         if not 0 <= self.ledger < max(1, self.decided):  # it was applied
@@ -86,13 +99,35 @@ def is_kind(text: str) -> bool:
     return re.fullmatch(KIND, text) is not None
 
 
+def is_dashboard(kind: str) -> bool:
+    """Whether states of a kind are dashboards', which hold no logs."""
+    return re.fullmatch(KIND_OF_DASHBOARD, kind) is not None
+
+
 def format_of(kind: str) -> int:
     """The format version of states of this kind that this program reads."""
+    if is_dashboard(kind):
+        return figures.FORMAT
     return judge.VERSION if kind == JUDGE else elector.FORMAT
+
+
+def directory_of(home: Path, kind: str) -> Path:
+    """The state directory of a kind, below that of a namespace."""
+    return home / kind / figures.FIGURES if is_dashboard(kind) else home / kind
 
 
 def described(kind: str, meta: Meta) -> Summary:
     """What the metadata of a state say of it."""
+    if isinstance(meta, figures.Meta):
+        return Summary(
+            kind=kind,
+            format=meta.version,
+            cluster=meta.cluster,
+            journal=meta.journal,
+            topic=meta.topic,
+            offsets={"verdicts": meta.positions},
+            erased=meta.erased,
+        )
     return Summary(
         kind=kind,
         format=meta.version,
@@ -113,7 +148,11 @@ def described(kind: str, meta: Meta) -> Summary:
 def summary_of(directory: Path, kind: str) -> Summary | None:
     """Describe the state in a directory, which another process may have open; None before the first flush.
     Raises StateError, and DamagedStateError."""
-    meta = judge.meta_of(directory) if kind == JUDGE else elector.meta_of(directory)
+    meta: Meta | None
+    if is_dashboard(kind):
+        meta = figures.meta_of(directory)
+    else:
+        meta = judge.meta_of(directory) if kind == JUDGE else elector.meta_of(directory)
     return None if meta is None else described(kind, meta)
 
 
@@ -122,11 +161,11 @@ def open_store(directory: Path, kind: str) -> Store:
     summary_of(directory, kind)  # refuses a directory of another version, before it is opened to be written
     if kind == JUDGE:
         return Store(directory, MIB)
-    return Store(directory, MIB, layout=ELECTOR)
+    return Store(directory, MIB, layout=figures.LAYOUT if is_dashboard(kind) else ELECTOR)
 
 
 def open_once(directory: Path, summary: Summary, genesis: Genesis) -> None:
-    """Open a state as its role would, and close it. Raises StateError if that fails."""
+    """Open a state of a judge or elector as its role would, and close it. Raises StateError if that fails."""
     if summary.kind == JUDGE:
         State(directory, genesis, summary.cluster, memory=0, generation=summary.generation, cache=MIB).close()
     else:

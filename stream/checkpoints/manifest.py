@@ -39,7 +39,7 @@ class CheckpointName(NamedTuple):
 
     journal: str
     kind: str
-    """Which state it is of: `judge`, `elector` or `elector-NAME`."""
+    """Which state it is of, such as `judge` or `elector-NAME`."""
     time: str
     """When it was made, by the clock of its machine."""
     erased: int

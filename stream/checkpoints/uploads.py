@@ -72,7 +72,7 @@ def linked(store: Store, kind: str) -> Iterator[LinkedState | None]:
         store.checkpoint(path)
         reach("checkpoint.linked")
         summary = summary_of(path, kind)
-        yield LinkedState(path, summary, int(now * 1000)) if summary and summary.last else None
+        yield LinkedState(path, summary, int(now * 1000)) if summary and summary.is_begun else None
 
 
 class UploadProgress(NamedTuple):

@@ -29,7 +29,7 @@ OPEN_SECONDS: Final = 5.0
 
 @click.group("checkpoint", cls=CommandGroup)
 def command() -> None:
-    """Make, list, verify or restore checkpoints of the state of a judge or an elector."""
+    """Make, list, verify or restore checkpoints of the state of a judge, an elector or a dashboard."""
 
 
 class _Kind(click.ParamType):
@@ -41,7 +41,9 @@ class _Kind(click.ParamType):
         from stream.checkpoints.kinds import is_kind
 
         if not is_kind(value):
-            self.fail(f"{value!r}: write judge, elector, or elector-NAME", param, ctx)
+            self.fail(
+                f"{value!r}: write judge, elector, dashboard, elector-NAME or dashboard-NAME", param, ctx
+            )
         return value
 
 
@@ -51,7 +53,7 @@ _KIND = click.option(
     metavar="KIND",
     default="judge",
     show_default=True,
-    help="Whose state: judge, elector, or elector-NAME.",
+    help="Whose state: judge, elector, dashboard, elector-NAME or dashboard-NAME.",
 )
 
 
@@ -63,12 +65,13 @@ def now(settings: Settings, kind: str) -> None:
 
     A role that has the state open is asked to make it. Interrupted, this command withdraws the request.
     """
+    from stream.checkpoints.kinds import directory_of
     from stream.checkpoints.requests import CheckpointRequests
     from stream.errors import StateBusyError
 
     logging.configure(settings.log_format, "checkpoint")
     catalogue = _catalogue(settings)
-    directory = settings.state_dir / settings.namespace / kind
+    directory = directory_of(settings.state_dir / settings.namespace, kind)
 
     def make() -> str:
         return _make(catalogue, kind, directory, settings.checkpoints_kept)

@@ -22,6 +22,8 @@ NICE: Final = 10
     "state_dir",
     "rebuild_damaged",
     "checkpoints",
+    "checkpoint_interval",
+    "checkpoints_kept",
     "elect",
     "elector_name",
     "flush_seconds",

@@ -14,11 +14,12 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from stream.checkpoints.periodic import Checkpoints
 from stream.dashboard.answers import About, Forgetting
 from stream.dashboard.counting.app import Statistics, directory_of
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
-from stream.dashboard.counting.state import State
+from stream.dashboard.counting.restored import FiguresDirectory
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.dashboard.deployment.system import OwnFigures
 from stream.dashboard.deployment.system import Watch as DeploymentWatch
@@ -30,8 +31,10 @@ from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate, check_reach
 from stream.dashboard.web.server import application
 from stream.errors import StaleError
+from stream.figures import EARLIER, FIGURES, Meta, kind_of_dashboard
 from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
@@ -42,8 +45,6 @@ from stream.ops.watch import Watch
 from stream.private import private_directory
 from stream.roles.role import Role
 from stream.settings import Settings
-from stream.states.directory import StateDirectory
-from stream.states.figures import EARLIER, FIGURES, Meta
 from stream.states.upkeep import Upkeep
 
 GRACE_SECONDS: Final = 1.0
@@ -99,11 +100,15 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
         metrics.near_one_anchor.set_function(lambda: recent.near_one_anchor)
         path = directory / FIGURES
         async with (
-            StateDirectory(settings, path, lambda: State.open(path, fresh)).opened() as state,
+            FiguresDirectory(settings, path, fresh, bounds).opened() as state,
             AsyncExitStack() as stack,
         ):
-            upkeep = Upkeep(settings, path, metrics)
-            await stack.enter_async_context(upkeep.beside(state))
+            kind, instance = (
+                kind_of_dashboard(settings.dashboard_name),
+                member_id(path.with_suffix(".instance")),
+            )
+            upkeep = Upkeep(settings, path, metrics, Checkpoints(settings, kind, path, metrics))
+            await stack.enter_async_context(upkeep.beside(state, instance))
             forgotten = ForgottenPages(genesis, *(state.forgotten() or ()))
             metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
             statistics = Statistics(settings, state, bounds, tell, forgotten)

@@ -455,7 +455,7 @@ class ElectorMetrics(CheckpointMetrics):
         self._add_checkpoints()
 
 
-class DashboardMetrics(StateMetrics):
+class DashboardMetrics(CheckpointMetrics):
     """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 
     role = "dashboard"
@@ -503,11 +503,12 @@ class DashboardMetrics(StateMetrics):
         )
         self.stage_seconds = self._histogram(
             "neardup_dashboard_stage_seconds",
-            "Time per stage, concurrent with others: flush (of what is counted).",
+            "Time per stage, concurrent with others: flush (of what is counted), checkpoint.",
             STAGE_BUCKETS,
             "stage",
         )
         self._add_state()
+        self._add_checkpoints()
 
 
 def our_version() -> str:

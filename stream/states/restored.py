@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection
-from contextlib import aclosing
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -32,25 +33,25 @@ _UNSET: Final = (
 )
 
 
-class FittingCheckpoints:
-    """The checkpoints of a journal and kind from which this program can go on with the topics as they are."""
+Misfit: TypeAlias = Callable[[Manifest], Awaitable[str | None]]
+"""Why a program cannot go on from a checkpoint, or None."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        genesis: Genesis,
-        cluster_id: str,
-        kind: str = JUDGE,
-        directory: Path | None = None,
-    ) -> None:
+
+class Checkpoints(ABC):
+    """The checkpoints of a journal and kind, of which those that fit are restored."""
+
+    def __init__(self, settings: Settings, journal: str, kind: str, directory: Path | None = None) -> None:
         """`settings` may name their store: without one, there are none. What `known_damage` says of
         `directory` is not restored. Raises SettingsError if the store's URL is none."""
-        self._settings, self._genesis, self._cluster_id = settings, genesis, cluster_id
-        self._kind = kind
+        self._settings, self._journal, self._kind = settings, journal, kind
         self._damaged: Collection[str] = () if directory is None else known_damage(directory)
         self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
         self._refused: list[str] = []
         """Why others do not fit."""
+
+    @abstractmethod
+    def _misfit(self) -> AbstractAsyncContextManager[Misfit]:
+        """Says why a checkpoint does not fit, while it is entered."""
 
     def _refuse(self, name: CheckpointName, reason: str) -> None:
         """Note and log why a checkpoint is not used."""
@@ -66,65 +67,39 @@ class FittingCheckpoints:
         return f"no checkpoint in {self._catalogue} can be used: {why}"
 
     async def manifests(
-        self,
-        avoided: Collection[CheckpointName] = (),
-        *,
-        oldest_first: bool = False,
-        any_generation: bool = False,
+        self, avoided: Collection[CheckpointName] = (), *, oldest_first: bool = False
     ) -> AsyncGenerator[Manifest, None]:
-        """Yield those that fit, first those that have come furthest, or least far with `oldest_first`. With
-        `any_generation`, the setting `tables_generation` may be another one. Others are named in the log.
+        """Yield those that fit, the newest first, or the oldest with `oldest_first`. Others are named in the
+        log.
 
         Raises CheckpointError if the store fails. Waits for brokers.
         """
         if (catalogue := self._catalogue) is None:
             return
-        names = await in_thread(catalogue.kept, self._genesis.journal, self._kind)
-        async with (
-            journal_reader(self._settings, 0, self._genesis) as journal,
-            TopicReader(self._settings, TopicNames(self._settings.namespace).decisions, 0) as decisions,
-        ):
+        names = await in_thread(catalogue.kept, self._journal, self._kind)
+        async with self._misfit() as misfit_of:
             for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
                 try:
                     manifest = await in_thread(catalogue.read, name)
                 except DamagedCheckpointError as error:
                     self._refuse(name, str(error))
                     continue
-                reason = misfit_of_program(manifest, self._genesis, self._cluster_id)
-                if reason is None and not any_generation:
-                    reason = self._misfit_of_settings(manifest)
+                reason = await misfit_of(manifest)
                 if str(name) in self._damaged:
                     reason = f"was restored and then found damaged, as a file *{RECORD} says"
                 if bad := [each.name for each in manifest.files if each.digest in self._damaged]:
                     reason = f"has {bad[0]} as it was when it was found damaged"
                 if reason is None:
-                    reason = await misfit_of_logs(manifest, self._settings, self._genesis, journal, decisions)
-                if reason is None:
                     yield manifest
                 else:
                     self._refuse(name, f"checkpoint {name}: {reason}")
 
-    def _misfit_of_settings(self, manifest: Manifest) -> str | None:
-        if manifest.kind != JUDGE:
-            elect = self._settings.elect
-            return None if manifest.elect == elect else f"has elect={manifest.elect}, but {elect} is needed"
-        generation = self._settings.tables_generation
-        if manifest.generation != generation:
-            return f"has generation {manifest.generation}, but {generation} is needed"
-        return None
-
     async def restore(
-        self,
-        directory: Path,
-        avoided: Collection[CheckpointName] = (),
-        *,
-        oldest_first: bool = False,
-        any_generation: bool = False,
+        self, directory: Path, avoided: Collection[CheckpointName] = (), *, oldest_first: bool = False
     ) -> Manifest | None:
         """Restore the first one of `manifests` that is not damaged, and return it; None if there is none.
         Raises as `manifests` and `restore` do, but for damage."""
-        candidates = self.manifests(avoided, oldest_first=oldest_first, any_generation=any_generation)
-        async with aclosing(candidates) as manifests:
+        async with aclosing(self.manifests(avoided, oldest_first=oldest_first)) as manifests:
             async for manifest in manifests:
                 try:
                     await self._download(manifest, directory)
@@ -142,6 +117,68 @@ class FittingCheckpoints:
         await in_stoppable_thread(lambda turn: restore(catalogue, manifest, directory, lambda _: turn()))
         log.info("restored", seconds=round(time.monotonic() - began, 1), **fields)
 
+    async def restore_if_empty(
+        self, directory: Path, avoided: Collection[CheckpointName] = ()
+    ) -> CheckpointName | None:
+        """Restore an empty or missing state directory. Returns what was restored; None if the state must be
+        built from the topics.
+
+        A checkpoint that does not fit or is damaged is named in the log, and the next older one is tried;
+        `avoided` ones are not. Raises CheckpointError if the store fails.
+        """
+        if not is_empty(directory):
+            return None
+        if (manifest := await self.restore(directory, avoided)) is not None:
+            return manifest.name
+        if self._catalogue is not None:
+            log.info("no_checkpoint", checkpoints=str(self._catalogue), journal=self._journal)
+        return None
+
+
+class FittingCheckpoints(Checkpoints):
+    """The checkpoints of a judge or elector from which this program can go on with journal and decisions as
+    they are."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        genesis: Genesis,
+        cluster_id: str,
+        kind: str = JUDGE,
+        directory: Path | None = None,
+        *,
+        any_generation: bool = False,
+    ) -> None:
+        """With `any_generation`, the setting `tables_generation` may be another one. Raises SettingsError."""
+        super().__init__(settings, genesis.journal, kind, directory)
+        self._genesis, self._cluster_id, self._any_generation = genesis, cluster_id, any_generation
+
+    @asynccontextmanager
+    async def _misfit(self) -> AsyncIterator[Misfit]:
+        settings, genesis = self._settings, self._genesis
+        async with (
+            journal_reader(settings, 0, genesis) as journal,
+            TopicReader(settings, TopicNames(settings.namespace).decisions, 0) as decisions,
+        ):
+
+            async def misfit_of(manifest: Manifest) -> str | None:
+                return (
+                    misfit_of_program(manifest, genesis, self._cluster_id)
+                    or self._misfit_of_settings(manifest)
+                    or await misfit_of_logs(manifest, settings, genesis, journal, decisions)
+                )
+
+            yield misfit_of
+
+    def _misfit_of_settings(self, manifest: Manifest) -> str | None:
+        if manifest.kind != JUDGE:
+            elect = self._settings.elect
+            return None if manifest.elect == elect else f"has elect={manifest.elect}, but {elect} is needed"
+        generation = self._settings.tables_generation
+        if manifest.generation != generation and not self._any_generation:
+            return f"has generation {manifest.generation}, but {generation} is needed"
+        return None
+
     async def advice(self) -> tuple[Manifest | None, str]:
         """Return the checkpoint that would replace a state which the logs do not reach any more, if there is
         one, and what to do. Raises CheckpointError if the store fails."""
@@ -157,22 +194,12 @@ class FittingCheckpoints:
     async def restore_if_empty(
         self, directory: Path, avoided: Collection[CheckpointName] = ()
     ) -> CheckpointName | None:
-        """Restore an empty or missing state directory. Returns what was restored; None if the state must be
-        built from the topics.
-
-        A checkpoint that does not fit or is damaged is named in the log, and the next older one is tried;
-        `avoided` ones are not. Raises StateError if none is left and the topics do not have everything any
-        more, and CheckpointError if the store fails.
-        """
-        if not is_empty(directory):
-            return None
-        if (manifest := await self.restore(directory, avoided)) is not None:
-            return manifest.name
-        if self._catalogue is not None:
-            log.info("no_checkpoint", checkpoints=str(self._catalogue), journal=self._genesis.journal)
-        if trimmed := await trimmed_logs(self._settings, self._genesis):
+        """The same. Raises StateError if none is left and the topics do not have everything any more."""
+        restored = await super().restore_if_empty(directory, avoided)
+        trimmed = await trimmed_logs(self._settings, self._genesis) if is_empty(directory) else None
+        if trimmed:
             raise StateError(f"state directory {directory}: empty, but {trimmed}, and {self.reasons}")
-        return None
+        return restored
 
 
 async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:

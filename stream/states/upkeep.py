@@ -73,7 +73,7 @@ class Upkeep:
     async def run(self) -> None:
         """Attend until cancelled, for a role without a loop of its own."""
         while True:
-            self.attend()
+            self.attend(self.request())
             await asyncio.sleep(TURN_SECONDS)
 
     def _begin_flush_if_due(self) -> None:

@@ -24,6 +24,7 @@ from stream.dashboard.deployment.groups import committed_offsets
 from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
+from stream.figures import EARLIER, FIGURES, figures_below, meta_of
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
@@ -37,7 +38,6 @@ from stream.roles.forgetter.request import names_of, request
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from stream.states.figures import EARLIER, FIGURES, figures_below, meta_of
 from tests.kafka.dashboard_helpers import (
     JOURNAL,
     KINDS,

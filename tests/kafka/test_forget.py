@@ -18,6 +18,7 @@ from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.restoring import restore
 from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
+from stream.figures import EARLIER, FIGURES
 from stream.fingerprint.row import Row
 from stream.judge import forgetting
 from stream.judge.state.meta import Forgetting, meta_of
@@ -34,7 +35,6 @@ from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from stream.states.figures import EARLIER, FIGURES
 from stream.states.follower import open_follower
 from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard

@@ -33,6 +33,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.checkpoints import pruning, uploads
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.restoring import restore
+from stream.figures import FIGURES
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import window
@@ -53,7 +54,6 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer.role import trim_once
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
-from stream.states.figures import FIGURES
 from stream.tables.store import rocks
 from stream.text.url import url_key
 from tests.chaos.checker.oracle import IndexedOracle

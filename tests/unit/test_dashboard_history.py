@@ -21,12 +21,12 @@ from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.state import BLOCKS, KEPT, State
 from stream.dashboard.counting.verdict_columns import batch_of, normal
 from stream.dashboard.counting.view import View
+from stream.figures import Meta
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import pack
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
-from stream.states.figures import Meta
 from stream.tables.store.rocks import CLUSTERS, URLS
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker

@@ -22,9 +22,9 @@ from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import VerdictColumns
 from stream.errors import StaleError, StateError
+from stream.figures import Meta
 from stream.kafka.broker_metadata import LogBounds
 from stream.settings import load
-from stream.states.figures import Meta
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import VerdictMaker
 

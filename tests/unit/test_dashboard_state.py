@@ -20,9 +20,9 @@ from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import DamagedStateError
+from stream.figures import Meta, figures_below, kind_of_dashboard, meta_of
 from stream.messages.verdict import VerdictRecord
 from stream.roles.forgetter.status import _left_of_figures
-from stream.states.figures import Meta, figures_below, kind_of_dashboard, meta_of
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import KINDS, VerdictMaker, by_kind
 

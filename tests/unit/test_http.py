@@ -24,12 +24,12 @@ from stream.dashboard.web.api import LOOKUP_BYTES, Api, in_hundredths
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
 from stream.errors import DamagedStateError, DiskError
+from stream.figures import Meta
 from stream.ops.health import Health
 from stream.ops.http import HttpLimits, http_server
 from stream.ops.metrics import DashboardMetrics
 from stream.ops.server import add_ops_routes
 from stream.settings import load
-from stream.states.figures import Meta
 from tests.genesis import JOURNAL
 from tests.waiting import until
 

@@ -73,21 +73,29 @@ def test_kinds_share_a_store_and_nothing_else(place: Place) -> None:
         role.state.close()
 
 
-@pytest.mark.parametrize("text", ["", "judge-b", "elector-", "elector-A", "elector/", "elector--", "query"])
+@pytest.mark.parametrize(
+    "text", ["", "judge-b", "elector-", "elector-A", "elector/", "elector--", "dashboard-", "query"]
+)
 def test_other_names_are_no_kinds(text: str) -> None:
     assert not is_kind(text)
 
 
-@pytest.mark.parametrize(("elected", "left"), [(2, []), (7, [ELECTOR])])
+@pytest.mark.parametrize(
+    ("elected", "requests", "left"), [(2, 3, []), (7, 3, [ELECTOR]), (2, 4, ["dashboard-b"])]
+)
 def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
-    monkeypatch: pytest.MonkeyPatch, elected: int, left: list[str]
+    monkeypatch: pytest.MonkeyPatch, elected: int, requests: int, left: list[str]
 ) -> None:
-    """With a lifetime, electors erase by what requests name, though the judge has no such page."""
-    names = [CheckpointName(JOURNAL, kind, "20010909T014640.007Z", 3, OTHERS) for kind in (JUDGE, ELECTOR)]
+    """With a lifetime, electors erase by what requests name, though the judge has no such page. Dashboards
+    say up to which request."""
+    kinds = (JUDGE, ELECTOR, "dashboard-b")
+    names = [CheckpointName(JOURNAL, kind, "20010909T014640.007Z", 3, OTHERS) for kind in kinds]
     contents = Contents(dict.fromkeys(names, 1.0), {}, {}, {}, {}, 0.0)
     stored = SimpleNamespace(contents=lambda journal: contents, digests=lambda name: frozenset[str]())
     monkeypatch.setattr(statuses, "Catalogue", lambda url: stored)
-    found = _checkpoints("store", genesis_of(), _Decided(pages={}, offset=2, elected=elected))
+    found = _checkpoints(
+        "store", genesis_of(), _Decided(pages={}, offset=2, elected=elected, requests=requests)
+    )
     assert [each.why[: len("1 checkpoints")] for each in found] == ["1 checkpoints" for _ in left]
 
 
@@ -146,7 +154,7 @@ def test_commands_name_the_kind(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"has none of journal {JOURNAL}, kind judge"):
         neardup("checkpoint", "restore", tmp_path / "newer", *at)
     wrong = neardup("checkpoint", "now", *at, "--kind", "x")
-    assert "write judge, elector, or elector-NAME" in wrong.output
+    assert "write judge, elector, dashboard, elector-NAME or dashboard-NAME" in wrong.output
 
 
 def test_a_foreign_format_is_refused_before_the_state_is_opened(tmp_path: Path) -> None:

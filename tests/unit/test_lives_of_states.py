@@ -19,6 +19,7 @@ from stream.dashboard.counting.verdict_columns import batch_of, digest_of_url
 from stream.dashboard.counting.view import View
 from stream.elector import state as elector
 from stream.elector.elector import Elector
+from stream.figures import Meta, meta_of
 from stream.fingerprint.seed import url_hasher
 from stream.judge.batch import Decided
 from stream.judge.forgetting import Search
@@ -30,7 +31,6 @@ from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.metrics import DashboardMetrics, ElectorMetrics, JudgeMetrics
-from stream.states.figures import Meta, meta_of
 from stream.tables.store.rocks import CLUSTERS
 from tests import judged_crawls
 from tests.elected import decided_of, url_digest_of

@@ -29,6 +29,7 @@ from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import DAY
 from stream.errors import StaleError, StateError
+from stream.figures import kind_of_dashboard
 from stream.futures import retrieved
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
@@ -36,7 +37,6 @@ from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
 from stream.settings import Settings
-from stream.states.figures import kind_of_dashboard
 from stream.tables.store.rocks import CLUSTERS
 
 TURN: Final = 16

@@ -33,19 +33,13 @@ from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS, Window
+from stream.figures import LAYOUT, META_DECODER, Meta
 from stream.messages.verdict import VerdictRecord
 from stream.settings import MIB
-from stream.states.figures import META_DECODER, Meta
 from stream.tables.store.failures import damage_error
 from stream.tables.store.meta_record import META, begun
-from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Layout, Store, Writes
+from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Store, Writes
 
-LAYOUT: Final = Layout(
-    "a dashboard's",
-    (DEFAULT, "totals", "hosts", CLUSTERS, "blocks", URLS),
-    frozenset({"totals", "blocks"}),
-    write_buffer=4 * MIB,  # a fold has about as much; with 16, the process takes 390 MiB in place of 300
-)
 _, WINDOWS, HOST_WINDOWS, _, BLOCKS, _ = LAYOUT.families
 CACHE: Final = 16 * MIB
 KEPT: Final = 8

@@ -155,8 +155,8 @@ async def _restore(settings: Settings, genesis: Genesis, directory: Path, trimme
         raise SettingsError(f"checkpoints: not set, but {what}: name the store that has them")
     async with broker_metadata.connect(settings) as client:
         cluster_id = await broker_metadata.cluster_id(client)
-    checkpoints = FittingCheckpoints(settings, genesis, cluster_id)
-    manifest = await checkpoints.restore(directory, oldest_first=True, any_generation=True)
+    checkpoints = FittingCheckpoints(settings, genesis, cluster_id, any_generation=True)
+    manifest = await checkpoints.restore(directory, oldest_first=True)
     if manifest is None:
         raise StateError(f"{what}, and {checkpoints.reasons}")
     return manifest

@@ -14,8 +14,10 @@ import msgspec
 from aiokafka import TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from stream import figures
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE, is_kind, summary_of
+from stream.checkpoints.kinds import JUDGE, is_dashboard, is_kind, summary_of
+from stream.checkpoints.manifest import CheckpointName
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, StateError
 from stream.judge.state.meta import Forgetting
@@ -30,7 +32,6 @@ from stream.messages.journal import Genesis
 from stream.pages.times import to_the_second
 from stream.roles.forgetter.replaced import count_replaced
 from stream.settings import Settings
-from stream.states import figures
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
 GENESIS_SECONDS: Final = 10.0
@@ -101,6 +102,12 @@ class _Decided(msgspec.Struct):
         self.elected = max(self.elected, self.offset)
         if noted.requests > self.requests:
             self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
+
+    def is_erased(self, name: CheckpointName) -> bool:
+        """Whether nothing is left in a checkpoint of what was decided."""
+        if is_dashboard(name.kind):
+            return name.erased >= self.requests
+        return name.erased > self.last(name.kind)
 
     def last(self, kind: str) -> int:
         """The offset of the last decision after which states of this kind have something to erase."""
@@ -348,11 +355,11 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
             Delay(url, f"has checkpoints of an earlier version, which nobody reads: delete {names}")
         )
     for name, since in (contents.pruned | contents.verified | contents.stored).items():
-        if name.erased > decided.last(name.kind):
+        if decided.is_erased(name):
             with suppress(DamagedCheckpointError):
                 clean |= catalogue.digests(name)
                 sound[name.kind] = min(since, sound.get(name.kind, math.inf))
-    if old := [name for name in contents.kept if name.erased <= decided.last(name.kind)]:
+    if old := [name for name in contents.kept if not decided.is_erased(name)]:
         gone = max(sound.get(name.kind, math.inf) for name in old) + 2 * SPARED_SECONDS
         delays.append(
             Delay(

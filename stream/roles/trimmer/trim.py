@@ -21,7 +21,7 @@ import structlog
 from aiokafka.client import AIOKafkaClient
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
+from stream.checkpoints.kinds import JUDGE, is_dashboard
 from stream.checkpoints.manifest import VERIFIED, Manifest, file_object
 from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, SettingsError, StaleError, TrimmedLogError
@@ -258,7 +258,7 @@ class _Run:
         for each, kind in contents.earlier.items():
             survey.unused.append(f"checkpoint {each}: is of an earlier version")
             survey.unclear.add(kind)
-        for name in reversed(contents.kept):
+        for name in reversed([name for name in contents.kept if not is_dashboard(name.kind)]):
             try:
                 manifest = await in_thread(self._catalogue.read, name)
             except DamagedCheckpointError as error:

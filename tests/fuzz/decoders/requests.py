@@ -32,10 +32,10 @@ from stream.dashboard.web import gate as gates
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
+from stream.figures import Meta
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import load
-from stream.states.figures import Meta
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
 

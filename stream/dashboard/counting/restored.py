@@ -1,0 +1,54 @@
+"""The directory of a dashboard's state, which is restored from a checkpoint if it is empty: the topic of
+verdicts may not have all any more that was counted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stream.checkpoints.manifest import CheckpointName, Manifest
+from stream.dashboard.counting.state import State
+from stream.figures import FORMAT, Meta, kind_of_dashboard
+from stream.kafka.broker_metadata import LogBounds
+from stream.settings import Settings
+from stream.states.directory import StateDirectory
+from stream.states.restored import Checkpoints, Misfit
+
+
+class FiguresDirectory(StateDirectory[State]):
+    """The directory of a dashboard's state."""
+
+    def __init__(self, settings: Settings, path: Path, fresh: Meta, bounds: Mapping[int, LogBounds]) -> None:
+        """`fresh` is what a new state begins as, `bounds` are those of the verdicts, by partition."""
+        super().__init__(settings, path, lambda: State.open(path, fresh))
+        self._checkpoints = _Checkpoints(settings, path, fresh, bounds)
+
+    async def _restore(self, avoided: set[CheckpointName]) -> CheckpointName | None:
+        return await self._checkpoints.restore_if_empty(self.path, avoided)
+
+
+class _Checkpoints(Checkpoints):
+    """The checkpoints of a dashboard from which it can go on with the verdicts as they are."""
+
+    def __init__(self, settings: Settings, path: Path, fresh: Meta, bounds: Mapping[int, LogBounds]) -> None:
+        super().__init__(settings, fresh.journal, kind_of_dashboard(settings.dashboard_name), path)
+        self._fresh, self._bounds = fresh, bounds
+
+    @asynccontextmanager
+    async def _misfit(self) -> AsyncIterator[Misfit]:
+        async def misfit_of(manifest: Manifest) -> str | None:
+            for name, value in (
+                ("format", FORMAT),
+                ("cluster", self._fresh.cluster),
+                ("topic", self._fresh.topic),
+            ):
+                if getattr(manifest, name) != value:
+                    return f"has {name} {getattr(manifest, name)}, but {value} is needed"
+            for partition, offset in manifest.offsets["verdicts"].items():
+                end = self._bounds[partition].end if partition in self._bounds else 0
+                if offset > end:
+                    return f"has counted partition {partition} up to {offset}, but it ends at {end}"
+            return None
+
+        yield misfit_of
