@@ -18,8 +18,8 @@ from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.scratch import ScratchDirectory
 
-BEST = 8
-"""How many near-duplicates are shown."""
+BEST = 5
+"""How many near-duplicates are shown, and how many clusters."""
 
 
 @click.command("demo")
@@ -137,16 +137,11 @@ def report(outcome: Any, console: Any) -> None:
         f"{outcome.pages_per_second:,.0f} pages/s, from the first publish to the last verdict",
         highlight=False,
     )
-    console.print(
-        f"{quantity(outcome.verdicts['duplicate'], 'duplicate')}, "
-        f"{outcome.across_partitions:,} of them with their anchor on another partition",
-        highlight=False,
-    )
-    console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)
     show_swapped(outcome.swapped, console)
     console.print(
-        f"audit: {quantity(findings.pages, 'page')}, {findings.waiting} waiting, {findings.missing} missing, "
-        f"{findings.repeated} repeated, {findings.lost} lost: "
-        + ("every page has exactly one verdict" if findings.clean else "NOT CLEAN"),
+        f"audit: {quantity(findings.pages, 'page')}: every page has exactly one verdict"
+        if findings.clean
+        else f"audit: NOT CLEAN: {quantity(findings.pages, 'page')}, {findings.waiting} waiting,"
+        f" {findings.missing} missing, {findings.repeated} repeated, {findings.lost} lost",
         highlight=False,
     )

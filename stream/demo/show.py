@@ -112,10 +112,6 @@ async def show(
     stalls.
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
-    report_line(
-        f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge,"
-        " 1 elector"
-    )
     outcome = DemoOutcome()
     logs = directory / "logs"
     logs.mkdir()
