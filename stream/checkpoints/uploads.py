@@ -93,16 +93,14 @@ class Uploads:
         self.catalogue: Final = catalogue
         self._kind, self._directory, self._kept = kind, directory, kept
         self._digests = DigestCache()
-        self._newest: Manifest | None = None
 
     def newest(self, journal: str) -> Manifest | None:
         """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
-        for name in self.catalogue.kept(journal, self._kind) if self._newest is None else ():
+        for name in self.catalogue.kept(journal, self._kind):
             if name.directory == self._directory:
                 with suppress(DamagedCheckpointError):
-                    self._newest = self.catalogue.read(name)
-                    break
-        return self._newest
+                    return self.catalogue.read(name)
+        return None
 
     def upload(
         self,
@@ -145,7 +143,6 @@ class Uploads:
             report(UploadProgress(remaining, each.size))
             reach("checkpoint.file")
         self.catalogue.add(manifest)
-        self._newest = manifest
         reach("checkpoint.manifest")
         self.prune(manifest.journal)
         return manifest

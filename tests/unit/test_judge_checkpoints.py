@@ -114,6 +114,17 @@ async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(oft
         assert often.metric("bytes") == often.catalogue.read(newest).bytes
 
 
+async def test_a_checkpoint_that_is_gone_is_made_anew_though_nothing_comes(often: Judge) -> None:
+    """As of a store that was emptied."""
+    often.apply(1)
+    async with often.checkpoints.beside(OURS):
+        await often.until(lambda: often.kept)
+        await often.idle()
+        shutil.rmtree(often.objects)
+        await often.until(lambda: often.kept == [1])
+        await often.idle()
+
+
 async def test_uploads_leave_processors_to_the_judge(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, priorities = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), list[int]()
     put = Catalogue.put_file
