@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
 from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy
@@ -55,3 +57,23 @@ async def test_judge_waits_while_the_leader_of_the_journal_is_silent(
                 await until(ready)
                 await decided(settings, await append(settings, record(parts[2])))
     assert places(await verdicts(settings)) == once(*parts)
+
+
+@pytest.mark.parametrize("role", [WorkerRole, JudgeRole, ElectorRole])
+async def test_an_idle_role_says_that_it_waits_for_a_broker(
+    role: type[WorkerRole | JudgeRole | ElectorRole], settings: Settings, proxy: Proxy, tmp_path: Path
+) -> None:
+    settings = settings.model_copy(update={"elect": "longest"})
+    await create(settings)
+    process = role(behind(settings, proxy, tmp_path / "state"))
+
+    async def ready() -> bool:
+        return (await process.watch.health.ready())[0]
+
+    with capture_logs() as logged:
+        async with running(process):
+            await until(ready)
+            assert not waited_for(logged, "a broker")
+            proxy.withhold = lambda _: True
+            await until(lambda: waited_for(logged, "a broker"))
+            proxy.withhold = lambda _: False
