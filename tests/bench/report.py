@@ -163,7 +163,11 @@ def _summary(kept: dict[str, Any]) -> list[str]:
         for part in dict.fromkeys(row[1] for row in SUMMARY)
         if "others" not in kept.get(part, {"others": 0})
     ]
-    note = [f"How busy others kept the machine is not known of: {', '.join(unknown)}.", ""] if unknown else []
+    note = (
+        [f"How busy other programs kept the machine is not known for: {', '.join(unknown)}.", ""]
+        if unknown
+        else []
+    )
     return [*head, "|---|---|", *rows, "", *note]
 
 

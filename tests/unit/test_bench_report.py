@@ -58,7 +58,7 @@ def test_the_page_says_of_which_figures_nobody_knows_how_busy_the_machine_was(tm
     kept.write_text(json.dumps({"judge": {**before, "found": {"verdicts_per_second": 7}}}))
     report.keep(kept, "latency", {"at_50%": {"p50_ms": 60, "p99_ms": 100}})
     page = kept.with_suffix(".md").read_text("utf-8")
-    assert "How busy others kept the machine is not known of: judge.\n" in page
+    assert "How busy other programs kept the machine is not known for: judge.\n" in page
 
 
 @pytest.mark.parametrize(("wrong", "faust", "met"), [(4, 5, [True]), (6, 5, [False]), (0, None, [])])
