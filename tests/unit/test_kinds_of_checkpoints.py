@@ -10,6 +10,7 @@ import pytest
 
 from stream.checkpoints.catalogue import Catalogue, Contents
 from stream.checkpoints.kinds import JUDGE, is_kind
+from stream.checkpoints.known_damage import RECORD
 from stream.checkpoints.manifest import (
     VERIFIED,
     CheckpointName,
@@ -26,7 +27,8 @@ from stream.elector.elector import Elector
 from stream.elector.state import FORMAT, State, meta_of
 from stream.errors import DamagedCheckpointError, SettingsError, StateError
 from stream.roles.forgetter import status as statuses
-from stream.roles.forgetter.status import _checkpoints, _Decided
+from stream.roles.forgetter.status import _checkpoints, _Decided, _directories
+from stream.settings import Settings
 from stream.tables.store.rocks import DUE
 from tests.checkpointed import OTHERS, Place, age
 from tests.commands import neardup
@@ -166,3 +168,12 @@ def test_a_foreign_format_is_refused_before_the_state_is_opened(tmp_path: Path) 
     at = ("--checkpoints", tmp_path / "objects", "--state-dir", tmp_path, "--kind", ELECTOR)
     with pytest.raises(StateError, match=f"format 9; this program reads {FORMAT}"):
         neardup("checkpoint", "now", *at)
+
+
+def test_what_is_noted_of_damage_is_no_directory_that_was_set_aside(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path, namespace="crawl")
+    moved = tmp_path / "crawl" / "judge.damaged-20260101T000000Z"
+    moved.mkdir(parents=True)
+    (tmp_path / "crawl" / f"judge{RECORD}").write_text("digest file\n")
+    (delay,) = _directories(settings, genesis_of(), _Decided())
+    assert (delay.what, delay.why) == (str(moved), "was set aside: delete it")

@@ -305,7 +305,7 @@ def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> lis
         each
         for pattern in ("*", "dashboard*/*")
         for each in home.glob(pattern)
-        if each.name != figures.FIGURES
+        if each.name != figures.FIGURES and each.is_dir()
     ):
         if f".{DAMAGED}-" in path.name or f".{OUTDATED}-" in path.name:
             delays.append(Delay(str(path), "was set aside: delete it"))
