@@ -34,6 +34,7 @@ from stream.errors import StaleError
 from stream.figures import EARLIER, FIGURES, Meta, kind_of_dashboard
 from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
+from stream.kafka.in_flight import in_thread
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
@@ -109,7 +110,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             )
             upkeep = Upkeep(settings, path, metrics, Checkpoints(settings, kind, path, metrics))
             await stack.enter_async_context(upkeep.beside(state, instance))
-            forgotten = ForgottenPages(genesis, *(state.forgotten() or ()))
+            forgotten = ForgottenPages(genesis, *(await in_thread(state.forgotten) or ()))
             metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
             statistics = Statistics(settings, state, bounds, tell, forgotten)
             stack.callback(statistics.failed.cancel)

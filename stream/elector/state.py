@@ -27,7 +27,7 @@ from stream.messages.journal import Genesis
 from stream.messages.row_columns import digests_in
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META, begun, stored_below, stored_in
+from stream.tables.store.meta_record import META, OWNERS, begun, stored_below, stored_in
 from stream.tables.store.rocks import (
     CLUSTERS,
     DEFAULT,
@@ -96,12 +96,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Meta)
-_OWNERS: Final = {
-    "cluster": "bootstrap_servers",
-    "journal": "namespace",
-    "scheme": "scheme",
-    "options": "verdict options",
-}
 
 
 class Kept(NamedTuple):
@@ -133,7 +127,7 @@ class State:
         expiring = genesis.options.lifetime is not None
         store = Store(path, cache, layout=ELECTOR, expiring=expiring)
         try:
-            meta = begun(store, _DECODER, fresh, _OWNERS, ELECTOR.families)
+            meta = begun(store, _DECODER, fresh, OWNERS, ELECTOR.families)
             if meta.elect != fresh.elect:
                 raise StateError(
                     f"state directory {path} elects by elect={meta.elect}, but the setting says"

@@ -41,17 +41,11 @@ from stream.tables.runs.tier import RUN
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import union
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META, begun
+from stream.tables.store.meta_record import META, OWNERS, begun
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, LOG, RECORDS, URLS, Store, Writes
 from stream.tables.tables import IndexKind, Tables
 
-_OWNERS: Final = {
-    "cluster": "bootstrap_servers",
-    "journal": "namespace",
-    "scheme": "scheme",
-    "options": "verdict options",
-    "generation": "tables_generation",
-}
+_OWNERS: Final = OWNERS | {"generation": "tables_generation"}
 _SOURCE: Final = b"source/"
 _PROGRESS_DECODER: Final = msgspec.msgpack.Decoder(SourceProgress)
 

@@ -21,6 +21,13 @@ from stream.tables.store.rocks import DEFAULT, Store, read_value, version_error
 
 META: Final = b"meta"
 """Its key."""
+OWNERS: Final = {
+    "cluster": "bootstrap_servers",
+    "journal": "namespace",
+    "scheme": "scheme",
+    "options": "verdict options",
+}
+"""What a state that follows decisions belongs to, as `begun` takes it."""
 
 
 class Versioned(Protocol):
