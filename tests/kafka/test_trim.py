@@ -251,6 +251,23 @@ async def test_what_holds_the_logs_is_named(judged: Settings, act: Act, reason: 
 
 
 @pytest.mark.night
+async def test_an_earlier_version_s_checkpoint_holds_the_logs_until_there_is_one_or_it_is_deleted(
+    judged: Settings,
+) -> None:
+    """Its elector may need them, and what it needs is not read."""
+    earlier = stored(judged, f"{kept(judged)[0].journal}/elector-b/checkpoints/{1:020d}-{'ab' * 16}.json")
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("{}")
+    outcome = await trim_once(judged, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("none", True)
+    assert "none of the checkpoints of elector-b in " in outcome.held.text
+    assert [each.endswith("is of an earlier version") for each in outcome.unused] == [True]
+    assert await starts(judged) == (0, 0)
+    earlier.unlink()
+    assert (await trim_once(judged, 0)).held.reason == "checkpoint"
+
+
+@pytest.mark.night
 async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged: Settings) -> None:
     newest, middle, oldest = kept(judged)
     found = catalogue(judged)
