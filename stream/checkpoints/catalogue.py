@@ -70,6 +70,15 @@ class Contents(NamedTuple):
         return None
 
 
+class Known(NamedTuple):
+    """What pruning asks of a manifest."""
+
+    cluster: str
+    """The Kafka cluster's id."""
+    digests: frozenset[str]
+    """Those of its files."""
+
+
 class Catalogue:
     """The checkpoints in the store at `url`.
 
@@ -81,7 +90,7 @@ class Catalogue:
         """Raises SettingsError for a URL that names no store. Nothing is asked of the store."""
         self.url: Final = url
         self._store = store_of(url)
-        self._digests: dict[CheckpointName, frozenset[str]] = {}
+        self._known: dict[CheckpointName, Known] = {}
 
     def __str__(self) -> str:
         return str(self._store)
@@ -143,12 +152,13 @@ class Catalogue:
                 return self._store.get(name.object(part), MANIFEST_BYTES + 1)
         raise DamagedCheckpointError(f"checkpoint {name}: its manifest is missing")
 
-    def digests(self, name: CheckpointName) -> frozenset[str]:
-        """The digests of a checkpoint's files. Manifests are read once, as they do not change. Raises as
-        `read` does."""
-        if name not in self._digests:
-            self._digests[name] = frozenset(each.digest for each in self.read(name).files)
-        return self._digests[name]
+    def read_once(self, name: CheckpointName) -> Known:
+        """What a checkpoint's manifest says of its place and files. Manifests are read once, as they do not
+        change. Raises as `read` does."""
+        if name not in self._known:
+            manifest = self.read(name)
+            self._known[name] = Known(manifest.cluster, frozenset(each.digest for each in manifest.files))
+        return self._known[name]
 
     def add(self, manifest: Manifest, part: str = STORED) -> None:
         """Store the manifest of a checkpoint whose files are stored. In VERIFIED, it says that a trim has

@@ -2,9 +2,12 @@
 
 - The last `kept` checkpoints that each state directory uploaded stay; where a state was built again, these
   are not the ones that have come furthest.
-- A directory that made none for ABANDONED_SECONDS, while another one did, is gone and loses its own.
-- A checkpoint with forgotten pages goes SPARED_SECONDS after a later one of its kind from which more is
-  erased, though nothing else may come.
+- A directory is gone, and loses its own, if all that another one of its Kafka cluster has, and these are
+  several, were made ABANDONED_SECONDS after its last one. One checkpoint says nothing: a new directory makes
+  one though nothing comes, and after a long pause one role makes the first.
+- A checkpoint with forgotten pages goes SPARED_SECONDS after a later one of its kind and cluster from which
+  more is erased, though nothing else may come.
+- A role prunes the checkpoints of its own kind, and a judge those of directories that are gone as well.
 - Whatever these say, the checkpoint of each kind and Kafka cluster that was verified last stays: the logs may
   have been trimmed because of it, and a mirror of the journal is trimmed by itself. Not so that of an elector
   of which all directories are gone, which would hold the logs for ever.
@@ -31,12 +34,13 @@ SPARED_SECONDS: Final = 86_400.0
 ABANDONED_SECONDS: Final = 7 * 86_400.0
 
 
-def prune(catalogue: Catalogue, journal: str, kept: int) -> None:
-    """Prune the checkpoints of a journal, and remove files that nothing names any more. Raises
-    CheckpointError."""
+def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
+    """Prune the checkpoints of a journal, as a role with checkpoints of this kind does, and remove files that
+    nothing names any more. Raises CheckpointError."""
     contents = catalogue.contents(journal, timed=True)
-    spared = _last_verified(catalogue, contents)
-    for name in _superfluous(contents, kept) - spared:
+    clusters = _clusters(catalogue, contents)
+    spared = _last_verified(contents, clusters)
+    for name in _superfluous(contents, clusters, kind, kept) - spared:
         catalogue.prune(name)
         contents.stored.pop(name, None)
         contents.verified.pop(name, None)
@@ -53,34 +57,65 @@ def prune(catalogue: Catalogue, journal: str, kept: int) -> None:
         catalogue.delete(file_object(journal, digest) for digest in old if digest not in named)
 
 
-def _superfluous(contents: Contents, kept: int) -> set[CheckpointName]:
-    """The checkpoints that may go, but for those that were verified."""
+Clusters = dict[CheckpointName, str]
+"""The Kafka cluster of each checkpoint whose manifest can be read."""
+
+
+def _clusters(catalogue: Catalogue, contents: Contents) -> Clusters:
+    """Raises CheckpointError."""
+    clusters = Clusters()
+    for name in contents.kept:
+        with suppress(DamagedCheckpointError):
+            clusters[name] = catalogue.read_once(name).cluster
+    return clusters
+
+
+def _superfluous(contents: Contents, clusters: Clusters, kind: str, kept: int) -> set[CheckpointName]:
+    """The checkpoints that a role of a kind may prune, but for those that were verified."""
     directories: dict[tuple[str, str], list[CheckpointName]] = defaultdict(list)
     for name in sorted(contents.kept, key=lambda name: (_uploaded(contents, name), name), reverse=True):
         directories[name.kind, name.directory].append(name)
-    gone = _gone(contents)
+    gone = _gone(contents, clusters)
     superfluous = set[CheckpointName]()
     for directory, names in directories.items():
-        superfluous.update(names[0 if directory in gone else kept :])
-    for name, since in contents.stored.items():
+        if directory in gone and kind in (JUDGE, directory[0]):
+            superfluous.update(names)
+        elif kind == directory[0]:
+            superfluous.update(names[kept:])
+    own = {name: uploaded for name, uploaded in contents.stored.items() if name.kind == kind}
+    for name, since in own.items():
         later = (
             each
-            for each, uploaded in contents.stored.items()
-            if each.kind == name.kind and since < uploaded < contents.now - SPARED_SECONDS
+            for each, uploaded in own.items()
+            if clusters.get(name, clusters.get(each)) == clusters.get(each, "")
+            and since < uploaded < contents.now - SPARED_SECONDS
         )
         if any(name.erased < each.erased for each in later):
             superfluous.add(name)
     return superfluous
 
 
-def _gone(contents: Contents) -> set[tuple[str, str]]:
-    """The kinds and ids of directories that made no checkpoint for a week while another one did."""
-    newest: dict[tuple[str, str], float] = defaultdict(float)
+def _gone(contents: Contents, clusters: Clusters) -> set[tuple[str, str]]:
+    """The kinds and ids of directories that are gone."""
+    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+    places: dict[tuple[str, str], str] = {}
     for name in contents.kept:
-        directory = name.kind, name.directory
-        newest[directory] = max(newest[directory], _uploaded(contents, name))
-    last = max(newest.values(), default=0.0)
-    return {directory for directory, since in newest.items() if since < last - ABANDONED_SECONDS}
+        times[name.kind, name.directory].append(_uploaded(contents, name))
+        if name in clusters:
+            places[name.kind, name.directory] = clusters[name]
+    newest = {directory: max(uploads) for directory, uploads in times.items()}
+    for name, since in contents.pruned.items():
+        times[name.kind, name.directory].append(since)
+    gone = set()
+    for directory, since in newest.items():
+        others = (
+            min(uploads)
+            for other, uploads in times.items()
+            if len(uploads) > 1 and places.get(directory, "") in ("", places.get(other))
+        )
+        if since < max(others, default=0.0) - ABANDONED_SECONDS:
+            gone.add(directory)
+    return gone
 
 
 def _uploaded(contents: Contents, name: CheckpointName) -> float:
@@ -88,16 +123,15 @@ def _uploaded(contents: Contents, name: CheckpointName) -> float:
     return contents.stored.get(name, 0.0)
 
 
-def _last_verified(catalogue: Catalogue, contents: Contents) -> set[CheckpointName]:
+def _last_verified(contents: Contents, clusters: Clusters) -> set[CheckpointName]:
     """Of each kind and Kafka cluster, the checkpoint that was verified last, without those that cannot be
-    read, which replace no log, and electors that are gone. Raises CheckpointError."""
-    here = {(name.kind, name.directory) for name in contents.stored} - _gone(contents)
+    read, which replace no log, and electors that are gone."""
+    here = {(name.kind, name.directory) for name in contents.stored} - _gone(contents, clusters)
     kinds = {JUDGE, *(kind for kind, _ in here)}
     last: dict[tuple[str, str], CheckpointName] = {}
     for name in sorted(contents.verified, key=lambda name: (contents.verified[name], name)):
-        if name.kind in kinds:
-            with suppress(DamagedCheckpointError):
-                last[name.kind, catalogue.read(name).cluster] = name
+        if name.kind in kinds and name in clusters:
+            last[name.kind, clusters[name]] = name
     return set(last.values())
 
 
@@ -107,7 +141,7 @@ def named_files(catalogue: Catalogue, names: Iterable[CheckpointName]) -> tuple[
     named, is_complete = set[str](), True
     for name in names:
         try:
-            named |= catalogue.digests(name)
+            named |= catalogue.read_once(name).digests
         except DamagedCheckpointError:
             is_complete = False
     return named, is_complete

@@ -121,7 +121,8 @@ def _download_file(catalogue: Catalogue, manifest: Manifest, file: CheckpointFil
         raise DamagedCheckpointError(f"checkpoint {manifest.name}: {file.name}: {name} is missing") from error
     if path.stat().st_size != file.size or digest != file.digest:
         raise DamagedCheckpointError(
-            f"checkpoint {manifest.name}: {file.name}: {name} is damaged: it is not what was uploaded"
+            f"checkpoint {manifest.name}: {file.name}: {name} is damaged: it is not what was uploaded;"
+            " once it is deleted, the next checkpoint stores it again"
         )
 
 

@@ -151,7 +151,7 @@ class Uploads:
         """Prune older checkpoints. If that fails, it is logged. Some go by time, though no other one is made
         after them."""
         try:
-            prune(self.catalogue, journal, self._kept)
+            prune(self.catalogue, journal, self._kind, self._kept)
         except CheckpointError as error:  # the checkpoint is there; the next one prunes
             log.warning("checkpoint_not_pruned", error=str(error))
 

@@ -72,7 +72,10 @@ async def test_a_lost_state_is_restored_and_goes_on(judged: Settings) -> None:
 async def test_what_does_not_fit_is_named_and_the_next_older_is_restored(judged: Settings) -> None:
     newest, middle, oldest = kept(judged)
     for spoiled in (newest, middle):
-        only = catalogue(judged).digests(spoiled.name) - catalogue(judged).digests(oldest.name)
+        only = (
+            catalogue(judged).read_once(spoiled.name).digests
+            - catalogue(judged).read_once(oldest.name).digests
+        )
         stored(judged, file_object(newest.journal, min(only))).write_bytes(b"damaged")
     lose(judged)
     logs = await deliver_again(judged, ROUNDS)

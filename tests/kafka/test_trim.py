@@ -272,7 +272,11 @@ async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged
     newest, middle, oldest = kept(judged)
     found = catalogue(judged)
     for spoiled, other, spoil in ((newest, middle, flip), (middle, newest, Path.unlink)):
-        only = found.digests(spoiled.name) - found.digests(other.name) - found.digests(oldest.name)
+        only = (
+            found.read_once(spoiled.name).digests
+            - found.read_once(other.name).digests
+            - found.read_once(oldest.name).digests
+        )
         spoil(stored(judged, file_object(newest.journal, min(only))))
     outcome = await trim_once(judged, 0)
     assert outcome.verified == str(oldest.name)

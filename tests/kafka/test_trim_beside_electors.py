@@ -91,7 +91,7 @@ async def test_the_logs_are_kept_for_an_elector_that_is_behind(elected: Settings
 @pytest.mark.night
 async def test_checkpoints_of_an_elector_that_are_all_damaged_hold_the_logs(elected: Settings) -> None:
     manifest = await only(elected)
-    judges = catalogue(elected).digests(kept(elected)[0].name)
+    judges = catalogue(elected).read_once(kept(elected)[0].name).digests
     for each in {each.digest for each in manifest.files} - judges:
         (Path(elected.checkpoints or "") / file_object(manifest.journal, each)).unlink()
     outcome = await trim_once(elected, 0)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -541,6 +542,15 @@ def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(place: Place, m
     assert {each.directory for each in place.kept} == {OTHERS}
 
 
+@pytest.mark.parametrize("others", [{"applied": (2,)}, {"applied": (2, 3), "cluster": "mirror"}])
+def test_one_checkpoint_of_another_directory_or_those_of_another_cluster_make_none_gone(
+    place: Place, made: Manifest, others: dict[str, Any]
+) -> None:
+    age(place.manifest(made.name), 2 * ABANDONED_SECONDS)
+    place.make(*others.pop("applied"), of="other", instance=OTHERS, **others)
+    assert made.name in place.kept
+
+
 def test_directories_to_which_nothing_comes_do_not_count_each_other_as_gone(
     place: Place, made: Manifest
 ) -> None:
@@ -551,17 +561,29 @@ def test_directories_to_which_nothing_comes_do_not_count_each_other_as_gone(
     assert set(place.kept) == {made.name, other.name}
 
 
-@pytest.mark.parametrize("instance", [OURS, OTHERS])
-@pytest.mark.parametrize(("seconds", "stays"), [(SPARED_SECONDS - 60, True), (SPARED_SECONDS + 60, False)])
+@pytest.mark.parametrize(
+    ("instance", "seconds", "spoilt", "fields"),
+    [
+        (OURS, SPARED_SECONDS - 60, False, {}),
+        (OURS, SPARED_SECONDS + 60, False, {}),
+        (OTHERS, SPARED_SECONDS + 60, False, {}),
+        (OTHERS, SPARED_SECONDS + 60, True, {}),
+        (OTHERS, SPARED_SECONDS + 60, False, {"cluster": "mirror"}),
+    ],
+)
 def test_what_is_not_erased_goes_a_day_after_a_later_one_of_its_kind(
-    place: Place, made: Manifest, instance: str, seconds: float, stays: bool
+    place: Place, made: Manifest, instance: str, seconds: float, spoilt: bool, fields: dict[str, Any]
 ) -> None:
+    """Of its Kafka cluster, and if that one can be read."""
     (clean,) = place.make(
-        2, of=f"of-{instance}", instance=instance, forgetting=Forgetting(decided=4, erased=4)
+        2, of=f"of-{instance}", instance=instance, forgetting=Forgetting(decided=4, erased=4), **fields
     )
+    if spoilt:
+        place.manifest(clean.name).write_bytes(b"damaged")
     age(place.manifest(made.name), seconds + 60)
     age(place.manifest(clean.name), seconds)
-    uploads_of(place.catalogue).prune(JOURNAL)
+    uploads_of(Place(place.path).catalogue).prune(JOURNAL)
+    stays = seconds < SPARED_SECONDS or spoilt or bool(fields)
     assert place.kept == [clean.name, *([made.name] if stays else [])]
 
 

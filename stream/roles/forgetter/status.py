@@ -357,7 +357,7 @@ def _checkpoints(url: str, genesis: Genesis, decided: _Decided) -> list[Delay]:
     for name, since in (contents.pruned | contents.verified | contents.stored).items():
         if decided.is_erased(name):
             with suppress(DamagedCheckpointError):
-                clean |= catalogue.digests(name)
+                clean |= catalogue.read_once(name).digests
                 sound[name.kind] = min(since, sound.get(name.kind, math.inf))
     if old := [name for name in contents.kept if not decided.is_erased(name)]:
         gone = max(sound.get(name.kind, math.inf) for name in old) + 2 * SPARED_SECONDS
