@@ -52,7 +52,7 @@ compile as well. There is no limit while the holder sends heartbeats."""
 _HEARTBEAT_SECONDS: Final = 1.0
 """Interval of heartbeats: the process that compiles touches the lock file."""
 _POLL_SECONDS: Final = 0.05
-_LOG_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 30.0
 """Interval of log lines about progress."""
 _IN_TREE: Final = Path(__file__).parents[1] / "__pycache__" / "compiled"
 """The directory beside the source, as trusted as Python's own bytecode. An image, or root, may have filled it

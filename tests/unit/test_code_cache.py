@@ -559,7 +559,11 @@ def test_processes_that_compile_together_say_so_once_in_a_while(
     first, second = code_cache._Progress(), code_cache._Progress()
     kept.mkdir()
     (kept / f"a-1{code_cache.SUFFIX}").touch()
-    for now, reports, lines in ((0.0, [first, second, first], 1), (11.0, [second, first], 2)):
+    for now, reports, lines in (
+        (0.0, [first, second, first], 1),
+        (29.0, [second, first], 1),
+        (31.0, [second, first], 2),
+    ):
         clock[0] = now
         for each in reports:
             each.report()
