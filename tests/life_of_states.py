@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import described
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
@@ -52,6 +53,8 @@ OFTEN = 1e-6
 class LifeOfAState(abc.ABC):
     """A kind of state, and the tests of it."""
 
+    kind: ClassVar[str]
+    """That of its checkpoints."""
     metrics: ClassVar[type[StateMetrics]]
     owners: ClassVar[dict[str, str]]
     """Argument of `open` that says whose state it is -> what a refusal says of another one."""
@@ -253,6 +256,31 @@ class LifeOfAState(abc.ABC):
                 assert not self._has(state, gone)
             assert not any(gone in each.read_bytes() for each in path.glob("*.sst"))
 
+    def upload(self, state: Any, objects: Path) -> Manifest:
+        """Make a checkpoint."""
+        with linked(state.store, self.kind) as moment:
+            assert moment is not None
+            return Uploads(Catalogue(str(objects)), self.kind, "cd" * 16, 2).upload(moment)
+
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> Manifest:
+        """A state in `state`, and a later checkpoint."""
+        with closing(self.open(tmp_path / "state")) as state:
+            assert self.advance(state)
+            state.store.flush()
+            shutil.copytree(state.store.path, tmp_path / "before")
+            assert self.advance(state)
+            manifest = self.upload(state, tmp_path / "objects")
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "before").rename(tmp_path / "state")
+        return manifest
+
+    def test_a_restored_one_goes_on(self, tmp_path: Path, made: Manifest) -> None:
+        restore(Catalogue(str(tmp_path / "objects")), made, tmp_path / "restored")
+        assert described(self.kind, self.meta_of(tmp_path / "restored")).offsets == made.offsets
+        assert self.meta_of(tmp_path / "state") != self.meta_of(tmp_path / "restored")
+        assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
+
     def _has(self, state: Any, gone: bytes) -> bool:
         store = state.store
         return any(gone in part for family in store.families for pair in store.scan(family) for part in pair)
@@ -263,22 +291,17 @@ class LifeOfAState(abc.ABC):
         state.store.write(writes)
 
 
-class LifeOfARestoredState(LifeOfAState):
-    """The same of a state of which its role makes checkpoints."""
+class LifeOfAFollower(LifeOfAState):
+    """The same of a state that follows journal and decisions."""
 
-    kind: ClassVar[str]
     genesis: ClassVar[Genesis]
 
     @abc.abstractmethod
     def decided(self) -> list[Decided]:
         """The input."""
 
-    def test_a_restored_one_goes_on(self, tmp_path: Path, made: Manifest) -> None:
-        catalogue = Catalogue(str(tmp_path / "objects"))
-        verify_whole(catalogue, made, self.genesis, tmp_path / "scratch")
-        restore(catalogue, made, tmp_path / "restored")
-        assert self.meta_of(tmp_path / "restored").applied == made.applied
-        assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
+    def test_a_checkpoint_is_verified_as_a_whole(self, tmp_path: Path, made: Manifest) -> None:
+        verify_whole(Catalogue(str(tmp_path / "objects")), made, self.genesis, tmp_path / "scratch")
 
     @pytest.fixture
     def logs(self, monkeypatch: pytest.MonkeyPatch) -> Logs:
@@ -306,25 +329,6 @@ class LifeOfARestoredState(LifeOfAState):
             tables_generation=1 << 16,
         )
         return FollowingDirectory(settings, self.genesis, path, self.kind, lambda _: self.open(path))
-
-    def upload(self, state: Any, objects: Path) -> Manifest:
-        """Make a checkpoint."""
-        with linked(state.store, self.kind) as moment:
-            assert moment is not None
-            return Uploads(Catalogue(str(objects)), self.kind, "cd" * 16, 2).upload(moment)
-
-    @pytest.fixture
-    def made(self, tmp_path: Path) -> Manifest:
-        """A state in `state`, and a later checkpoint."""
-        with closing(self.open(tmp_path / "state")) as state:
-            assert self.advance(state)
-            state.store.flush()
-            shutil.copytree(state.store.path, tmp_path / "before")
-            assert self.advance(state)
-            manifest = self.upload(state, tmp_path / "objects")
-        shutil.rmtree(tmp_path / "state")
-        (tmp_path / "before").rename(tmp_path / "state")
-        return manifest
 
     async def test_a_lost_one_is_restored_or_refused(
         self, tmp_path: Path, logs: Logs, made: Manifest

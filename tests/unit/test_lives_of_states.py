@@ -38,7 +38,7 @@ from tests.forgetting import erase, forget, request
 from tests.genesis import JOURNAL, genesis_of
 from tests.judged_crawls import SCHEME, entries_of
 from tests.kafka.dashboard_helpers import VerdictMaker
-from tests.life_of_states import LifeOfARestoredState, LifeOfAState
+from tests.life_of_states import LifeOfAFollower, LifeOfAState
 from tests.property.best_oracle import crawl
 from tests.property.test_elector_forgets import forgetting
 from tests.url_digests import digest_of_url as keyed_digest_of_url
@@ -85,7 +85,7 @@ def judged() -> list[Decided]:
     return found
 
 
-class TestJudge(LifeOfARestoredState):
+class TestJudge(LifeOfAFollower):
     kind, genesis, metrics = "judge", genesis_of(SCHEME), JudgeMetrics
     owners = OWNERS | {"generation": "belongs to generation 65536, but tables_generation says"}
 
@@ -122,7 +122,7 @@ def elected() -> list[Decided]:
     return decided_of(crawl(1, 200), 1)
 
 
-class TestElector(LifeOfARestoredState):
+class TestElector(LifeOfAFollower):
     kind, genesis, metrics, owners = "elector", genesis_of(), ElectorMetrics, OWNERS
 
     def open(self, path: Path, **owner: str) -> elector.State:
@@ -167,7 +167,7 @@ def verdicts() -> list[bytes]:
 
 
 class TestDashboard(LifeOfAState):
-    metrics = DashboardMetrics
+    kind, metrics = "dashboard", DashboardMetrics
     owners = {  # noqa: RUF012
         "cluster": "belongs to cluster cluster, but bootstrap_servers says",
         "journal": f"belongs to journal {JOURNAL}, but namespace says",
