@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -23,9 +25,20 @@ if TYPE_CHECKING:
 
 _ASK_SECONDS: Final = 30.0
 """For the region of a bucket."""
-_ASK_AGAIN: Final = timedelta(minutes=5)
-"""How long obstore uses credentials before it asks again. botocore renews them ten minutes before they
-expire."""
+_ASK_AGAIN: Final = timedelta(minutes=10)
+"""What obstore takes for the life of credentials. It asks again five minutes before their end. botocore
+renews them ten minutes before they expire, if they live for longer."""
+_METADATA_ATTEMPTS: Final = 3
+"""After which the machine counts as one without credentials."""
+_PROGRAM_SECONDS: Final = 30.0
+"""For a credential_process."""
+_THROTTLED: Final = frozenset(
+    {"Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException", "SlowDown"}
+    | {"RequestTimeout", "RequestTimeoutException", "IDPCommunicationError"}
+)
+"""Codes of 4xx answers that another attempt may not get."""
+_ENDPOINTS: Final = ("container-role", "iam-role", "Ec2InstanceMetadata")
+"""Providers of botocore that ask the machine."""
 
 
 class S3Options(NamedTuple):
@@ -37,15 +50,18 @@ class S3Options(NamedTuple):
 
 
 def s3_options(bucket: str) -> S3Options:
-    """Options for a bucket. Raises SettingsError, and OSError if its region cannot be found."""
+    """Options for a bucket. Raises SettingsError, and OSError if region or credentials cannot be had now."""
     from botocore.session import Session
 
+    _refuse_half_a_key()
     session: Any = Session()
     # AWS_ENDPOINT_URL names where objects are, which need not be where roles are taken.
     is_elsewhere = not os.environ.get("AWS_ENDPOINT_URL_STS")
     session.set_config_variable("ignore_configured_endpoint_urls", is_elsewhere)
-    with _translated_errors(session):
+    with _translated_errors(bucket, _profile(session, "config_file")):
         profile: Mapping[str, str] = session.get_scoped_config()
+        attempts = session.get_config_variable("metadata_service_num_attempts")
+    session.set_config_variable("metadata_service_num_attempts", max(_METADATA_ATTEMPTS, attempts))
     config: S3Config = {}
     client: ClientConfig = {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -64,7 +80,7 @@ def s3_options(bucket: str) -> S3Options:
     config["region"] = region or ("us-east-1" if endpoint else _region_of(bucket))
     session.set_config_variable("region", config["region"])
     asks_machine = bool(os.environ.get("AWS_METADATA_ENDPOINT"))  # which botocore does not know
-    credentials = None if asks_machine else _credentials(session)
+    credentials = None if asks_machine else _credentials(session, bucket)
     if credentials is None and not asks_machine:
         config["skip_signature"] = True
     return S3Options(config, client, credentials)
@@ -81,42 +97,122 @@ def profile_times() -> tuple[int, ...]:
     return tuple(times)
 
 
-def _credentials(session: Any) -> Callable[[], S3Credential] | None:
+def _refuse_half_a_key() -> None:
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    missing = [name for name in names if not os.environ.get(name)]
+    if len(missing) == 1:
+        raise SettingsError(f"{missing[0]}: missing")
+
+
+def _credentials(session: Any, bucket: str) -> Callable[[], S3Credential] | None:
     """What asks for credentials of the environment, a profile or the machine; None if there are none."""
-    with _translated_errors(session):
-        if (credentials := session.get_credentials()) is None:
-            return None
-        credentials.get_frozen_credentials()
+    for provider in _providers(session):
+        with _translated_errors(bucket, _source(session, provider.METHOD)):
+            if (credentials := provider.load()) is not None:
+                credentials.get_frozen_credentials()
+                break
+    else:
+        return None
 
     def ask() -> S3Credential:
         current = credentials.get_frozen_credentials()
+        end = datetime.now(UTC) + _ASK_AGAIN
         return {
             "access_key_id": current.access_key,
             "secret_access_key": current.secret_key,
             "token": current.token,
-            "expires_at": datetime.now(UTC) + _ASK_AGAIN,
+            "expires_at": min(end, getattr(credentials, "_expiry_time", None) or end),
         }
 
     return ask
 
 
-@contextmanager
-def _translated_errors(session: Any) -> Iterator[None]:
-    """Translate errors of botocore, whose own words may quote what a program printed."""
-    from botocore.exceptions import BotoCoreError, ClientError, PartialCredentialsError, ProfileNotFound
+def _providers(session: Any) -> list[Any]:
+    """Providers of botocore, in order, that ask no person and wait for no program for ever."""
+    from botocore.credentials import ProcessProvider
 
-    profile = session.get_config_variable("profile") or "default"
+    def of_a_program(profile: str) -> Any:
+        return ProcessProvider(profile, lambda: session.full_config, popen=_Program)
+
+    resolver = session.get_component("credential_provider")
+    role = resolver.get_provider("assume-role")
+    role._prompter = _refuse_prompt  # noqa: SLF001 - botocore has no public way
+    role._profile_provider_builder._create_process_provider = of_a_program  # noqa: SLF001 - same
+    resolver.get_provider("custom-process")._popen = _Program  # noqa: SLF001 - same
+    providers: list[Any] = resolver.providers
+    return providers
+
+
+def _refuse_prompt(_: str) -> str:
+    raise SettingsError("mfa_serial: a profile that asks a person for a code cannot be used")
+
+
+class _Program(subprocess.Popen[bytes]):
+    """A credential_process, which has no terminal."""
+
+    def __init__(self, command: list[str], **pipes: Any) -> None:
+        super().__init__(command, stdin=subprocess.DEVNULL, start_new_session=True, **pipes)
+
+    def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:  # noqa: A002 - name of the base class
+        try:
+            return super().communicate(input, timeout or _PROGRAM_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            with self:  # closes its pipes
+                raise
+
+
+def _source(session: Any, method: str) -> str:
+    """Where a provider of botocore has credentials from, for a message."""
+    is_ours = bool(os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"))
+    if method == "assume-role-with-web-identity" and is_ours:
+        return "AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE"
+    if method == "container-role":
+        return "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI"
+    if method == "iam-role":
+        return "the metadata service of this machine"
+    is_key = method == "shared-credentials-file"
+    return _profile(session, "credentials_file" if is_key else "config_file")
+
+
+def _profile(session: Any, file: str) -> str:
+    name = session.get_config_variable("profile") or "default"
+    return f"{session.get_config_variable(file)}: profile {name}"
+
+
+@contextmanager
+def _translated_errors(bucket: str, source: str) -> Iterator[None]:
+    """Raise errors of botocore, whose own words may quote what a program printed, as OSError if another
+    attempt may succeed, and as SettingsError otherwise."""
+    from botocore.exceptions import PartialCredentialsError, ProfileNotFound
+
     try:
         yield
+    except SettingsError as error:
+        raise SettingsError(f"{source}: {error}") from None
     except ProfileNotFound:
-        raise SettingsError(f"AWS_PROFILE: there is no profile {profile}") from None
+        raise SettingsError(f"AWS_PROFILE: {source}: there is no such profile") from None
     except PartialCredentialsError as error:
-        raise SettingsError(f"{error.kwargs['cred_var']}: missing") from None
-    except (BotoCoreError, ClientError, OSError, ValueError) as error:
-        raise SettingsError(
-            f"AWS_PROFILE: profile {profile} gives no credentials ({type(error).__name__}); `aws sts"
-            f" get-caller-identity --profile {profile}` says more"
-        ) from None
+        raise SettingsError(f"{source}: {error.kwargs['cred_var']}: missing") from None
+    except Exception as error:  # providers raise whatever an answer leads to
+        words = f"no credentials ({type(error).__name__})"
+        if _may_pass(error):
+            url = f"s3://{bucket}"
+            raise OSError(errno.EHOSTUNREACH, f"{source}: {words} for now", url) from None
+        raise SettingsError(f"{source}: {words}; `aws sts get-caller-identity` says more") from None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt may succeed without a change of settings."""
+    from botocore.exceptions import ClientError, CredentialRetrievalError, HTTPClientError
+    from botocore.exceptions import ConnectionError as UnreachableError
+
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status >= 500 or status == 429 or error.response["Error"].get("Code") in _THROTTLED
+    if isinstance(error, CredentialRetrievalError):
+        return error.kwargs["provider"] in _ENDPOINTS
+    return isinstance(error, (UnreachableError, HTTPClientError, subprocess.TimeoutExpired))
 
 
 def _region_of(bucket: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -36,6 +37,8 @@ _RETRIES: Final[RetryConfig] = {
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 3},
 }
 _DELETED_AT_ONCE: Final = 1000
+_ANONYMOUS_SECONDS: Final = 60.0
+"""After which credentials are looked for again: the machine may not have answered at once."""
 TURN_SECONDS: Final = 0.1
 CLOUDS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 """Schemes of URLs, and how variables of their settings begin."""
@@ -177,7 +180,11 @@ class Bucket:
         """The client, with errors of the block translated."""
         start = CLOUDS[self._scheme]
         settings = frozenset((name, value) for name, value in os.environ.items() if name.startswith(start))
-        client = _client_of(self._scheme, self._name, settings, profile_times())
+        parameters = (self._scheme, self._name, settings, profile_times())
+        client = _client_of(*parameters)
+        if client.anonymous and time.monotonic() - client.made >= _ANONYMOUS_SECONDS:
+            _client_of.cache_clear()
+            client = _client_of(*parameters)
         with translated_errors(f"{self.url}/{key}", anonymous=client.anonymous):
             yield client.store
 
@@ -199,6 +206,8 @@ async def _put_file(client: ObjectStore, key: str, path: Path, block: int, turn:
 class _Client(NamedTuple):
     store: ObjectStore
     anonymous: bool
+    made: float
+    """By the monotonic clock."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -210,20 +219,21 @@ def _client_of(scheme: str, name: str, *_settings: object) -> _Client:
     if scheme == "s3":
         options = s3_options(name)
         with _usable(scheme):
-            store = S3Store(
+            s3 = S3Store(
                 name,
                 config=options.config,
                 client_options={**_CLIENT, **options.client},
                 retry_config=_RETRIES,
                 credential_provider=options.credentials,
             )
-        return _Client(store, anonymous=options.config.get("skip_signature", False))
+        return _Client(s3, options.config.get("skip_signature", False), time.monotonic())
     provider, endpoint = (
         (GCSStore, "GOOGLE_BASE_URL") if scheme == "gs" else (AzureStore, "AZURE_STORAGE_ENDPOINT")
     )
     client: ClientConfig = {**_CLIENT, "allow_http": os.environ.get(endpoint, "").startswith("http://")}
     with _usable(scheme):
-        return _Client(provider(name, client_options=client, retry_config=_RETRIES), anonymous=False)
+        store = provider(name, client_options=client, retry_config=_RETRIES)
+    return _Client(store, anonymous=False, made=time.monotonic())
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from stream.errors import SettingsError
 from stream.stores.bucket import address_of
@@ -24,6 +24,9 @@ def store_of(url: str) -> Store:
         _, machine, path, _, _ = urlsplit(url)
         if machine not in ("", "localhost"):
             raise SettingsError("file://...: names a machine; a directory of this one is file:///directory")
+        for mark, what in (("?", "query"), ("#", "fragment")):
+            if mark in url:
+                raise SettingsError(f"file://...: has a {what} ({mark}...); in a name, it is {quote(mark)}")
         path = unquote(path)
     elif address := address_of(url):
         prefix = address.key.strip("/")

@@ -12,14 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.credentials import SSOProvider
+from botocore.utils import ContainerMetadataFetcher
 
 from stream.errors import SettingsError
+from stream.stores import aws
 from stream.stores import bucket as buckets
 from stream.stores.bucket import Bucket
 from stream.stores.open import store_of
@@ -108,6 +111,8 @@ def test_a_full_disk_is_that_of_the_store_or_ours(tmp_path: Path) -> None:
         ("s3://bucket/a//b", r"^s3://bucket/\.\.\.: a prefix has letters"),
         ("https://bucket/a", "the only URLs are such as s3://bucket/key"),
         ("file://word@machine/directory", "names a machine"),
+        ("file:///data?word=1", r"^file://\.\.\.: has a query \(\?\.\.\.\); in a name, it is %3F"),
+        ("file:///data#word", r"^file://\.\.\.: has a fragment \(#\.\.\.\); in a name, it is %23"),
     ],
 )
 def test_urls_that_name_no_store_are_refused(url: str, message: str) -> None:
@@ -350,6 +355,25 @@ sso_account_id = 1
 sso_role_name = reader
 [profile broken]
 credential_process = false
+[profile hangs]
+credential_process = sh -c "sleep 600; true"
+[profile through-hangs]
+role_arn = arn:aws:iam::1:role/of-another
+source_profile = hangs
+[profile list]
+credential_process = echo []
+[profile null]
+credential_process = echo null
+[profile reads]
+credential_process = sh -c "cat; false"
+[profile absent]
+credential_process = absent-program
+[profile code]
+role_arn = arn:aws:iam::1:role/of-another
+source_profile = work
+mfa_serial = arn:aws:iam::1:mfa/person
+[profile half]
+aws_access_key_id = half-id
 [profile signed-out]
 sso_start_url = https://b.example/start
 sso_region = eu-west-1
@@ -442,12 +466,15 @@ def test_keys_that_are_rotated_in_a_profile_are_read_again(profiles: Profiles) -
 @pytest.mark.parametrize(
     ("profile", "message"),
     [
-        (
-            "broken",
-            r"AWS_PROFILE: profile broken gives no credentials \(CredentialRetrievalError\); `aws sts",
-        ),
-        ("signed-out", r"AWS_PROFILE: profile signed-out gives no credentials"),
-        ("missing", "AWS_PROFILE: there is no profile missing"),
+        ("broken", r"config: profile broken: no credentials \(CredentialRetrievalError\); `aws sts"),
+        ("signed-out", "config: profile signed-out: no credentials"),
+        ("missing", "^AWS_PROFILE: .*config: profile missing: there is no such profile"),
+        ("list", r"config: profile list: no credentials \(AttributeError\)"),
+        ("null", r"config: profile null: no credentials \(AttributeError\)"),
+        ("reads", r"config: profile reads: no credentials \(CredentialRetrievalError\)"),
+        ("absent", r"config: profile absent: no credentials \(FileNotFoundError\)"),
+        ("code", "config: profile code: mfa_serial: a profile that asks a person for a code"),
+        ("half", "config: profile half: aws_secret_access_key: missing"),
     ],
 )
 def test_a_profile_that_gives_no_credentials_is_named(
@@ -458,21 +485,85 @@ def test_a_profile_that_gives_no_credentials_is_named(
         profiles.authorization()
 
 
+@pytest.mark.parametrize("profile", ["hangs", "through-hangs"])
+def test_a_program_that_hangs_is_ended(
+    profile: str, profiles: Profiles, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setattr(aws, "_PROGRAM_SECONDS", 0.2)
+    environment.setenv("AWS_PROFILE", profile)
+    with pytest.raises(OSError, match=rf"profile {profile}: no credentials \(TimeoutExpired\)") as error:
+        profiles.authorization()
+    assert error.value.filename == "s3://bucket"
+
+
+WEB = "AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE"
+CONTAINER = "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI"
+FAULT = "<ErrorResponse><Error><Code>{}</Code></Error></ErrorResponse>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code", "source", "error"),
+    [
+        ("web", 503, "ServiceUnavailable", WEB, OSError),
+        ("web", 400, "Throttling", WEB, OSError),
+        ("web", 429, "Other", WEB, OSError),
+        ("web", None, "", WEB, OSError),
+        ("web", 403, "AccessDenied", WEB, SettingsError),
+        ("role", 500, "InternalFailure", "config: profile role", OSError),
+        ("role", 403, "AccessDenied", "config: profile role", SettingsError),
+        ("container", 503, "", CONTAINER, OSError),
+        ("container", 429, "", CONTAINER, OSError),
+        ("container", None, "", CONTAINER, OSError),
+        ("container", 200, "", CONTAINER, OSError),
+    ],
+)
+def test_a_failure_that_may_pass_is_no_fault_of_settings(
+    kind: str,
+    status: int | None,
+    code: str,
+    source: str,
+    error: type[Exception],
+    profiles: Profiles,
+    server: type[Answers],
+    environment: pytest.MonkeyPatch,
+) -> None:
+    """Of the service that gives roles, or of the container's; without a status, it cannot be reached."""
+    url = os.environ["AWS_ENDPOINT_URL"] if status else "http://127.0.0.1:9"
+    server.status, server.body = status or 200, FAULT.format(code)
+    environment.setenv("AWS_MAX_ATTEMPTS", "1")
+    environment.setattr(ContainerMetadataFetcher, "RETRY_ATTEMPTS", 1)
+    environment.setenv("AWS_ENDPOINT_URL_STS", url)
+    if kind == "role":
+        environment.setenv("AWS_PROFILE", "role")
+    elif kind == "web":
+        environment.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/identity")
+        environment.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(profiles.config.parent.parent / "token"))
+    else:
+        profiles.credentials.unlink()
+        environment.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/credentials")
+    with pytest.raises(error, match=f"{source}: no credentials"):
+        profiles.authorization()
+
+
 def test_keys_of_the_environment_come_before_a_profile(
     profiles: Profiles, environment: pytest.MonkeyPatch
 ) -> None:
-    environment.setenv("AWS_ACCESS_KEY_ID", "id-of-the-environment")
     environment.setenv("AWS_PROFILE", "work")
-    with pytest.raises(SettingsError, match="AWS_SECRET_ACCESS_KEY: missing"):
+    environment.setenv("AWS_ACCESS_KEY_ID", "id-of-the-environment")
+    with pytest.raises(SettingsError, match=r"^AWS_SECRET_ACCESS_KEY: missing"):
         profiles.authorization()
     environment.setenv("AWS_SECRET_ACCESS_KEY", "word")
+    environment.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(SettingsError, match=r"^AWS_ACCESS_KEY_ID: missing"):
+        profiles.authorization()
+    environment.setenv("AWS_ACCESS_KEY_ID", "id-of-the-environment")
     assert "id-of-the-environment" in profiles.authorization()
 
 
 def test_credentials_of_the_machine_sign_requests(
     server: type[Answers], environment: pytest.MonkeyPatch
 ) -> None:
-    """As a container has them."""
+    """As a container has them, which is asked for them no more often than they need it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         environment.delenv(name)
     environment.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{os.environ['AWS_ENDPOINT_URL']}/credentials")
@@ -484,7 +575,57 @@ def test_credentials_of_the_machine_sign_requests(
             "Expiration": "2999-01-01T00:00:00Z",
         }
     )
+    asks: list[object] = []
+
+    def counted(name: str) -> aws.S3Options:
+        options = aws.s3_options(name)
+        ask = options.credentials
+        assert ask is not None
+
+        def count() -> Any:
+            asks.append(None)
+            return ask()
+
+        return options._replace(credentials=count)
+
+    environment.setattr(buckets, "s3_options", counted)
+    for _ in range(3):
+        Bucket("s3", "bucket").head("a")
+        assert "machine-id" in server.requests[-1][2]
+        time.sleep(0.15)  # obstore asks no more often than ten times a second
+    assert len(asks) == 1
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=7)
+    server.body = server.body.replace("2999-01-01T00:00:00Z", end.isoformat())
+    ask = aws.s3_options("bucket").credentials
+    assert ask is not None
+    assert ask().get("expires_at") == end
+
+
+@pytest.mark.parametrize("failures", [1, 2, 9])
+def test_a_metadata_service_that_fails_is_asked_again(
+    failures: int, server: type[Answers], environment: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+        environment.delenv(name)
+    environment.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", os.environ["AWS_ENDPOINT_URL"])
+    roles = "/latest/meta-data/iam/security-credentials/"
+    role = {"AccessKeyId": "machine-id", "SecretAccessKey": "word", "Token": "token"}
+    server.body = json.dumps(role | {"Expiration": "2999-01-01T00:00:00Z"})
+    left = iter([True] * failures)
+    answer = server.answer
+
+    def answer_or_fail(self: Answers) -> None:
+        server.status = 500 if self.path.startswith(roles) and next(left, False) else 200
+        answer(self)
+        server.status = 200
+
+    environment.setattr(server, "do_GET", answer_or_fail)
+    environment.setattr(buckets, "_ANONYMOUS_SECONDS", 1e9)
     Bucket("s3", "bucket").head("a")
+    assert ("machine-id" in server.requests[-1][2]) == (failures < 3)
+    environment.setattr(buckets, "_ANONYMOUS_SECONDS", 0.0)
+    for _ in range(3):
+        Bucket("s3", "bucket").head("a")
     assert "machine-id" in server.requests[-1][2]
 
 
