@@ -94,6 +94,15 @@ class LifeOfAState(abc.ABC):
         settings = Settings(state_dir=path.parent, rebuild_damaged=rebuild)
         return StateDirectory(settings, path, lambda: self.open(path))
 
+    @abc.abstractmethod
+    def restoring(self, path: Path) -> StateDirectory[Any]:
+        """The directory, which may be rebuilt, and restored from checkpoints in `objects` beside it."""
+
+    @pytest.fixture
+    def logs(self) -> Any:
+        """What the topics have, in place of brokers."""
+        return None
+
     @pytest.mark.parametrize("seed", range(3))
     def test_killed_anywhere_it_ends_as_one_that_was_not_killed(self, tmp_path: Path, seed: int) -> None:
         rng, kills = random.Random(seed), 0
@@ -178,6 +187,33 @@ class LifeOfAState(abc.ABC):
                 raise DamagedStateError("a block that nobody had read")
         assert path.exists() != rebuild
         assert ("the next start rebuilds it" in str(raised.value)) == rebuild
+
+    async def test_a_trimmed_log_is_no_damage(self, tmp_path: Path) -> None:
+        path = tmp_path / "state"
+        with pytest.raises(TrimmedLogError):
+            async with self.directory(path, rebuild=True).opened():
+                raise TrimmedLogError("an offset is needed")
+        assert path.exists()
+
+    async def test_a_file_that_was_damaged_when_it_was_uploaded_is_not_restored(
+        self, tmp_path: Path, logs: Any
+    ) -> None:
+        path = tmp_path / "state"
+        self.finish(path)
+        file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 4] ^= 1
+        upkeep = Upkeep(Settings(scrub_hours=OFTEN), path, self.metrics())
+        with closing(self.open(path)) as state:
+            with file.open("r+b") as spoiled:
+                spoiled.write(content)
+            self.upload(state, tmp_path / "objects")
+            async with upkeep.beside(state):
+                with pytest.raises(DamagedStateError):
+                    await until(upkeep.attend)  # and the process is killed
+        async with self.restoring(path).opened():
+            assert not [each for each in path.glob("*.sst") if each.read_bytes() == content]
+        assert len(list(tmp_path.glob("state.damaged-2*"))) == 1
 
     async def test_damage_that_nobody_reads_is_found_by_a_scrub(self, tmp_path: Path) -> None:
         path = tmp_path / "state"
@@ -305,7 +341,6 @@ class LifeOfAFollower(LifeOfAState):
 
     @pytest.fixture
     def logs(self, monkeypatch: pytest.MonkeyPatch) -> Logs:
-        """What the topics have, in place of brokers."""
         logs = Logs(self.decided())
         for module in (directory, position, restored):
             monkeypatch.setattr(module, "journal_reader", logs.journal_reader)
@@ -329,6 +364,9 @@ class LifeOfAFollower(LifeOfAState):
             tables_generation=1 << 16,
         )
         return FollowingDirectory(settings, self.genesis, path, self.kind, lambda _: self.open(path))
+
+    def restoring(self, path: Path) -> StateDirectory[Any]:
+        return self.following(path, rebuild=True)
 
     async def test_a_lost_one_is_restored_or_refused(
         self, tmp_path: Path, logs: Logs, made: Manifest

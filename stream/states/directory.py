@@ -11,7 +11,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import structlog
 
@@ -48,6 +48,9 @@ S = TypeVar("S", bound=OpenState)
 class StateDirectory(Generic[S]):
     """A state directory, of which `opened` is the life in a process."""
 
+    unfit: ClassVar[tuple[type[StateError], ...]] = (DamagedStateError,)
+    """Errors that say that this state will not do."""
+
     def __init__(self, settings: Settings, path: Path, open_it: Callable[[], S]) -> None:
         """`open_it` opens the state, in a thread."""
         self._settings, self.path, self._open_it = settings, path, open_it
@@ -75,7 +78,7 @@ class StateDirectory(Generic[S]):
         try:
             async with closing:
                 yield state
-        except (DamagedStateError, TrimmedLogError) as error:
+        except self.unfit as error:
             moved = await self._set_aside(error)
             next_start = "rebuilds" if isinstance(error, DamagedStateError) else "restores"
             raise StaleError(
@@ -89,7 +92,7 @@ class StateDirectory(Generic[S]):
             try:
                 async with AsyncExitStack() as stack:
                     return await self._enter(stack), stack.pop_all()
-            except (DamagedStateError, TrimmedLogError) as error:
+            except self.unfit as error:
                 if restored is not None:  # damaged when it was uploaded, or trimmed meanwhile
                     log.warning("checkpoint_refused", checkpoint=str(restored), reason=str(error))
                     avoided.add(restored)
@@ -114,6 +117,8 @@ class FollowingDirectory(StateDirectory[S]):
     9), or if a log was trimmed beyond it; the error names the checkpoint that will do. One that logs do not
     reach any more is set aside only if a checkpoint will do.
     """
+
+    unfit = (DamagedStateError, TrimmedLogError)
 
     def __init__(
         self, settings: Settings, genesis: Genesis, path: Path, kind: str, open_it: Callable[[str], S]

@@ -44,7 +44,7 @@ class Checkpoints(ABC):
         """`settings` may name their store: without one, there are none. What `known_damage` says of
         `directory` is not restored. Raises SettingsError if the store's URL is none."""
         self._settings, self._journal, self._kind = settings, journal, kind
-        self._damaged: Collection[str] = () if directory is None else known_damage(directory)
+        self._directory = directory
         self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
         self._refused: list[str] = []
         """Why others do not fit."""
@@ -76,6 +76,7 @@ class Checkpoints(ABC):
         """
         if (catalogue := self._catalogue) is None:
             return
+        damaged = set[str]() if self._directory is None else known_damage(self._directory)
         names = await in_thread(catalogue.kept, self._journal, self._kind)
         async with self._misfit() as misfit_of:
             for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
@@ -85,9 +86,9 @@ class Checkpoints(ABC):
                     self._refuse(name, str(error))
                     continue
                 reason = await misfit_of(manifest)
-                if str(name) in self._damaged:
+                if str(name) in damaged:
                     reason = f"was restored and then found damaged, as a file *{RECORD} says"
-                if bad := [each.name for each in manifest.files if each.digest in self._damaged]:
+                if bad := [each.name for each in manifest.files if each.digest in damaged]:
                     reason = f"has {bad[0]} as it was when it was found damaged"
                 if reason is None:
                     yield manifest

@@ -14,6 +14,7 @@ import msgspec
 from stream.dashboard.counting import state as dashboard
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.restored import FiguresDirectory
 from stream.dashboard.counting.state import BLOCKS
 from stream.dashboard.counting.verdict_columns import batch_of, digest_of_url
 from stream.dashboard.counting.view import View
@@ -26,11 +27,13 @@ from stream.judge.forgetting import Search
 from stream.judge.judge import Judge
 from stream.judge.state import meta as judge_meta
 from stream.judge.state.state import State
+from stream.kafka.broker_metadata import LogBounds
 from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.metrics import DashboardMetrics, ElectorMetrics, JudgeMetrics
+from stream.settings import Settings
 from stream.tables.store.rocks import CLUSTERS
 from tests import judged_crawls
 from tests.elected import decided_of, url_digest_of
@@ -173,10 +176,15 @@ class TestDashboard(LifeOfAState):
         "journal": f"belongs to journal {JOURNAL}, but namespace says",
         "topic": "belongs to topic topic, but the topic of verdicts says",
     }
+    fresh = Meta(cluster="cluster", journal=JOURNAL, topic="topic")
 
     def open(self, path: Path, **owner: str) -> dashboard.State:
-        fresh = {"cluster": "cluster", "journal": JOURNAL, "topic": "topic"} | owner
-        return dashboard.State.open(path, Meta(**fresh))
+        return dashboard.State.open(path, msgspec.structs.replace(self.fresh, **owner))
+
+    def restoring(self, path: Path) -> FiguresDirectory:
+        settings = Settings(rebuild_damaged=True, checkpoints=str(path.parent / "objects"))
+        end = len(verdicts())
+        return FiguresDirectory(settings, path, self.fresh, {0: LogBounds(0, end, end)})
 
     def meta_of(self, path: Path) -> Any:
         return meta_of(path)
