@@ -35,7 +35,8 @@ def erase(state: State) -> None:
     if state.meta.forgetting.erased < state.meta.forgetting.decided:
         while state.blank_forgotten():
             pass
-        state.note_erased(state.forgotten.compact())
+        state.compact()
+        state.note_erased(state.erasable)
         assert state.meta.forgetting.is_erased
         state.flush()
 

@@ -243,14 +243,16 @@ class State:
         """Whether nothing is left of all that was forgotten."""
         return self.meta.erased == self.meta.forgotten
 
-    def compact(self) -> int:
-        """Rewrite all files, without what was removed or replaced, while others may write. Returns the offset
-        before which decisions forgot what is gone then."""
-        forgotten = self.meta.forgotten
+    @property
+    def erasable(self) -> int:
+        """The offset before which decisions forgot what is gone once it is replaced and compacted."""
+        return self.meta.forgotten
+
+    def compact(self) -> None:
+        """Rewrite all files, without what was removed or replaced, while others may write."""
         self.store.flush()
         for family in ELECTOR.families:
             self.store.compact(family)
-        return forgotten
 
     def note_erased(self, erased: int) -> None:
         """Note that nothing is left of what decisions before the offset `erased` forgot, and drop its

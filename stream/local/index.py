@@ -407,7 +407,8 @@ class Index:
         state = self._state
         while state.blank_forgotten():
             pass
-        state.note_erased(state.forgotten.compact())
+        state.compact()
+        state.note_erased(state.erasable)
         self.flush()
 
     def _note_flushed(self, count: int) -> None:

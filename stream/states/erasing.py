@@ -23,7 +23,7 @@ class Erasing:
         """`blank` removes some of what says what forgotten pages were. It returns whether there may be
         more."""
         self._state, self._blank = state, blank
-        self._compacting: asyncio.Task[int] | None = None
+        self._compacting: asyncio.Task[None] | None = None
 
     @property
     def is_due(self) -> bool:
@@ -37,16 +37,17 @@ class Erasing:
         background."""
         state = self._state
         if self._compacting is None:
+            self._erasable = state.erasable  # what is forgotten from here on, nobody has blanked
             if not await self._blank():
                 reach("forget.erased")
                 self._compacting = retrieved(asyncio.create_task(asyncio.to_thread(state.compact)))
         elif self._compacting.done():
             compacting, self._compacting = self._compacting, None
-            erased = compacting.result()
+            compacting.result()
             reach("forget.compacted")
-            await in_thread(state.note_erased, erased)
+            await in_thread(state.note_erased, self._erasable)
             await in_thread(state.store.flush)
-            log.info("erased", until=erased)
+            log.info("erased", until=self._erasable)
 
     async def close(self) -> None:
         """Wait for what is done in the background. What is not erased is erased after the next start."""

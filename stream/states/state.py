@@ -30,9 +30,13 @@ class Erasable(OpenState, Protocol):
     def is_erased(self) -> bool:
         """Whether nothing is left of all that was forgotten."""
 
-    def compact(self) -> int:
-        """Rewrite the files that had what was blanked, while others may write. Returns up to where in the
-        topic that forgets, nothing is left then."""
+    @property
+    def erasable(self) -> int:
+        """The offset of decisions up to which what they forgot is known. Nothing is left of that once it is
+        blanked and the files are rewritten."""
+
+    def compact(self) -> None:
+        """Rewrite the files that had what was blanked, while others may write."""
 
     def note_erased(self, erased: int) -> None:
-        """Note that."""
+        """Note that nothing is left of what decisions before the offset `erased` forgot."""

@@ -24,6 +24,7 @@ from stream.messages.decision import (
     forgetting_record,
 )
 from stream.messages.verdict import PageRef
+from stream.states import erasing as states_erasing
 from stream.tables.store.rocks import ELECTOR, Store
 from tests.elected import decided_of, open_elector, read_back, url_digest_of
 from tests.night import by_night
@@ -65,7 +66,8 @@ def erase(elector: Elector, topic: list[Due], gone: set[bytes]) -> list[Due]:
     naming = elector.naming(records, erasing)
     elector.tell_again([cluster for cluster, is_named in naming.items() if is_named])
     told = tell(elector)
-    state.note_erased(state.compact())
+    state.compact()
+    state.note_erased(state.erasable)
     state.store.flush()
     assert state.meta.erased == state.meta.forgotten
     return told
@@ -100,6 +102,28 @@ def test_the_last_record_of_a_cluster_is_searched_for_urls(tmp_path: Path) -> No
     digest = host_hasher(elector.genesis.seed)("kept.example")
     host = NamedHosts(elector.genesis, {digest: (0,)}, {})
     assert set(elector.naming(records, Erasing(set(), host)).values()) == {True}
+    elector.state.close()
+
+
+async def test_what_is_forgotten_while_files_are_rewritten_is_erased_after_that(tmp_path: Path) -> None:
+    elector, batches = open_elector(tmp_path, "first"), decided_of(crawl(0, 50), 0)
+    elector.apply(batches)
+    one, other = url_digest_of(1), url_digest_of(2)
+    before = forgetting(batches[-1], [one])
+
+    async def replace() -> bool:
+        assert elector.to_erase().urls == {one}
+        return False
+
+    elector.forget(before)
+    erasing = states_erasing.Erasing(elector.state, replace)
+    await erasing.attend()
+    elector.forget(forgetting(before, [other]))  # before the thread runs that rewrites files
+    await erasing.close()
+    await erasing.attend()
+    assert elector.state.meta.erased == before.next
+    assert elector.to_erase().urls == {other}
+    assert erasing.is_due
     elector.state.close()
 
 

@@ -112,9 +112,9 @@ def test_a_killed_erasure_is_done_again(tmp_path: Path) -> None:
             pass
         state.flush()
         copy()
-        erased = state.forgotten.compact()
+        state.compact()
         copy()
-        state.note_erased(erased)
+        state.note_erased(state.erasable)
         copy()
         state.flush()
         copy()

@@ -153,7 +153,8 @@ class TestElector(LifeOfAFollower):
         electing = Elector(state, self.genesis)
         while due := electing.due(1000):
             electing.tell(due, {})
-        state.note_erased(state.compact())
+        state.compact()
+        state.note_erased(state.erasable)
         state.store.flush()
 
 

@@ -105,11 +105,9 @@ class ForgottenPages:
             return True
         return False
 
-    def compact(self) -> int:
-        """Rewrite the files that may have had what is blanked, while other threads may write. Returns the
-        offset before which decisions forgot these pages."""
-        blanked = self.blanked
-        records = [each for offset, each in self._records.items() if offset <= blanked]
+    def compact(self) -> None:
+        """Rewrite the files that may have had what is blanked, while other threads may write."""
+        records = [each for offset, each in list(self._records.items()) if offset <= self.blanked]
         self._store.flush()
         for family, columns in (
             (ANCHORS, [each.anchors for each in records]),
@@ -120,7 +118,6 @@ class ForgottenPages:
                 self._store.compact(family, first.to_bytes(8, "big"), (last + GROUP).to_bytes(8, "big"))
         self._store.compact(URLS)
         self._store.compact(DEFAULT)  # has earlier versions of incomplete groups
-        return blanked
 
     def drop(self, writes: Writes, erased: int) -> None:
         """Drop the pages that decisions before the offset `erased` forgot: nothing is left of them."""

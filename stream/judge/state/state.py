@@ -372,9 +372,14 @@ class State(StateReader):
         """Whether nothing is left of all that was forgotten."""
         return self.meta.forgetting.is_erased
 
-    def compact(self) -> int:
+    @property
+    def erasable(self) -> int:
+        """The offset before which decisions forgot what is blanked, and gone once files are rewritten."""
+        return self.forgotten.blanked
+
+    def compact(self) -> None:
         """Rewrite the files that may have what is blanked, as `ForgottenPages.compact` does."""
-        return self.forgotten.compact()
+        self.forgotten.compact()
 
     def note_erased(self, erased: int) -> None:
         """Note that what decisions before the offset `erased` forgot is erased. No batch may be ahead of the
