@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 class DashboardRole(Role[Watch[DashboardMetrics]]):
     """One dashboard process."""
 
-    topics, grants, handles_batches = "follow", "dashboard", True
+    topics, grants, handles_batches = "dashboard", "dashboard", True
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingsError if the dashboard would be reachable without authentication."""
@@ -132,7 +132,9 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
             await stack.enter_async_context(self._served(application(api, gate, settings, metrics, health)))
             await statistics.load()
-            await forgotten.catch_up(settings)  # or what is counted first would take back what is erased
+            with health.excuse(f"reading topic {names.requests}"):
+                # Or what is counted first would take back what is erased.
+                await forgotten.catch_up(settings)
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))

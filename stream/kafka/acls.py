@@ -136,9 +136,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
-    "tail": (
-        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "read; other consumers of verdicts need Read only"),
-    ),
+    "tail": (("topic", "{ns}.verdicts", (_READ,), "read; other consumers of verdicts need the same"),),
     "verdicts export": (("topic", "{ns}.verdicts", (_READ,), "read verdicts"),),
     "audit": (
         ("topic", "{ns}.pages", (_READ, _CONFIGS), "list the pages, know whether the topic is compacted"),
@@ -153,7 +151,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ,), "build the state"),
     ),
     "dashboard": (
-        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "count verdicts"),
+        ("topic", "{ns}.verdicts", (_READ,), "count verdicts"),
         ("topic", "{ns}.pages", (_READ,), "measure the workers' lag, compare pages of a cluster"),
         (
             "topic",

@@ -10,8 +10,8 @@ from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "elector", "load", "forget", "trim", "publish", "follow"]
-"""`follow` reads verdicts: tail, export, dashboard."""
+Role = Literal["worker", "judge", "elector", "load", "forget", "trim", "publish", "dashboard", "follow"]
+"""`follow` reads verdicts: tail, export."""
 
 GENESIS_BYTES: Final = 64 << 10
 """Maximum size of a genesis record, of which options and names of files are the most."""
@@ -124,6 +124,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "forget": ("genesis", "requests"),
         "trim": ("genesis", "journal", "decisions"),
         "publish": ("pages",),
+        "dashboard": ("verdicts", "requests"),
         "follow": ("verdicts",),
     }
     return [topics[name] for name in wanted[role]]

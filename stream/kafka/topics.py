@@ -256,9 +256,9 @@ async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) 
     missing = [topic.name for topic in plans if topic.name not in existing]
     if missing:
         raise TopicError(f"missing topics: {', '.join(missing)} (run `neardup topics create`)")
-    configs = await broker_metadata.topic_configs(client, existing)
-    if role == "follow":
+    if role in ("follow", "dashboard"):
         return  # readers of verdicts do not depend on the configuration
+    configs = await broker_metadata.topic_configs(client, existing)
     problems = [
         problem
         for topic in plans

@@ -14,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
+from stream.dashboard.role import DashboardRole
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, SettingsError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -92,8 +93,22 @@ async def test_created_topics_are_as_planned(settings: Settings, names: TopicNam
     assert [row.problems for row in rows.values()] == [()] * 8
     assert rows[names.journal].retention_ms is rows[names.decisions].retention_ms is None
     assert rows[names.clusters].cleanup == rows[names.genesis].cleanup == "compact"
-    for role in ("worker", "judge", "publish", "follow"):
+    for role in ("worker", "judge", "publish", "follow", DashboardRole.topics):
         await topics.check(settings, role)
+
+
+async def test_a_dashboard_without_the_topic_of_requests_is_refused(
+    settings: Settings, names: TopicNames, admin: AIOKafkaAdminClient
+) -> None:
+    await topics.create(settings, SCHEME, OPTIONS)
+    await admin.delete_topics([names.requests])
+
+    async def is_gone() -> bool:
+        return not (await broker_metadata.metadata(admin._client, [names.requests])).topics
+
+    await until(is_gone)
+    with pytest.raises(TopicError, match=f"missing topics: {names.requests} "):
+        await topics.check(settings, DashboardRole.topics)
 
 
 async def test_the_topic_of_kept_pages_is_made_where_an_elector_is_wanted(

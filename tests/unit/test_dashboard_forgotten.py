@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from stream.dashboard.counting import forgotten, forgotten_ids
 from stream.dashboard.counting.forgotten import ForgottenPages, _Decided
 from stream.dashboard.counting.forgotten_ids import ForgottenIds
+from stream.errors import BrokerError, TrimmedLogError
 from stream.fingerprint.seed import url_hasher
+from stream.kafka.outage import patience
 from stream.messages.decision import (
     Forgotten,
     LedgerPart,
@@ -21,6 +26,7 @@ from stream.messages.decision import (
     ledger_record,
 )
 from stream.messages.requests import ForgetRequest, encode_request
+from stream.settings import Settings
 from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
 
@@ -77,6 +83,50 @@ async def test_without_ids_decisions_that_were_known_are_read_again() -> None:
     await pages._read_decisions(TopicInMemory("decisions", [decision(1, 8), decision(2, 9)]), requests)
     assert pages.decided == [(1, 8), (2, 9)]
     assert pages.waiting == (0, None)
+
+
+class Restless(TopicInMemory):
+    """A topic of which some polls fail first, and then a reader in a new place reads."""
+
+    failures: Sequence[Exception] = ()
+
+    async def __aenter__(self) -> Restless:
+        self.position = 0
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        pass
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        if self.failures:
+            first, *self.failures = self.failures
+            raise first
+        return await super().poll(seconds)
+
+
+async def test_requests_are_read_to_their_end_though_that_fails_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = Restless("requests", [encode_request(request_of(A))])
+    topic.failures = [KafkaError("leader moved"), TrimmedLogError("trimmed meanwhile")]
+    monkeypatch.setattr(forgotten, "TopicReader", lambda *_: topic)
+    monkeypatch.setattr(forgotten, "PAUSE_SECONDS", 0.0)
+    pages = ForgottenPages(GENESIS)
+    await pages.catch_up(Settings())
+    assert pages.waiting[0] == 1
+    topic.failures = [TopicAuthorizationFailedError("requests")]
+    with pytest.raises(TopicAuthorizationFailedError):
+        await ForgottenPages(GENESIS).catch_up(Settings())
+
+
+async def test_requests_that_nobody_serves_are_waited_for_by_name() -> None:
+    class Leaderless(TopicInMemory):
+        async def poll(self, seconds: float = 0.2) -> list[Any]:
+            self.silent = True
+            return await super().poll(seconds)
+
+    with patience(0), pytest.raises(BrokerError, match="for topic requests: "):
+        await ForgottenPages(GENESIS)._read_to_end(Leaderless("requests", [b""]))
 
 
 def test_what_is_decided_while_a_thread_looks_up_is_known_after_that(monkeypatch: pytest.MonkeyPatch) -> None:

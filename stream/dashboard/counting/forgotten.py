@@ -19,16 +19,17 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 import structlog
+from aiokafka.errors import KafkaError
 from numpy.typing import NDArray
 
 from stream.dashboard.counting.forgotten_ids import JOINED_SHARE, LEAST_JOINED, ForgottenIds
-from stream.errors import PageError, RecordError
+from stream.errors import PageError, RecordError, TrimmedLogError
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import INDEX_BITS, pack
-from stream.kafka import broker_metadata
+from stream.kafka import broker_metadata, clients
 from stream.kafka.log_starts import first_since
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import retry_until_answered
+from stream.kafka.outage import PAUSE_SECONDS, Outage, retry_until_answered
 from stream.kafka.reader import RecordReader, TopicReader
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Genesis
@@ -245,14 +246,26 @@ class ForgottenPages:
     async def catch_up(self, settings: Settings) -> None:
         """Read the requests that are there, so that what was known of them before is known again. Waits for
         brokers."""
-        async with TopicReader(settings, TopicNames(settings.namespace).requests, 0) as requests:
-            await self._read_to_end(requests)
+        outage = Outage(f"topic {(topic := TopicNames(settings.namespace).requests)}")
+        while True:
+            try:
+                async with TopicReader(settings, topic, 0) as requests:
+                    await self._read_to_end(requests)
+            except clients.DENIED:
+                raise
+            except (KafkaError, TrimmedLogError) as error:
+                outage.note(error)
+            else:
+                return outage.end()
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _read_to_end(self, requests: RecordReader) -> None:
         bounds = await retry_until_answered(f"topic {requests.topic}", requests.bounds)
         requests.seek(max(bounds.start, self._position))
         while requests.position < bounds.stable:
             await self._read_requests(requests)
+            # Says for what it waits if there is no leader.
+            await retry_until_answered(f"topic {requests.topic}", requests.bounds)
 
     async def _read_requests(self, reader: RecordReader) -> None:
         while records := await reader.poll(0.05):
