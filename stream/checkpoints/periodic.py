@@ -36,7 +36,7 @@ interval."""
 log = structlog.get_logger(__name__)
 
 
-class OpenState(Protocol):
+class WrittenState(Protocol):
     """A state that its role writes to."""
 
     @property
@@ -87,7 +87,7 @@ class Checkpoints:
         """Return the request for a checkpoint that waits for an answer."""
         return self._requests.waiting()
 
-    def begin_if_due(self, state: OpenState, request: str | None) -> None:
+    def begin_if_due(self, state: WrittenState, request: str | None) -> None:
         """Begin a checkpoint if one is due, or for the request that waits. Raises the error of the last one,
         unless it was the store's."""
         if self._running is not None:
@@ -101,7 +101,7 @@ class Checkpoints:
         elif request is not None or time.monotonic() >= self._due:
             self._running = retrieved(asyncio.create_task(self._run(state, request)))
 
-    async def _run(self, state: OpenState, request: str | None) -> None:
+    async def _run(self, state: WrittenState, request: str | None) -> None:
         """Make a checkpoint, answer the request, and decide when the next one is due."""
         self._due = time.monotonic() + self._interval
         try:
@@ -124,7 +124,7 @@ class Checkpoints:
         self._pause = FIRST_PAUSE
         self._answer(request, *(("nothing was applied yet",) if newest is None else (None, str(newest.name))))
 
-    def _make(self, state: OpenState, requested: bool) -> Manifest | None:
+    def _make(self, state: WrittenState, requested: bool) -> Manifest | None:
         """Bring the newest checkpoint up to date, unless it is young enough, and return it. None if nothing
         was applied yet."""
         now, summary = time.time(), described(self._kind, state.meta)

@@ -1,4 +1,4 @@
-"""Requests for a checkpoint now, from a command to the judge that has the state directory open.
+"""Requests for a checkpoint now, from a command to the role that has the state directory open.
 
 They are files beside the directory, so whoever may write there may ask.
 """
@@ -15,7 +15,7 @@ from stream.output import writing
 
 
 class CheckpointAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge answers."""
+    """What the role answers."""
 
     request: str
     checkpoint: str | None = None

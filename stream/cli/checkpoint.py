@@ -203,7 +203,8 @@ def restore(
 ) -> None:
     """Restore a checkpoint into DIRECTORY, which must be new or empty.
 
-    Roles restore an empty state directory by themselves. It is STATE_DIR/NAMESPACE/KIND.
+    Roles restore an empty state directory by themselves: STATE_DIR/NAMESPACE/KIND, or KIND/figures
+    there for a dashboard.
     """
     from stream.checkpoints import restoring
     from stream.errors import SettingsError

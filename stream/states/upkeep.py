@@ -42,14 +42,14 @@ class Upkeep:
         self._flushing: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def beside(self, state: OpenState, chain: str = "") -> AsyncIterator[None]:
-        """Keep up this state while entered. `chain` is the random id of its directory. Waits on exit for what
-        runs, of which closing the state meets the error of a flush again."""
+    async def beside(self, state: OpenState, instance: str = "") -> AsyncIterator[None]:
+        """Keep up this state while entered. `instance` is the random id of its directory. Waits on exit for
+        what runs, of which closing the state meets the error of a flush again."""
         self._state, self._flushed, self._last_flush = state, state.meta, time.monotonic()
         self._note_disk()
         async with AsyncExitStack() as stack:
             if self._checkpoints is not None:
-                await stack.enter_async_context(self._checkpoints.beside(chain))
+                await stack.enter_async_context(self._checkpoints.beside(instance))
             await stack.enter_async_context(self._scrubs.beside())
             try:
                 yield
