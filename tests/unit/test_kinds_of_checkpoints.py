@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from stream.checkpoints.catalogue import Catalogue, Contents
+from stream.checkpoints.catalogue import Catalogue, Contents, Known
 from stream.checkpoints.kinds import JUDGE, is_kind
 from stream.checkpoints.known_damage import RECORD
 from stream.checkpoints.manifest import (
@@ -32,7 +32,7 @@ from stream.settings import Settings
 from stream.tables.store.rocks import DUE
 from tests.checkpointed import OTHERS, Place, age
 from tests.commands import neardup
-from tests.elected import decided_of, open_elector
+from tests.elected import KAFKA, decided_of, open_elector
 from tests.genesis import JOURNAL, genesis_of
 from tests.property.best_oracle import crawl
 
@@ -93,7 +93,9 @@ def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
     kinds = (JUDGE, ELECTOR, "dashboard-b")
     names = [CheckpointName(JOURNAL, kind, "20010909T014640.007Z", 3, OTHERS) for kind in kinds]
     contents = Contents(dict.fromkeys(names, 1.0), {}, {}, {}, {}, 0.0)
-    stored = SimpleNamespace(contents=lambda journal: contents, digests=lambda name: frozenset[str]())
+    stored = SimpleNamespace(
+        contents=lambda journal: contents, read_once=lambda name: Known("here", frozenset())
+    )
     monkeypatch.setattr(statuses, "Catalogue", lambda url: stored)
     found = _checkpoints(
         "store", genesis_of(), _Decided(pages={}, offset=2, elected=elected, requests=requests)
@@ -110,7 +112,7 @@ def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verifie
     path = place.manifest(manifest.name)
     for applied, seconds, kept in ((1, ABANDONED_SECONDS - 60, 1), (2, ABANDONED_SECONDS + 60, 0)):
         age(path, seconds)
-        place.make(applied, kept=1)
+        place.make(applied, kept=1, cluster=KAFKA)
         assert len(place.catalogue.kept(JOURNAL, ELECTOR)) == kept
     assert place.catalogue.contents(JOURNAL).verified == {}
     assert len(place.kept) == 1
