@@ -258,7 +258,10 @@ class JudgedCrawl:
             assert oracle.orphans
         if chosen.expiry:
             assert oracle.oldest.total() - self.first > 20
-            assert (counts["capped"] > 0) == chosen.expiry.ahead
+            if not chosen.expiry.ahead:
+                assert not counts["capped"]
+            elif "large-records" not in names:  # few records, of which perhaps none is ahead
+                assert counts["capped"]
         elif chosen["forgetting"]:
             assert self.gone
 
