@@ -33,6 +33,7 @@ NOT_RUN: Final = {
     "neardup dedup s3://": "the same",
     "neardup best ": "asks what an elector has flushed: tests/kafka/test_elector.py",
     "python stop_exploring.py": "never ends; tests/kafka/test_keep_index.py has it end",
+    "curl -s http://127.0.0.1:8787/": "asks a dashboard: tests/kafka/test_dashboard.py has one",
     "PGPASSWORD=": "needs a PostgreSQL server; tests/kafka/test_export.py has one where it is installed",
 }
 """Beginnings of commands that no test can run, and why."""
