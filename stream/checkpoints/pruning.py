@@ -39,8 +39,9 @@ def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
     nothing names any more. Raises CheckpointError."""
     contents = catalogue.contents(journal, timed=True)
     clusters = _clusters(catalogue, contents)
-    spared = _last_verified(contents, clusters)
-    for name in _superfluous(contents, clusters, kind, kept) - spared:
+    gone = _gone(contents, clusters)
+    spared = _last_verified(contents, clusters, gone)
+    for name in _superfluous(contents, clusters, gone, kind, kept) - spared:
         catalogue.prune(name)
         contents.stored.pop(name, None)
         contents.verified.pop(name, None)
@@ -59,6 +60,8 @@ def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
 
 Clusters = dict[CheckpointName, str]
 """The Kafka cluster of each checkpoint whose manifest can be read."""
+Directory = tuple[str, str]
+"""The kind of a state directory, and its id."""
 
 
 def _clusters(catalogue: Catalogue, contents: Contents) -> Clusters:
@@ -70,12 +73,13 @@ def _clusters(catalogue: Catalogue, contents: Contents) -> Clusters:
     return clusters
 
 
-def _superfluous(contents: Contents, clusters: Clusters, kind: str, kept: int) -> set[CheckpointName]:
+def _superfluous(
+    contents: Contents, clusters: Clusters, gone: set[Directory], kind: str, kept: int
+) -> set[CheckpointName]:
     """The checkpoints that a role of a kind may prune, but for those that were verified."""
-    directories: dict[tuple[str, str], list[CheckpointName]] = defaultdict(list)
+    directories: dict[Directory, list[CheckpointName]] = defaultdict(list)
     for name in sorted(contents.kept, key=lambda name: (_uploaded(contents, name), name), reverse=True):
         directories[name.kind, name.directory].append(name)
-    gone = _gone(contents, clusters)
     superfluous = set[CheckpointName]()
     for directory, names in directories.items():
         if directory in gone and kind in (JUDGE, directory[0]):
@@ -95,10 +99,10 @@ def _superfluous(contents: Contents, clusters: Clusters, kind: str, kept: int) -
     return superfluous
 
 
-def _gone(contents: Contents, clusters: Clusters) -> set[tuple[str, str]]:
-    """The kinds and ids of directories that are gone."""
-    times: dict[tuple[str, str], list[float]] = defaultdict(list)
-    places: dict[tuple[str, str], str] = {}
+def _gone(contents: Contents, clusters: Clusters) -> set[Directory]:
+    """The directories that are gone."""
+    times: dict[Directory, list[float]] = defaultdict(list)
+    places: dict[Directory, str] = {}
     for name in contents.kept:
         times[name.kind, name.directory].append(_uploaded(contents, name))
         if name in clusters:
@@ -106,7 +110,7 @@ def _gone(contents: Contents, clusters: Clusters) -> set[tuple[str, str]]:
     newest = {directory: max(uploads) for directory, uploads in times.items()}
     for name, since in contents.pruned.items():
         times[name.kind, name.directory].append(since)
-    gone = set()
+    gone = set[Directory]()
     for directory, since in newest.items():
         others = (
             min(uploads)
@@ -123,10 +127,10 @@ def _uploaded(contents: Contents, name: CheckpointName) -> float:
     return contents.stored.get(name, 0.0)
 
 
-def _last_verified(contents: Contents, clusters: Clusters) -> set[CheckpointName]:
+def _last_verified(contents: Contents, clusters: Clusters, gone: set[Directory]) -> set[CheckpointName]:
     """Of each kind and Kafka cluster, the checkpoint that was verified last, without those that cannot be
     read, which replace no log, and electors that are gone."""
-    here = {(name.kind, name.directory) for name in contents.stored} - _gone(contents, clusters)
+    here = {(name.kind, name.directory) for name in contents.stored} - gone
     kinds = {JUDGE, *(kind for kind, _ in here)}
     last: dict[tuple[str, str], CheckpointName] = {}
     for name in sorted(contents.verified, key=lambda name: (contents.verified[name], name)):

@@ -219,13 +219,19 @@ async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
 
 def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:
     """Return why this program cannot go on from a checkpoint, whatever its settings are, or None."""
-    for name, value in (
-        ("format", format_of(manifest.kind)),
-        ("cluster", cluster_id),
-        ("journal", genesis.journal),
-        ("scheme", genesis.scheme_id),
-        ("options", genesis.options.id),
-    ):
+    return misfit_of_fields(
+        manifest,
+        format=format_of(manifest.kind),
+        cluster=cluster_id,
+        journal=genesis.journal,
+        scheme=genesis.scheme_id,
+        options=genesis.options.id,
+    )
+
+
+def misfit_of_fields(manifest: Manifest, **needed: object) -> str | None:
+    """Return the first of these fields in which a manifest is not what is needed, or None."""
+    for name, value in needed.items():
         if getattr(manifest, name) != value:
             return f"has {name} {getattr(manifest, name)}, but {value} is needed"
     return None

@@ -13,7 +13,7 @@ from stream.figures import FORMAT, Meta, kind_of_dashboard
 from stream.kafka.broker_metadata import LogBounds
 from stream.settings import Settings
 from stream.states.directory import StateDirectory
-from stream.states.restored import Checkpoints, Misfit
+from stream.states.restored import Checkpoints, Misfit, misfit_of_fields
 
 
 class FiguresDirectory(StateDirectory[State]):
@@ -38,13 +38,9 @@ class _Checkpoints(Checkpoints):
     @asynccontextmanager
     async def _misfit(self) -> AsyncIterator[Misfit]:
         async def misfit_of(manifest: Manifest) -> str | None:
-            for name, value in (
-                ("format", FORMAT),
-                ("cluster", self._fresh.cluster),
-                ("topic", self._fresh.topic),
-            ):
-                if getattr(manifest, name) != value:
-                    return f"has {name} {getattr(manifest, name)}, but {value} is needed"
+            fresh = self._fresh
+            if reason := misfit_of_fields(manifest, format=FORMAT, cluster=fresh.cluster, topic=fresh.topic):
+                return reason
             for partition, offset in manifest.offsets["verdicts"].items():
                 end = self._bounds[partition].end if partition in self._bounds else 0
                 if offset > end:
