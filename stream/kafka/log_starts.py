@@ -27,6 +27,8 @@ from stream.kafka import broker_metadata
 
 REPLICAS_MS: Final = 20_000
 """How long a leader waits until all replicas have moved their start as well."""
+BROKERS_APART_MS: Final = 60_000
+"""How far the clocks of two brokers may be apart, each of which stamps a topic."""
 NOWHERE: Final = -1
 """The offset that a leader answers if there is no such record."""
 T = TypeVar("T")

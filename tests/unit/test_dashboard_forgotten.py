@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,23 @@ async def test_a_decision_may_be_about_requests_that_came_after_they_were_read()
     await pages._read_decisions(TopicInMemory("decisions", [decision(2, 8)]), requests)
     assert pages.waiting == (0, None)
     assert [pages.names(url, page) for url in (A, B) for page in (BEFORE, AFTER)] == [True, False] * 2
+
+
+async def test_a_decision_that_is_written_while_it_is_looked_for_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = list[bytes]()
+    pages, decisions = ForgottenPages(GENESIS), TopicInMemory("decisions", values)
+
+    async def none_then_one(*_: object) -> None:
+        values.append(decision(1, 8))
+
+    monkeypatch.setattr(forgotten, "first_since", none_then_one)
+    monkeypatch.setattr(forgotten.broker_metadata, "connect", lambda _: nullcontext())
+    pages.add(0, 0, request_of(A))
+    await pages._seek(Settings(), decisions, 0)
+    await pages._read_decisions(decisions, TopicInMemory("requests", [], 1))
+    assert pages.decided == [(1, 8)]
 
 
 @pytest.mark.parametrize("knows", [True, False])

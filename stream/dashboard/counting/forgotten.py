@@ -27,7 +27,7 @@ from stream.errors import PageError, RecordError, TrimmedLogError
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import INDEX_BITS, pack
 from stream.kafka import broker_metadata, clients
-from stream.kafka.log_starts import first_since
+from stream.kafka.log_starts import BROKERS_APART_MS, first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import PAUSE_SECONDS, Outage, retry_until_answered
 from stream.kafka.reader import RecordReader, TopicReader
@@ -285,12 +285,13 @@ class ForgottenPages:
             while reader.position < min(until, bounds.end):
                 await self._read_requests(reader)
 
-    async def _seek(self, settings: Settings, decisions: TopicReader, appended: int) -> None:
+    async def _seek(self, settings: Settings, decisions: RecordReader, appended: int) -> None:
         """Go to the first decision since a time."""
-        async with broker_metadata.connect(settings) as client:
-            since = await first_since(client, decisions.topic, appended)
+        # The bounds first, and of what can be read: the decision may come meanwhile.
         bounds = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
-        decisions.seek(max(bounds.start, bounds.end if since is None else since.offset))
+        async with broker_metadata.connect(settings) as client:
+            since = await first_since(client, decisions.topic, max(0, appended - BROKERS_APART_MS))
+        decisions.seek(max(bounds.start, bounds.stable if since is None else since.offset))
         self._floor, self._floor_appended = None, 0
         self._is_trimmed = decisions.position == bounds.start > 0
 

@@ -23,7 +23,7 @@ from stream.errors import DamagedCheckpointError, StateError
 from stream.judge.state.meta import Forgetting
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
-from stream.kafka.log_starts import first_since
+from stream.kafka.log_starts import BROKERS_APART_MS, first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader
@@ -123,7 +123,11 @@ async def status(settings: Settings) -> Status:
     async with broker_metadata.connect(settings) as client:
         bounds = (await settled_bounds(client, [names.requests]))[TopicPartition(names.requests, 0)]
         since = await first_since(client, names.requests, 0)
-        first = await first_since(client, names.decisions, since.time) if since else None
+        first = (
+            await first_since(client, names.decisions, max(0, since.time - BROKERS_APART_MS))
+            if since
+            else None
+        )
     offsets = list[int]()
     async with TopicReader(settings, names.requests, bounds.start) as reader:
         while reader.position < bounds.end:
