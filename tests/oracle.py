@@ -133,6 +133,9 @@ class Oracle:
         self.baselines: dict[str, list[tuple[OraclePage, object]]] = {}
         self.live: set[object] = set()
         """Ids of the anchors that are not superseded."""
+        self.ended: set[object] = set()
+        """Ids of those that are, and have neither expired nor been forgotten: of their clusters alone, the
+        topic `clusters` has records."""
         self.numbers: dict[object, int] = {}
         """Id of each anchor and duplicate -> how many anchors, or duplicates, came before."""
         self.counts = Counter()
@@ -234,6 +237,7 @@ class Oracle:
             known = self.baselines[page.url]
             self.baselines[page.url] = [each for each in known if each[0] is not page]
         del self.numbers[page.id]
+        self.ended.discard(page.id)
 
     def buckets(self, page):
         """Return all buckets of a page: by tables of the fingerprint, or by its minima."""
@@ -443,6 +447,7 @@ class Oracle:
             anchor = self.leave(baseline)
             if anchor is not None:
                 verdict.superseded = baseline.id
+                self.ended.add(baseline.id)
                 self.live.remove(baseline.id)
                 for bucket in anchor.entered:
                     self.load[bucket] -= 1
@@ -486,6 +491,7 @@ class Oracle:
 
     def forget(self, pages):
         """Forget pages, given by their ids: anchors die, and URLs lose these baselines, each by itself."""
+        self.ended -= pages
         for url, known in list(self.baselines.items()):
             self.baselines[url] = [each for each in known if each[0].id not in pages]
         for anchor in [each for each in self.anchors if each.page.id in pages]:

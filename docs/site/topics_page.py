@@ -34,7 +34,7 @@ _MEANING: Final = {
         "keyed digests of URLs and hosts to forget",
     ),
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
-    "clusters": ("judge", "you, dashboard, judge", "anchors that were superseded"),
+    "clusters": ("judge", "you, dashboard", "anchors that were superseded"),
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),
     "best": ("elector", "you, dashboard", "with `elect`: which page of a cluster is kept"),
     "verdicts.duplicate": ("judge", "you", "with `verdict_routes=duplicate`: these verdicts once more"),

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import DamagedStateError, PageError
-from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.errors import DamagedStateError
+from stream.fingerprint.seed import host_hasher
 from stream.judge.ledger_records import misfit_place
 from stream.judge.state.page_log import URL_DIGEST, PageLog
 from stream.judge.state.state import State
@@ -25,7 +24,7 @@ from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.tables.arrays import I64
-from stream.text.url import host_of, url_key
+from stream.text.url import host_of
 
 MOST_FORGOTTEN: Final = 65_536
 """Pages that one record forgets at most. More are forgotten by several."""
@@ -79,7 +78,6 @@ class Wanted:
         self._first_words = np.frombuffer(b"".join(self._urls), "<u8")[::2]
         self.hosts: Final = NamedHosts(genesis, hosts, domains)
         self.digests: Final = NamedDigests.of(urls=self._urls, hosts=hosts, domains=domains)
-        self._digest_url, self._rules = url_hasher(genesis.seed), genesis.scheme.url_rules
 
     def of_urls(self, digests: NDArray[np.uint64]) -> list[tuple[int, tuple[int, ...]]]:
         """Return (row, offsets of the requests) for the digests of URLs (n, 2) that are named."""
@@ -87,12 +85,10 @@ class Wanted:
         matches = zip(rows.tolist(), _bytes_of(digests[rows]), strict=True)
         return [(row, self._urls[digest]) for row, digest in matches if digest in self._urls]
 
-    def names(self, url: str) -> bool:
-        """Whether a request names a URL, its host, or a domain that it is in."""
-        with suppress(PageError):
-            if self._digest_url(url_key(url, self._rules)) in self._urls:
-                return True
-        return bool(self.hosts.of_url(url))
+    def of_page(self, digest: bytes, url: str) -> tuple[int, ...]:
+        """Return the offsets of the requests that name a page, given the digest of its URL key and its
+        URL."""
+        return self._urls.get(digest, ()) + self.hosts.of_url(url)
 
 
 def _named(requests: Sequence[tuple[int, ForgetRequest]], what: What) -> _Requests:
@@ -140,7 +136,7 @@ class Search:
         """Offset of a request -> number of its pages."""
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def _wanted(self) -> Wanted:
         """Made by `run`: of very many requests it takes a tenth of a second."""
         return Wanted(self._requests, self._genesis)
 
@@ -178,13 +174,13 @@ class Search:
         return max(start, start + len(numbers))
 
     def _note(self, log: PageLog, kind: int, numbers: I64) -> None:
-        names_hosts = bool(self.wanted.hosts)
+        names_hosts = bool(self._wanted.hosts)
         pages = log.pages(numbers, keep_urls=names_hosts)
-        named = dict(self.wanted.of_urls(pages.words[:, URL_DIGEST]))
+        named = dict(self._wanted.of_urls(pages.words[:, URL_DIGEST]))
         is_of_host = np.zeros(len(numbers), np.bool_)
         if names_hosts:
             for row, url in enumerate(pages.urls(np.arange(len(numbers))).texts()):
-                if url and (offsets := self.wanted.hosts.of_url(url)):
+                if url and (offsets := self._wanted.hosts.of_url(url)):
                     named[row] = named.get(row, ()) + offsets
                     is_of_host[row] = True
         rows = np.array(sorted(named), np.int64)
@@ -223,7 +219,7 @@ class Search:
             urls=np.column_stack([urls["first"], urls["second"]]).astype(">u8").tobytes(),
             ids=np.sort(some["page"][~some["is_of_host"]]).astype("<i8").tobytes(),
             pages=sorted(self._pages.items()) if is_last else [],
-            named=self.wanted.digests if is_last else NamedDigests(),
+            named=self._wanted.digests if is_last else NamedDigests(),
         )
         return forgetting_record(
             self._genesis.journal,
@@ -268,14 +264,6 @@ def _pages_of(state: State, numbers: Sequence[I64]) -> tuple[list[bytes], I64]:
             columns = _own_digests(words[:, URL_DIGEST], pages[-1])
             digests |= set(_bytes_of(np.column_stack(columns), ">u8"))
     return sorted(digests), np.concatenate(pages)
-
-
-def superseded_pages(state: State, forgotten: Forgotten) -> list[int]:
-    """Return the ids of the pages that are to be forgotten and were superseded anchors: of these, the topic
-    `clusters` has records with their URLs."""
-    anchors, _ = forgotten.numbers
-    pages: list[int] = state.anchors(anchors[~state.tables.is_alive(anchors)]).page.tolist()
-    return pages
 
 
 def misfit_forgetting(record: Decisions, forgotten: Forgotten, state: State, genesis: Genesis) -> str | None:

@@ -19,7 +19,7 @@ from stream.judge.decision.decide import Effort, decide
 from stream.judge.decision.decide_rows_compiled import VerdictColumns
 from stream.judge.forgetting import misfit_forgetting
 from stream.judge.hits import hits_of
-from stream.judge.ids import NO_PAGE
+from stream.judge.ids import NO_PAGE, show
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger_records import misfit_ledger
 from stream.judge.log_time import binding, log_times
@@ -147,6 +147,18 @@ class Judge:
         """Decide the turn that is due before a journal record, the next one, without changing the state. None
         if none is due. No batch may be ahead of the store."""
         return decide_turn(self.state, self.genesis, entry, cap)
+
+    def ended_clusters(self, record: Decisions) -> list[str]:
+        """Return the clusters of the superseded anchors that a turn, or a record by which pages are
+        forgotten, takes from the state, before it is applied: the topic `clusters` is to name them no more.
+        No batch may be ahead of the store."""
+        state, anchors = self.state, np.zeros(0, np.int64)
+        if record.turn is not None:
+            anchors = np.arange(state.first.anchors, record.turn.oldest[0])
+        elif record.forgotten is not None:
+            anchors, _ = record.forgotten.numbers
+        dead = state.anchors(anchors[~state.tables.is_alive(anchors)])
+        return [show(self.genesis.journal, page) for page in dead.page.tolist()]
 
     def apply_turn(self, record: Decisions, turn: Turn, offset: int) -> None:
         """Apply the record of a turn, which stands at this offset of the decisions topic.

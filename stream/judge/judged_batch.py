@@ -126,17 +126,20 @@ class JudgedBatch:
         """Yield the verdicts as decoded records."""
         return map(_RECORD.decode, self.json())
 
-    def cluster_records(self) -> Iterator[ClusterRecord]:
-        """Yield the records for the `clusters` topic, one per superseded anchor."""
-        journal = self.genesis.journal
-        for each in self.verdicts.superseded:
-            yield ClusterRecord(
+    def cluster_records(self) -> Iterator[tuple[ClusterRecord, bytes]]:
+        """Yield the records for the `clusters` topic, one per superseded anchor, with the digests of their
+        URL keys."""
+        journal, superseded = self.genesis.journal, self.verdicts.superseded
+        digests = self.batch.url_digests(np.array([each.row for each in superseded], np.int64))
+        for each, digest in zip(superseded, digests, strict=True):
+            record = ClusterRecord(
                 cluster=show(journal, each.page),
                 url=each.url,
                 state="superseded",
                 by=show(journal, int(self.batch.page[each.row])),
                 decided_at=rfc3339(int(self.batch.time[each.row])),
             )
+            yield record, digest
 
 
 _RECORD: Final = msgspec.json.Decoder(VerdictRecord)

@@ -89,7 +89,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recover, record decisions"),
         ("topic", "{ns}.requests", (_READ, _CONFIGS), "know what to forget"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
-        ("topic", "{ns}.clusters", (_READ, _WRITE, _CONFIGS), "publish, find what is to be forgotten"),
+        ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),

@@ -13,12 +13,9 @@ from stream.messages.versions import refuse_other_json_version
 VERSION: Final = 1
 ELECT_HEADER: Final = "elect"
 """Record header with the policy, as the setting `elect` has it."""
-DIGEST_HEADER: Final = "digest"
-"""Record header with the keyed digest of the URL's key, 16 bytes, by which electors tell URLs apart; absent
-where no page is kept."""
 WAS_HEADER: Final = "was"
-"""The same of the page before; absent where the record has none. It does not follow from that page's URL: a
-page may have the key of its canonical URL, or of the one that redirected to it."""
+"""Record header as DIGEST_HEADER, of the page before; absent where the record has none. It does not follow
+from that page's URL: a page may have the key of its canonical URL, or of the one that redirected to it."""
 
 Because = Literal["joined", "left", "better", "grew", "expired", "forgotten"]
 PageId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,4})$")]

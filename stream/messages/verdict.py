@@ -8,6 +8,9 @@ from typing import Final
 import msgspec
 
 VERSION: Final = 1
+DIGEST_HEADER: Final = "digest"
+"""Record header of `clusters` and `best` with the keyed digest of the page's URL key, 16 bytes, as records of
+`requests` have it in hex; absent where no page is named."""
 
 
 class Verdict(enum.IntEnum):

@@ -25,8 +25,9 @@ from stream.errors import (
 )
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, BestRecord, decode_best, encode_best
+from stream.messages.best import ELECT_HEADER, WAS_HEADER, BestRecord, decode_best, encode_best
 from stream.messages.decision import encode_decisions
+from stream.messages.verdict import DIGEST_HEADER
 from stream.roles.elector.best_topic import BestTopic
 from stream.roles.elector.role import ElectorRole
 from stream.settings import Settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,20 @@ from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.figures import EARLIER, FIGURES
 from stream.fingerprint.row import Row
+from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
+from stream.judge.forgetting import Wanted
 from stream.judge.state.meta import Forgetting, meta_of
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
 from stream.messages.journal import Genesis, SourceRange
+from stream.messages.requests import ForgetRequest
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
-from stream.roles.forgetter.replaced import count_replaced
+from stream.roles.forgetter.compacted import ForgottenPages, count_forgotten
 from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
@@ -386,25 +388,54 @@ async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, 
     assert code == 2, error
 
 
-async def test_records_that_forgetting_replaced_are_counted_until_they_are_compacted(
+async def test_records_that_name_forgotten_pages_are_counted_until_they_are_compacted(
     deployed: Settings,
 ) -> None:
-    names = TopicNames(deployed.namespace)
-    record_of = {"clusters": b'{"url": "http://a.example/"}', "best": b'{"because": "%s"}'}
-    later, forgotten_ = record_of["best"] % b"better", record_of["best"] % b"forgotten"
-    cases: tuple[tuple[str, list[tuple[str, bytes | None]], int], ...] = (
-        ("nothing was forgotten", [("a", later), ("a", later)], 0),
-        ("a tombstone", [("a", record_of["clusters"]), ("b", later), ("a", None)], 1),
-        ("two requests", [("a", later), ("a", forgotten_), ("a", forgotten_)], 2),
-        ("what comes after it", [("a", later), ("a", forgotten_), ("a", later)], 1),
-        ("what is of somebody else", [("a", b"\xff"), ("a", None)], 1),
+    """Two requests, which name A and E's domain, were decided before record 5 of the journal, another one,
+    which names B, before record 9, and one that names C is not."""
+    genesis, topic = await topics.wait_for_genesis(deployed), TopicNames(deployed.namespace).clusters
+    hasher = host_hasher(genesis.seed)
+    requests = [
+        (at, ForgetRequest(journal=genesis.journal, forget=what, digest=digest.hex()))
+        for at, (what, digest) in enumerate(
+            (
+                ("url", digest_of_url(A)),
+                ("domain", hasher("e.example.org")),
+                ("url", digest_of_url(B)),
+                ("url", digest_of_url(C)),
+            )
+        )
+    ]
+    pages_ = ForgottenPages(Wanted(requests, genesis), [(0, 3), (2, 5), (3, 9)])
+
+    def ended(url: str, place: int) -> bytes:
+        return json.dumps({"cluster": "j.1.0", "url": url, "by": f"j.{place}.0"}).encode()
+
+    def best(url: str | None, was: str | None, place: int) -> bytes:
+        kept, before = (each and {"url": each} for each in (url, was))
+        return json.dumps({"best": kept, "was": before, "as_of": f"j.{place}.0"}).encode()
+
+    cases: tuple[tuple[str, bytes | None, dict[str, str], int], ...] = (
+        ("an anchor that was superseded before", ended(A, 4), {"digest": A}, 1),
+        ("of a page that was crawled again", ended(A, 5), {"digest": A}, 0),
+        ("by a later request", ended(B, 8), {"digest": B}, 1),
+        ("by one that is not decided", ended(C, 1), {"digest": C}, 0),
+        ("by its key, which is that of another URL", ended(D, 4), {"digest": A}, 1),
+        ("whose URL is the key of others", ended(A, 4), {"digest": D}, 0),
+        ("by its domain", ended(E, 4), {"digest": E}, 1),
+        ("a tombstone", None, {}, 0),
+        ("a kept page", best(A, None, 4), {"digest": A}, 1),
+        ("the one before", best(D, A, 4), {"digest": D, "was": A}, 1),
+        ("both", best(E, A, 4), {"digest": E, "was": A}, 1),
+        ("neither", best(D, C, 4), {"digest": D, "was": C}, 0),
+        ("what took its place", best(None, None, 4), {}, 0),
+        ("what is of somebody else", b"\xff", {}, 0),
     )  # fmt: skip
-    for what, records, replaced in cases:
-        before = await count_replaced(deployed, names.clusters, 0)
-        for key, value in records:
-            await append(deployed, value, topic=names.clusters, key=f"{what} {key}".encode())  # type: ignore[arg-type]
-        assert await count_replaced(deployed, names.clusters, 0) - before == replaced, what
-    assert await count_replaced(deployed, names.clusters, sys.maxsize // 10**6) == 0
+    for what, value, headers, names in cases:
+        before = await count_forgotten(deployed, topic, pages_)
+        digests = [(name, digest_of_url(url)) for name, url in headers.items()]
+        await append(deployed, value, topic=topic, key=b"a", headers=digests)  # type: ignore[arg-type]
+        assert await count_forgotten(deployed, topic, pages_) - before == names, what
 
 
 @pytest.mark.night

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from stream.errors import StateError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.ids import show
 from stream.judge.state import window
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
@@ -29,6 +31,7 @@ from stream.roles.elector.role import ElectorRole
 from stream.roles.judge import append_times
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
+from stream.states.follower import open_follower
 from tests.commands import succeeded
 from tests.kafka.judge_helpers import (
     CLUSTER,
@@ -74,11 +77,12 @@ async def deployed(settings: Settings, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def journal() -> Iterator[bytes]:
-    """Journal records without end. The first has a page of two texts; then each has a page that is new, and
-    a copy of one of them at a URL of its own."""
+    """Journal records without end. The first has a page of two texts; then each has a page that is new, a
+    copy of one of them at a URL of its own, and another text of a URL that never says the same."""
     yield _record(0, [("http://a/hot", HOT), ("http://a/cold", COLD)])
-    for start in itertools.count(2, 2):
-        yield _record(start, [(f"http://a/{start}", start), (f"http://b/{start}", HOT)])
+    for start in itertools.count(2, 3):
+        changing = ("http://changing/", f"{start} at another URL")
+        yield _record(start, [(f"http://a/{start}", start), (f"http://b/{start}", HOT), changing])
 
 
 def _record(start: int, pages: list[tuple[str, object]]) -> bytes:
@@ -95,6 +99,20 @@ async def turns(settings: Settings) -> dict[int, Turn]:
         for offset, each in (await decision_records(settings)).items()
         if each.turn is not None
     }
+
+
+async def check_clusters(settings: Settings) -> None:
+    """The topic `clusters` has records of those superseded anchors alone that the state still has."""
+    records = await read_all(settings, TopicNames(settings.namespace).clusters)
+    last = {each.key.decode(): each.value for each in records}
+    named = {cluster for cluster, value in last.items() if value is not None}
+    genesis = await topics.wait_for_genesis(settings)
+    async with open_follower(settings, genesis, directory(settings)) as follower:
+        state = follower.state
+        anchors = np.arange(state.first.anchors, state.next.anchors)
+        dead = state.anchors(anchors[~state.tables.is_alive(anchors)])
+        assert named == {show(genesis.journal, page) for page in dead.page.tolist()}
+    assert len(named) < len(last), "some have expired"
 
 
 async def judge_until_carried(settings: Settings, records: Iterator[bytes], anchors: int) -> None:
@@ -132,6 +150,7 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     last = (await verdicts(deployed))[-1]
     assert (last["url"], last["verdict"]) == ("http://c/cold", "unique"), "it expired"
     assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
+    await check_clusters(deployed)
     assert await recompute(deployed) == []
 
 
@@ -204,7 +223,8 @@ async def test_a_judge_that_is_killed_at_a_turn_repeats_nothing(
     async with running(JudgeRole(deployed)):
         await decided(deployed, await append(deployed, *sent, next(records)))
     places = [each["source"]["offset"] for each in await verdicts(deployed)]
-    assert places == list(range(2 * len(sent) + 2))
+    assert places == list(range(3 * len(sent) + 2))
+    await check_clusters(deployed)
     assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
     assert await recompute(deployed) == []
 

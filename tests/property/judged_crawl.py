@@ -14,7 +14,7 @@ from stream.judge import forgetting
 from stream.judge.batch import Entry
 from stream.judge.decision.decide import Effort
 from stream.judge.forgetting import Search
-from stream.judge.ids import INDEX_BITS
+from stream.judge.ids import INDEX_BITS, show
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger_records import ledger_records
@@ -51,6 +51,8 @@ class JudgedCrawl:
         self.unwritten: tuple[Prepared, int] | None = None
         """What the leader decided last, if that is in RAM alone, and the offset after it."""
         self.position, self.json, self.gone = 0, list[bytes](), set[object]()
+        self.ended = set[str]()
+        """The keys on the topic `clusters` whose last record is no tombstone."""
         self.search: Search | None = None
         self.watch, self.counts = JudgeWatch(), Counter[str]()
         self.effort = Effort(on_iteration=lambda: self.counts.update(["iteration"]), **chosen["effort"])
@@ -121,6 +123,7 @@ class JudgedCrawl:
         turn = turn_if_due(leader, part[0], cap, self.position)
         if turn is not None:
             assert turn.turn is not None
+            self.end_clusters(turn)
             self.follower.apply_turn(turn, turn.turn, self.position)
             self.position += 1
         decided = leader.decide(part, self.effort, cap)
@@ -167,6 +170,10 @@ class JudgedCrawl:
         verdicts = decided.verdicts
         assert [*zip(verdicts.full.tolist(), verdicts.cut.tolist(), strict=True)] == crowding
         assert [verdicts.skipped.get(row, 0) for row in range(len(found))] == skipped
+        for record, digest in decided.cluster_records():
+            assert digest == digest_of_url(record.url)
+            self.ended.add(record.cluster)
+        assert self.ended == self.shown(self.oracle.ended)
         self.watch.note_batch(decided, gaps=0)
         full, cut = (sum(each) for each in zip(*crowding, strict=True)) if crowding else (0, 0)
         self.counts.update({"full": full, "cut": cut, "skipped": sum(map(bool, skipped))})
@@ -177,6 +184,15 @@ class JudgedCrawl:
         metrics = self.watch.metrics
         assert metrics.full_buckets._value.get() == self.counts["full"]
         assert metrics.cut_lists._value.get() == self.counts["cut"]
+
+    def end_clusters(self, record: Decisions) -> None:
+        """Publish the tombstones of a turn or of pages that are forgotten."""
+        ended = set(self.follower.ended_clusters(record))
+        assert ended <= self.ended | self.shown(self.gone), "no live anchor has a record"
+        self.ended -= ended
+
+    def shown(self, pages: set[object]) -> set[str]:
+        return {show(self.leader.genesis.journal, int(str(page))) for page in pages}
 
     def begin_search(self) -> None:
         """Search for the pages of some URLs, beside what is judged until they are forgotten."""
@@ -196,6 +212,7 @@ class JudgedCrawl:
             assert record.forgotten.page_ids.tolist() == sorted(ids), "all are named by URL"
             self.oracle.forget(ids)
             self.gone |= ids
+            self.end_clusters(record)
             self.follower.apply_forgetting(record, record.forgotten, self.position)
             self.position += 1
         assert not any(self.leader.state.baselines(digest_of_url(url)) for url in self.named)

@@ -21,7 +21,6 @@ OTHERS: Final = re.compile(
 ALLOWED: Final = {
     "kafka/broker_metadata.py": {"OffsetRequest"},  # `log_bounds`
     "kafka/log_starts.py": {"OffsetRequest"},  # by time
-    "roles/forgetter/replaced.py": {"offsets_for_times"},
     "roles/forgetter/status.py": {"offsets_for_times"},
     "kafka/reader.py": {"last_stable_offset"},  # as of the last fetch, for metrics
 }

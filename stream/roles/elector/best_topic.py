@@ -19,7 +19,8 @@ from stream.kafka.open_transactions import bounds_soon, settled_bounds
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.topic_plan import VERDICTS_BYTES
 from stream.kafka.transactional import TransactionalProducer
-from stream.messages.best import DIGEST_HEADER, ELECT_HEADER, WAS_HEADER, decode_best, encode_best
+from stream.messages.best import ELECT_HEADER, WAS_HEADER, decode_best, encode_best
+from stream.messages.verdict import DIGEST_HEADER
 from stream.settings import Settings
 
 POLL_MS: Final = 500

@@ -19,7 +19,8 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE, is_dashboard, is_kind, summary_of
 from stream.checkpoints.manifest import CheckpointName
 from stream.checkpoints.pruning import SPARED_SECONDS
-from stream.errors import DamagedCheckpointError, StateError
+from stream.errors import DamagedCheckpointError, RecordError, StateError
+from stream.judge.forgetting import Wanted
 from stream.judge.state.meta import Forgetting
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.in_flight import in_thread
@@ -29,8 +30,9 @@ from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import NamedDigests, decode_decisions
 from stream.messages.journal import Genesis
+from stream.messages.requests import ForgetRequest, decode_request
 from stream.pages.times import to_the_second
-from stream.roles.forgetter.replaced import count_replaced
+from stream.roles.forgetter.compacted import ForgottenPages, count_forgotten
 from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
@@ -92,6 +94,8 @@ class _Decided(msgspec.Struct):
     """The journal offset before which the last decision stands. Topics have pages that states never had."""
     time: int = 0
     """When it was appended, in milliseconds since the epoch; 0 if there is none."""
+    starts: list[tuple[int, int]] = []
+    """(requests, journal) of each decision that is known."""
     known_from: int = 0
     """The first request of which it is known how many pages it named: decisions on those before are
     trimmed."""
@@ -102,6 +106,7 @@ class _Decided(msgspec.Struct):
         self.elected = max(self.elected, self.offset)
         if noted.requests > self.requests:
             self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
+            self.starts.append((noted.requests, noted.journal))
 
     def is_erased(self, name: CheckpointName) -> bool:
         """Whether nothing is left in a checkpoint of what was decided."""
@@ -128,10 +133,13 @@ async def status(settings: Settings) -> Status:
             if since
             else None
         )
-    offsets = list[int]()
+    offsets, requests = list[int](), list[tuple[int, ForgetRequest]]()
     async with TopicReader(settings, names.requests, bounds.start) as reader:
         while reader.position < bounds.end:
-            offsets += [record.offset for record in await reader.poll()]
+            for record in await reader.poll():
+                offsets.append(record.offset)
+                with suppress(RecordError):  # the judge reports it
+                    requests.append((record.offset, decode_request(record.value, record.offset)))
     decided = _Decided(pages={}, known_from=sys.maxsize)
     if first is not None:
         decided = await _read_decisions(settings, genesis, first.offset)
@@ -146,8 +154,8 @@ async def status(settings: Settings) -> Status:
         )
     if decided.time:
         delays += await _topics(settings, names, decided, notes)
-        if since is not None:
-            delays += await _compacted(settings, names, since.time, notes)
+        forgotten = ForgottenPages(Wanted(requests, genesis), decided.starts)
+        delays += await _compacted(settings, names, forgotten, notes)
         delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
             delays += await in_thread(_checkpoints, settings.checkpoints, genesis, decided)
@@ -186,6 +194,7 @@ async def _read_decisions(settings: Settings, genesis: Genesis, start: int) -> _
                     decided.known_from, is_trimmed = forgotten.requests, False
                 decided.requests, decided.time = forgotten.requests, each.timestamp
                 decided.journal = record.start
+                decided.starts.append((forgotten.requests, record.start))
                 decided.pages |= dict(forgotten.pages)
                 if forgotten.urls:
                     decided.offset = decided.elected = each.offset
@@ -250,9 +259,10 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
     return delays
 
 
-async def _compacted(settings: Settings, names: TopicNames, since: int, notes: list[str]) -> list[Delay]:
-    """What compacted topics still have of records that forgetting replaced. `since` is when the first request
-    was appended, in milliseconds since the epoch."""
+async def _compacted(
+    settings: Settings, names: TopicNames, forgotten: ForgottenPages, notes: list[str]
+) -> list[Delay]:
+    """What compacted topics still have of forgotten pages."""
     delays = list[Delay]()
     for topic in (names.clusters, names.best(settings.elector_name)):
         try:
@@ -260,7 +270,7 @@ async def _compacted(settings: Settings, names: TopicNames, since: int, notes: l
                 if not await broker_metadata.partition_counts(client, [topic]):
                     continue  # nobody elects
                 config = (await broker_metadata.topic_configs(client, [topic]))[topic]
-            count = await count_replaced(settings, topic, since)
+            count = await count_forgotten(settings, topic, forgotten)
         except TopicAuthorizationFailedError:
             notes.append(_not_described(topic))
             continue
@@ -269,7 +279,7 @@ async def _compacted(settings: Settings, names: TopicNames, since: int, notes: l
             delays.append(
                 Delay(
                     topic,
-                    f"{count:,} of its records are replaced by later ones, and go once Kafka compacts it"
+                    f"{count:,} of its records name forgotten pages, and go once Kafka compacts it"
                     f" (max.compaction.lag.ms={lag}, segment.ms={rolled})",
                 )
             )

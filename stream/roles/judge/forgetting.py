@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import structlog
@@ -14,15 +14,13 @@ import structlog
 from stream.errors import RecordError
 from stream.failpoints import reach
 from stream.futures import retrieved
-from stream.judge.forgetting import MOST_FORGOTTEN, Search, superseded_pages
-from stream.judge.ids import show
+from stream.judge.forgetting import MOST_FORGOTTEN, Search
 from stream.judge.judge import Judge
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.messages.requests import ForgetRequest, decode_request
-from stream.roles.judge.ended_clusters import EndedClusters
 from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
@@ -34,10 +32,6 @@ READ_SECONDS: Final = 0.05
 """Time for which requests are read before the judge goes on. Very many take several turns of its loop."""
 REQUESTS_AT_ONCE: Final = 65_536
 """Requests decided at once, at most."""
-TOPIC_SECONDS: Final = 5.0
-"""Time for which the judge waits at once until the topic `clusters` is read to its end."""
-TOMBSTONES_AT_ONCE: Final = 4096
-"""Tombstones of one transaction, at most."""
 SHARE: Final = 0.5
 """Fraction of time for which a search works. It competes with the judge for processors and the disk."""
 
@@ -52,14 +46,9 @@ class ForgetRequests:
     """The requests to forget pages: reads them, has their pages searched for, and decides them."""
 
     def __init__(
-        self,
-        settings: Settings,
-        requests: TopicReader,
-        judge: Judge,
-        publisher: VerdictPublisher,
-        watch: JudgeWatch,
+        self, requests: TopicReader, judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
     ) -> None:
-        self._settings, self._requests = settings, requests
+        self._requests = requests
         self._judge, self._publisher, self._watch = judge, publisher, watch
         self._next_poll = 0.0
         self._waiting, self._end = list[tuple[int, ForgetRequest]](), requests.position
@@ -68,9 +57,6 @@ class ForgetRequests:
         self._oldest = 0
         """When the first of them was appended, in milliseconds since the epoch."""
         self._search: Search | None = None
-        self._ended: EndedClusters | None = None
-        """What is searched for records of superseded anchors that have expired, with a lifetime."""
-        self._opened = AsyncExitStack()
         self._searching: asyncio.Task[None] | None = None
         self._stop = threading.Event()
 
@@ -107,16 +93,7 @@ class ForgetRequests:
             self._waiting.append((record.offset, request))
 
     def _begin(self, search: Search) -> None:
-        self._searching = retrieved(asyncio.create_task(self._look(search)))
-
-    async def _look(self, search: Search) -> None:
-        await in_thread(self._run, search)
-        if self._ended is None and self._judge.genesis.options.lifetime is not None:
-            ended = EndedClusters(self._settings, search.wanted)
-            self._ended = await self._opened.enter_async_context(ended)
-        if self._ended is not None:
-            with self._watch.stage("search"):
-                await self._ended.search(pauses=True)
+        self._searching = retrieved(asyncio.create_task(in_thread(self._run, search)))
 
     def _run(self, search: Search) -> None:
         throttle = Throttle(SHARE, self._stop.wait)
@@ -135,59 +112,36 @@ class ForgetRequests:
         return self._searching is not None and self._searching.done()
 
     async def decide(self) -> None:
-        """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own, after what
-        clusters that are no longer known have on the topic. Does nothing yet if there is more to read than
-        the judge waits for. No transaction may be in flight. Any error must end the judge."""
+        """Forget pages that were found, at most MOST_FORGOTTEN, in a transaction of its own. Does nothing yet
+        if there is more to read than the judge waits for. No transaction may be in flight. Any error must end
+        the judge."""
         search, judge = self._search, self._judge
         assert search is not None and self._searching is not None  # noqa: S101, PT018 (`is_due`)
         self._searching.result()
         if search.remaining() > MOST_FORGOTTEN:  # more than can be read while the judge waits
             self._begin(search)
             return
-        if self._ended is not None and not await self._erase_ended(search, self._ended):
-            return
         with self._watch.stage("forget"):
             record = await in_thread(search.record)
             forgotten = record.forgotten
             assert forgotten is not None  # noqa: S101 (by `record`)
-            clusters = [
-                show(judge.genesis.journal, page)
-                for page in await in_thread(superseded_pages, judge.state, forgotten)
-            ]
-            offset, appended = await self._publisher.publish_forgetting(record, clusters)
+            ended = await in_thread(judge.ended_clusters, record)
+            offset, appended = await self._publisher.publish_removal(record, ended, "forget.sent")
             reach("forget.decided")
             await in_thread(judge.apply_forgetting, record, forgotten, offset, appended)
         pages = sum(map(len, forgotten.numbers))
         log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
         self._watch.note_forgotten(pages)
         if search.note_forgotten(forgotten):
-            self._search = self._searching = self._ended = None
-            await self._opened.aclose()
+            self._search = self._searching = None
             self._watch.note_requests(0, 0)
 
-    async def _erase_ended(self, search: Search, ended: EndedClusters) -> bool:
-        """Publish tombstones of some clusters that are no longer known. Returns whether none are left."""
-        if not ended.has_more:
-            try:
-                async with asyncio.timeout(TOPIC_SECONDS):
-                    await ended.search()  # what was superseded meanwhile may have expired since
-            except TimeoutError:
-                return False  # the judge goes on, and reads the rest at its next turn
-        if clusters := ended.take(TOMBSTONES_AT_ONCE):
-            await self._publisher.publish_tombstones(clusters)
-        if ended.has_found:
-            return False
-        if ended.has_more:
-            self._begin(search)  # the rest is read beside the judge
-        return not ended.has_more  # nothing is published before what was requested is decided
-
     async def close(self) -> None:
-        """End a running search, also while brokers are unreachable."""
+        """End a running search."""
         self._stop.set()
         if self._searching is not None:
             self._searching.cancel()  # which waits for its thread
             await asyncio.wait([self._searching])
-        await self._opened.aclose()
 
 
 @asynccontextmanager
@@ -201,7 +155,7 @@ async def forget_requests(
         if not at.start <= position <= at.end:
             log.error("requests_lost", topic=topic, needed=position, start=at.start, end=at.end)
             reader.seek(at.start)
-        requests = ForgetRequests(settings, reader, judge, publisher, watch)
+        requests = ForgetRequests(reader, judge, publisher, watch)
         try:
             yield requests
         finally:

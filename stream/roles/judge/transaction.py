@@ -19,7 +19,7 @@ from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.kafka.transactional import TransactionalProducer
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
-from stream.messages.verdict import Verdict
+from stream.messages.verdict import DIGEST_HEADER, Verdict
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.settings import AVRO, Settings
 
@@ -73,35 +73,21 @@ class VerdictPublisher(TransactionalProducer):
 
         On an error the caller must end, as for `publish`.
         """
-        delivered = await self._commit(partial(self._send_decisions, records), "judge.ledger_sent")
+        delivered = await self._commit(partial(self._send_apart, records), "judge.ledger_sent")
         reach("judge.ledger_committed")
         return [int(each.offset) for each in delivered]
 
-    async def publish_turn(self, record: Decisions) -> int:
-        """Publish a turn. Returns its offset in the decisions topic.
-
-        On an error the caller must end, as for `publish`.
-        """
-        delivered = await self._commit(partial(self._send_decisions, [record]), "turn.sent")
-        reach("turn.committed")
-        return int(delivered[0].offset)
-
-    async def publish_forgetting(self, record: Decisions, clusters: Sequence[str]) -> tuple[int, int]:
-        """Publish a record by which pages are forgotten, and remove what the topic `clusters` says of
-        clusters. Returns the record's offset in the decisions topic, and when it was appended there, in
+    async def publish_removal(
+        self, record: Decisions, clusters: Sequence[str], failpoint: str
+    ) -> tuple[int, int]:
+        """Publish a record after which the state lacks pages, and remove what the topic `clusters` says of
+        their clusters. Returns the record's offset in the decisions topic, and when it was appended there, in
         milliseconds since the epoch.
 
         On an error the caller must end, as for `publish`.
         """
-        written, *_ = await self._commit(partial(self._send_forgetting, record, clusters), "forget.sent")
+        written, *_ = await self._commit(partial(self._send_apart, [record], clusters), failpoint)
         return int(written.offset), int(written.timestamp)
-
-    async def publish_tombstones(self, clusters: Sequence[str]) -> None:
-        """Remove what the topic `clusters` says of clusters.
-
-        On an error the caller must end, as for `publish`.
-        """
-        await self._commit(partial(self._send_tombstones, clusters), "forget.sent")
 
     async def _commit(
         self, send: Callable[[], Awaitable[list[asyncio.Future[Any]]]], failpoint: str
@@ -112,20 +98,18 @@ class VerdictPublisher(TransactionalProducer):
             reach(failpoint)
         return delivered
 
-    async def _send_decisions(self, records: Sequence[Decisions]) -> list[asyncio.Future[Any]]:
-        topic, producer = self._names.decisions, self._producer
+    async def _send_apart(
+        self, records: Sequence[Decisions], ended: Sequence[str] = ()
+    ) -> list[asyncio.Future[Any]]:
+        """Send records of no batch, then tombstones for clusters that ended."""
+        names, producer = self._names, self._producer
         values = map(encode_decisions, records)
-        return [retrieved(await producer.send(topic, value, partition=0)) for value in values]
-
-    async def _send_forgetting(self, record: Decisions, clusters: Sequence[str]) -> list[asyncio.Future[Any]]:
-        topic, value = self._names.decisions, encode_decisions(record)
-        sent = retrieved(await self._producer.send(topic, value, partition=0))
-        return [sent, *await self._send_tombstones(clusters)]
-
-    async def _send_tombstones(self, clusters: Sequence[str]) -> list[asyncio.Future[Any]]:
-        topic, producer = self._names.clusters, self._producer
         return [
-            retrieved(await producer.send(topic, None, cluster.encode(), partition=0)) for cluster in clusters
+            *[retrieved(await producer.send(names.decisions, value, partition=0)) for value in values],
+            *[
+                retrieved(await producer.send(names.clusters, None, key.encode(), partition=0))
+                for key in ended
+            ],
         ]
 
     async def _send(
@@ -138,7 +122,8 @@ class VerdictPublisher(TransactionalProducer):
         sent.append(retrieved(await producer.send(names.decisions, encode_decisions(decisions), partition=0)))
         for place, batch in verdicts:
             sent.append(retrieved(await producer.send_batch(batch, place.topic, partition=place.partition)))
-        for cluster in decided.cluster_records():
-            key = cluster.cluster.encode()
-            sent.append(retrieved(await producer.send(names.clusters, encode(cluster), key=key, partition=0)))
+        for cluster, digest in decided.cluster_records():
+            key, headers = cluster.cluster.encode(), [(DIGEST_HEADER, digest)]
+            record = producer.send(names.clusters, encode(cluster), key, partition=0, headers=headers)
+            sent.append(retrieved(await record))
         return sent

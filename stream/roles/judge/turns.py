@@ -49,8 +49,9 @@ class Turns:
             assert record is not None  # noqa: S101 (one is due)
             assert record.turn is not None  # noqa: S101 (a turn)
             reach("turn.decided")
-            offset = await self._publisher.publish_turn(record)
-            before = judge.state.first
+            before, ended = judge.state.first, await in_thread(judge.ended_clusters, record)
+            offset, _ = await self._publisher.publish_removal(record, ended, "turn.sent")
+            reach("turn.committed")
             await in_thread(judge.apply_turn, record, record.turn, offset)
             reach("turn.applied")
         turn = record.turn
