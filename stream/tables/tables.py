@@ -66,6 +66,7 @@ class IndexKind(NamedTuple):
 
 
 _PLAIN: Final = IndexKind()
+_NONE: Final = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -350,13 +351,20 @@ class Tables:
         return ranks
 
     def insert(
-        self, batch: Writes, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
+        self,
+        batch: Writes,
+        fingerprints: U64,
+        skipped: dict[int, int],
+        words: U64 | None = None,
+        superseded: I64 = _NONE,
     ) -> None:
         """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
         `words` (n, W) are by default the fingerprints; of minima all words. `skipped` maps a row to a bit
         mask of the tables whose full buckets the anchor is kept out of, and above these of the reserves that
-        it enters (rule 16). The caller writes `batch`; searches find the anchors at once.
+        it enters (rule 16). `superseded` are anchors that die at the same time, of these or of earlier ones:
+        a URL whose page changes at every fetch has thousands in one bucket, which do not even enter it. The
+        caller writes `batch`; searches find the anchors at once.
         """
         if (held := self.count - self.first) + len(fingerprints) > MOST_ANCHORS:
             raise StateError(f"state directory {self._store.path}: the index is full: {held} anchors")
@@ -368,6 +376,7 @@ class Tables:
         rows = np.column_stack([words[:, : self._design.words], fingerprints])
         first = self.count
         self._log.append(batch, rows)
+        self.kill(batch, superseded)
         self._enter(first, rows, words, self._skipped.entries(first, self.count))
 
     def kill(self, batch: Writes, anchors: I64) -> None:

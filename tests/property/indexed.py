@@ -258,8 +258,7 @@ class Indexed:
         """Insert rows, and kill anchors, of which some may come with them."""
         batch, kills = self.store.batch(), np.array(kills, np.int64)
         skipped = {row: mask for row, mask in enumerate(masks) if mask}
-        self.tables.insert(batch, rows.prints, skipped, rows.words)
-        self.tables.kill(batch, kills)
+        self.tables.insert(batch, rows.prints, skipped, rows.words, kills)
         self.store.write(batch)
         self.oracle.add(rows, masks)
         self.oracle.dead.update(kills.tolist())

@@ -230,8 +230,8 @@ class State(StateReader):
         anchors = np.searchsorted(unique, np.fromiter(change.skipped, np.int64, len(change.skipped)))
         skipped = dict(zip(anchors.tolist(), change.skipped.values(), strict=True))
         words = self._rule.table_words(batch.fingerprint, batch.sketch)
-        self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
-        self.tables.kill(writes, change.superseded)
+        prints = first_words(batch.fingerprint)[unique]
+        self.tables.insert(writes, prints, skipped, words[unique], change.superseded)
         self.ledger.apply(change.sources)
         self.time = change.time
         self._anchors.advance(prepared.anchors)

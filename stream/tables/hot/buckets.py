@@ -24,6 +24,8 @@ LINE: Final = 16
 """Slots of a line. Those that are taken come first; where all are, the next line follows."""
 ENTERED_AT_ONCE: Final = 16
 """Anchors whose memory is prefetched together."""
+MOVED_AT_ONCE: Final = 32
+"""Slots that are moved while the memory of a later one is prefetched."""
 PROBES_AT_ONCE: Final = 1024
 """Probes whose memory is prefetched together, unless a single row has more."""
 _SHARED: Final = np.uint32(1 << 31)
@@ -204,7 +206,11 @@ def enter(buckets: Buckets, first: int, masks: U64) -> Buckets:
 @borrowing
 def move(old: Buckets, new: Buckets) -> None:
     """Fill the empty slots of `new`, which are more, with what those of `old` have; the rest is in common."""
-    for slot in range(len(old.tags)):
+    slots, width = len(old.tags), np.uint64(old.rows.shape[1])
+    for slot in range(slots):
+        ahead = slot + MOVED_AT_ONCE
+        if ahead < slots and old.tags[ahead] and not old.values[ahead] & _SHARED:
+            prefetch(old.rows, np.uint64(old.values[ahead] >> np.uint32(TABLE_BITS)) * width)
         value = old.values[slot]
         if old.tags[slot] == 0 or value == _GONE:
             continue
