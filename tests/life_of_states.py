@@ -9,7 +9,7 @@ import dataclasses
 import random
 import shutil
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from aiokafka import TopicPartition
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import described
@@ -38,7 +39,7 @@ from stream.kafka.broker_metadata import LogBounds
 from stream.messages.journal import Genesis
 from stream.ops.metrics import StateMetrics
 from stream.settings import Settings
-from stream.states import directory, position, restored
+from stream.states import directory, position
 from stream.states.directory import FollowingDirectory, StateDirectory
 from stream.states.upkeep import Upkeep
 from stream.tables.store.meta_record import META
@@ -203,7 +204,7 @@ class LifeOfAState(abc.ABC):
         file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
         content = bytearray(file.read_bytes())
         content[len(content) // 4] ^= 1
-        upkeep = Upkeep(Settings(scrub_hours=OFTEN), path, self.metrics())
+        upkeep = Upkeep(Settings(scrub_hours=OFTEN), self.kind, path, self.metrics())
         with closing(self.open(path)) as state:
             with file.open("r+b") as spoiled:
                 spoiled.write(content)
@@ -223,7 +224,7 @@ class LifeOfAState(abc.ABC):
         content[len(content) // 4] ^= 1
         assert scrub(path, lambda: None).damage is None
         metrics = self.metrics()
-        upkeep = Upkeep(Settings(scrub_hours=OFTEN), path, metrics)
+        upkeep = Upkeep(Settings(scrub_hours=OFTEN), self.kind, path, metrics)
         async with self.directory(path, rebuild=False).opened() as state, upkeep.beside(state):
             with file.open("r+b") as spoiled:  # in place, as a disk does
                 spoiled.write(content)
@@ -236,7 +237,7 @@ class LifeOfAState(abc.ABC):
 
     async def test_what_is_written_is_flushed_and_measured(self, tmp_path: Path) -> None:
         metrics = self.metrics()
-        upkeep = Upkeep(Settings(flush_seconds=OFTEN, scrub_hours=0), tmp_path, metrics)
+        upkeep = Upkeep(Settings(flush_seconds=OFTEN, scrub_hours=0), self.kind, tmp_path, metrics)
         with closing(self.open(tmp_path)) as state:
             async with upkeep.beside(state):
                 assert self.advance(state)
@@ -342,10 +343,10 @@ class LifeOfAFollower(LifeOfAState):
     @pytest.fixture
     def logs(self, monkeypatch: pytest.MonkeyPatch) -> Logs:
         logs = Logs(self.decided())
-        for module in (directory, position, restored):
+        for module in (directory, position):
             monkeypatch.setattr(module, "journal_reader", logs.journal_reader)
-        for module in (directory, restored):
-            monkeypatch.setattr(module, "TopicReader", logs.topic_reader)
+        monkeypatch.setattr(directory, "TopicReader", logs.topic_reader)
+        monkeypatch.setattr(position, "bounds_soon", logs.bounds_soon)
 
         async def cluster(*_: object) -> str:
             return "cluster"
@@ -470,17 +471,19 @@ class Logs:
 
     @asynccontextmanager
     async def topic_reader(self, _: Settings, topic: str, start: int) -> AsyncIterator[Any]:
-        yield self._reader("decisions", topic, len(self.decided))
+        yield None
 
     @asynccontextmanager
     async def journal_reader(self, _: Settings, start: int, genesis: Genesis) -> AsyncIterator[Any]:
-        yield self._reader("journal", "journal", self._end)
-
-    def _reader(self, name: str, topic: str, end: int) -> Any:
-        async def bounds() -> LogBounds:
-            return LogBounds(self.starts[name], end, end)
-
         async def read_up_to(until: int) -> list[Entry]:
             return [each for each in self.entries if each.offset < until]
 
-        return SimpleNamespace(topic=topic, bounds=bounds, read_up_to=read_up_to)
+        yield SimpleNamespace(read_up_to=read_up_to)
+
+    async def bounds_soon(self, _: object, topics: Iterable[str]) -> dict[TopicPartition, LogBounds]:
+        ends = {"decisions": len(self.decided), "journal": self._end}
+        names = {topic: topic.rpartition(".")[2] for topic in topics}
+        return {
+            TopicPartition(topic, 0): LogBounds(self.starts[name], ends[name], ends[name])
+            for topic, name in names.items()
+        }

@@ -13,7 +13,7 @@ from stream.kafka.outage import retry_until_answered
 
 
 class TopicInMemory:
-    """Implements `stream.kafka.reader.RecordReader`: `values` from offset `start` on, `at_once` of them a
+    """In place of a `stream.kafka.reader.TopicReader`: `values` from offset `start` on, `at_once` of them a
     poll."""
 
     def __init__(self, topic: str, values: Sequence[bytes], start: int = 0, at_once: int = 1000) -> None:

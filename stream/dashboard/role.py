@@ -14,7 +14,6 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from stream.checkpoints.periodic import Checkpoints
 from stream.dashboard.answers import About, Forgetting
 from stream.dashboard.counting.app import Statistics, directory_of
 from stream.dashboard.counting.forgotten import ForgottenPages
@@ -35,7 +34,6 @@ from stream.figures import EARLIER, FIGURES, Meta, kind_of_dashboard
 from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_thread
-from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
@@ -104,12 +102,8 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             FiguresDirectory(settings, path, fresh, bounds).opened() as state,
             AsyncExitStack() as stack,
         ):
-            kind, instance = (
-                kind_of_dashboard(settings.dashboard_name),
-                member_id(path.with_suffix(".instance")),
-            )
-            upkeep = Upkeep(settings, path, metrics, Checkpoints(settings, kind, path, metrics))
-            await stack.enter_async_context(upkeep.beside(state, instance))
+            upkeep = Upkeep(settings, kind_of_dashboard(settings.dashboard_name), path, metrics)
+            await stack.enter_async_context(upkeep.beside(state))
             forgotten = ForgottenPages(genesis, *(await in_thread(state.forgotten) or ()))
             metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
             statistics = Statistics(settings, state, bounds, tell, forgotten)

@@ -14,7 +14,7 @@ from stream.judge.state.ledger import SourceKey, key_of
 from stream.kafka.ledger_search import records_between, windows_before
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
-from stream.kafka.reader import RecordReader, TopicReader
+from stream.kafka.reader import TopicReader
 from stream.settings import Settings
 
 
@@ -37,7 +37,7 @@ async def expected_offsets(
         return await last_expected(decisions, wanted)
 
 
-async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
+async def last_expected(decisions: TopicReader, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
     """Return what `expected_offsets` does, from given records, which are read backwards as far as needed.
 
     A decision names the sources that it advanced, so active sources are found soon. A ledger record names
@@ -75,7 +75,7 @@ class _Within(NamedTuple):
     """Whether a ledger begins there."""
 
 
-async def _expected_within(decisions: RecordReader, first: int, end: int) -> _Within:
+async def _expected_within(decisions: TopicReader, first: int, end: int) -> _Within:
     """Read the records in [first, end)."""
     expected, has_ledger = dict[SourceKey, int](), False
     async for _, decided in records_between(decisions, first, end):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream.errors import StateError, TrimmedLogError
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import POLL_SECONDS, RecordReader
+from stream.kafka.reader import POLL_SECONDS, TopicReader
 from stream.messages.decision import SourceProgress, decode_decisions
 
 
@@ -15,7 +15,7 @@ class DecidedSources:
     trim goes on there, and misses nothing.
     """
 
-    def __init__(self, decisions: RecordReader) -> None:
+    def __init__(self, decisions: TopicReader) -> None:
         """Goes on from the position of `decisions`."""
         self.decisions = decisions
         self.needs_ledger = False

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stream.kafka.open_transactions import ASK_SECONDS
 from stream.kafka.outage import Outage, retry_until_answered
-from stream.kafka.reader import RecordReader
+from stream.kafka.reader import TopicReader
 from stream.messages.decision import Decisions, decode_decisions
 
 FIRST_WINDOW: Final = 64
@@ -25,7 +25,7 @@ class LedgerRecord(NamedTuple):
     journal: str
 
 
-async def ledger_at(decisions: RecordReader, offset: int) -> LedgerRecord | None:
+async def ledger_at(decisions: TopicReader, offset: int) -> LedgerRecord | None:
     """Return the ledger record at an offset, or None if another record or none is there. Raises StateError if
     the log starts later."""
     async for where, record in records_between(decisions, offset, offset + 1):
@@ -33,7 +33,7 @@ async def ledger_at(decisions: RecordReader, offset: int) -> LedgerRecord | None
     return None
 
 
-async def last_ledger(decisions: RecordReader, start: int, end: int) -> LedgerRecord | None:
+async def last_ledger(decisions: TopicReader, start: int, end: int) -> LedgerRecord | None:
     """Return the last ledger record of [start, end), read backwards as far as needed; None if there is
     none."""
     for first, until in windows_before(start, end):
@@ -60,7 +60,7 @@ def _ledger(offset: int, record: Decisions) -> LedgerRecord | None:
 
 
 async def records_between(
-    decisions: RecordReader, first: int, end: int
+    decisions: TopicReader, first: int, end: int
 ) -> AsyncIterator[tuple[int, Decisions]]:
     """Yield the records of [first, end) with their offsets. `end` must not be beyond the end of the log.
     Waits while brokers are unreachable. Raises TrimmedLogError if the log starts later."""

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
@@ -31,41 +31,6 @@ bytes of one; a record is bounded by what its producer may send."""
 SHORT_SECONDS = 60.0
 """How long a log may appear to end before a record that is known to exist. A newly elected leader may not
 know the committed end of the log yet."""
-
-
-class RecordReader(Protocol):
-    """The records of a one-partition topic, in order."""
-
-    topic: str
-    position: int
-    """The next offset to read."""
-
-    @property
-    def stable(self) -> int | None:
-        """The last stable offset as of the last fetch; None before any fetch."""
-
-    async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
-        """Return the next records, waiting for them for at most `seconds`; possibly none."""
-
-    def seek(self, offset: int) -> None:
-        """Continue at `offset`."""
-
-    @property
-    def leader(self) -> int | None:
-        """Id of the broker that leads the topic's partition; None if it is not known."""
-
-    async def bounds(self) -> LogBounds:
-        """Return the log bounds. Raises BrokerError if the leader does not answer."""
-
-    async def settled_bounds(self, on_iteration: Callable[[], None] = lambda: None) -> LogBounds:
-        """Return the log bounds once no open transaction hides any record before the end, as
-        `open_transactions.settled_bounds` does."""
-
-    async def hidden_records(self) -> list[str]:
-        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
-
-    async def reach(self) -> None:
-        """Check that a broker answers. Raises BrokerError if none does for long."""
 
 
 class TopicReader(ClientOwner):
@@ -150,7 +115,7 @@ class JournalReader:
     fingerprints do not have the scheme of the genesis.
     """
 
-    def __init__(self, records: RecordReader, genesis: Genesis) -> None:
+    def __init__(self, records: TopicReader, genesis: Genesis) -> None:
         self._topic = records
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()

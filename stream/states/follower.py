@@ -15,7 +15,7 @@ from stream.judge.judge import Judge
 from stream.judge.state.state import State
 from stream.kafka.in_flight import in_thread
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import JournalReader, RecordReader
+from stream.kafka.reader import JournalReader, TopicReader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
@@ -35,7 +35,7 @@ class Follower:
         state: OpenState,
         apply: Callable[[Sequence[Decided]], object],
         journal: JournalReader,
-        decisions: RecordReader,
+        decisions: TopicReader,
     ) -> None:
         """`apply` applies consecutive decisions, in a thread."""
         self._state, self._apply = state, apply
@@ -97,7 +97,7 @@ class Follower:
 class JudgeFollower(Follower):
     """A judge that applies what was decided, and meanwhile erases what was forgotten from its state."""
 
-    def __init__(self, judge: Judge, journal: JournalReader, decisions: RecordReader) -> None:
+    def __init__(self, judge: Judge, journal: JournalReader, decisions: TopicReader) -> None:
         super().__init__(judge.state, judge.follow, journal, decisions)
         self.judge, self.state = judge, judge.state
         self.erasing = Erasing(judge.state, partial(in_thread, judge.state.blank_forgotten))

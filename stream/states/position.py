@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from stream.errors import TrimmedLogError
+from aiokafka import TopicPartition
+
+from stream.errors import StateError, TrimmedLogError
+from stream.kafka import clients
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.names import TopicNames
+from stream.kafka.open_transactions import bounds_soon
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import JournalReader, RecordReader, journal_reader
+from stream.kafka.reader import journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.states.state import OpenState
 
 
 class Position(NamedTuple):
@@ -23,44 +27,52 @@ class Position(NamedTuple):
     decided: int
     """The next offset of the decisions topic to apply."""
 
-    @classmethod
-    def of(cls, state: OpenState) -> Self:
-        """The position of a state."""
-        meta = state.meta
-        return cls(meta.applied, meta.last, meta.decided)
+
+class Logs(NamedTuple):
+    """Bounds of the logs that judges and electors follow."""
+
+    decisions: LogBounds
+    journal: LogBounds
 
 
-async def misfit(
-    position: Position,
-    settings: Settings,
-    genesis: Genesis,
-    journal: JournalReader,
-    decisions: RecordReader,
-) -> str | None:
-    """Return why a state cannot go on from its position, or None. The readers are asked for the bounds of
-    their topics only.
-
-    Waits for brokers. Raises TrimmedLogError if a log starts behind the position, or behind the journal
-    record before it, and StateError if that record is gone in another way.
-    """
+async def bounds_of_logs(settings: Settings) -> Logs:
+    """Return the bounds of both logs. Waits for brokers."""
     names = TopicNames(settings.namespace)
-    at = await retry_until_answered(f"topic {names.decisions}", decisions.bounds)
+    topics = (names.decisions, names.journal)
+    async with clients.open_client(settings, clients.client(settings), patiently=True) as client:
+        bounds = await retry_until_answered(
+            f"topics {' and '.join(topics)}", lambda: bounds_soon(client, topics)
+        )
+    return Logs(*(bounds[TopicPartition(topic, 0)] for topic in topics))
+
+
+async def misfit(position: Position, logs: Logs, settings: Settings, genesis: Genesis) -> StateError | None:
+    """Return why a state cannot go on from its position, or None: a TrimmedLogError if a log starts behind
+    the position, or behind the journal record before it. Waits for brokers."""
+    names, at = TopicNames(settings.namespace), logs.decisions
     if position.decided > at.end:
-        return f"has applied topic {names.decisions} up to {position.decided}, but it ends at {at.end}"
+        return StateError(
+            f"has applied topic {names.decisions} up to {position.decided}, but it ends at {at.end}"
+        )
     if position.decided < at.start:
-        raise TrimmedLogError(
+        return TrimmedLogError(
             f"topic {names.decisions}: needed from {position.decided} on, but it starts at {at.start}"
         )
-    at = await retry_until_answered(f"topic {names.journal}", journal.bounds)
+    at = logs.journal
     needed = max(0, position.applied - 1)
     if needed < at.start:
-        raise TrimmedLogError(f"topic {names.journal}: needed from {needed} on, but it starts at {at.start}")
+        return TrimmedLogError(f"topic {names.journal}: needed from {needed} on, but it starts at {at.start}")
     if not position.last:
         return None
     if position.applied > at.end:
-        return f"has applied topic {names.journal} up to {position.applied}, but it ends at {at.end}"
-    async with journal_reader(settings, position.applied - 1, genesis) as reader:
-        entries = await reader.read_up_to(position.applied)
+        return StateError(
+            f"has applied topic {names.journal} up to {position.applied}, but it ends at {at.end}"
+        )
+    try:
+        async with journal_reader(settings, needed, genesis) as reader:
+            entries = await reader.read_up_to(position.applied)
+    except StateError as error:
+        return error
     if entries[-1].digest != position.last:
-        return f"built from another journal, whose record {position.applied - 1} differs"
+        return StateError(f"built from another journal, whose record {needed} differs")
     return None

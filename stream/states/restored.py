@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import structlog
 
@@ -19,11 +19,9 @@ from stream.checkpoints.restoring import is_empty, restore
 from stream.errors import DamagedCheckpointError, StateError
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
-from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.states.position import Position, misfit
+from stream.states.position import Logs, Position, bounds_of_logs, misfit
 
 log = structlog.get_logger(__name__)
 
@@ -31,10 +29,6 @@ _UNSET: Final = (
     "the setting checkpoints names no store: set it to where checkpoints of this state are, and an empty"
     " directory is restored from there"
 )
-
-
-Misfit: TypeAlias = Callable[[Manifest], Awaitable[str | None]]
-"""Why a program cannot go on from a checkpoint, or None."""
 
 
 class Checkpoints(ABC):
@@ -50,8 +44,8 @@ class Checkpoints(ABC):
         """Why others do not fit."""
 
     @abstractmethod
-    def _misfit(self) -> AbstractAsyncContextManager[Misfit]:
-        """Says why a checkpoint does not fit, while it is entered."""
+    async def _misfit(self, manifest: Manifest) -> object:
+        """Say why the program cannot go on from a checkpoint, or return None."""
 
     def _refuse(self, name: CheckpointName, reason: str) -> None:
         """Note and log why a checkpoint is not used."""
@@ -78,22 +72,21 @@ class Checkpoints(ABC):
             return
         damaged = set[str]() if self._directory is None else known_damage(self._directory)
         names = await in_thread(catalogue.kept, self._journal, self._kind)
-        async with self._misfit() as misfit_of:
-            for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
-                try:
-                    manifest = await in_thread(catalogue.read, name)
-                except DamagedCheckpointError as error:
-                    self._refuse(name, str(error))
-                    continue
-                reason = await misfit_of(manifest)
-                if str(name) in damaged:
-                    reason = f"was restored and then found damaged, as a file *{RECORD} says"
-                if bad := [each.name for each in manifest.files if each.digest in damaged]:
-                    reason = f"has {bad[0]} as it was when it was found damaged"
-                if reason is None:
-                    yield manifest
-                else:
-                    self._refuse(name, f"checkpoint {name}: {reason}")
+        for name in sorted(set(names).difference(avoided), reverse=not oldest_first):
+            try:
+                manifest = await in_thread(catalogue.read, name)
+            except DamagedCheckpointError as error:
+                self._refuse(name, str(error))
+                continue
+            reason = await self._misfit(manifest)
+            if str(name) in damaged:
+                reason = f"was restored and then found damaged, as a file *{RECORD} says"
+            if bad := [each.name for each in manifest.files if each.digest in damaged]:
+                reason = f"has {bad[0]} as it was when it was found damaged"
+            if reason is None:
+                yield manifest
+            else:
+                self._refuse(name, f"checkpoint {name}: {reason}")
 
     async def restore(
         self, directory: Path, avoided: Collection[CheckpointName] = (), *, oldest_first: bool = False
@@ -154,22 +147,13 @@ class FittingCheckpoints(Checkpoints):
         super().__init__(settings, genesis.journal, kind, directory)
         self._genesis, self._cluster_id, self._any_generation = genesis, cluster_id, any_generation
 
-    @asynccontextmanager
-    async def _misfit(self) -> AsyncIterator[Misfit]:
+    async def _misfit(self, manifest: Manifest) -> object:
         settings, genesis = self._settings, self._genesis
-        async with (
-            journal_reader(settings, 0, genesis) as journal,
-            TopicReader(settings, TopicNames(settings.namespace).decisions, 0) as decisions,
-        ):
-
-            async def misfit_of(manifest: Manifest) -> str | None:
-                return (
-                    misfit_of_program(manifest, genesis, self._cluster_id)
-                    or self._misfit_of_settings(manifest)
-                    or await misfit_of_logs(manifest, settings, genesis, journal, decisions)
-                )
-
-            yield misfit_of
+        return (
+            misfit_of_program(manifest, genesis, self._cluster_id)
+            or self._misfit_of_settings(manifest)
+            or await misfit_of_logs(manifest, await bounds_of_logs(settings), settings, genesis)
+        )
 
     def _misfit_of_settings(self, manifest: Manifest) -> str | None:
         if manifest.kind != JUDGE:
@@ -197,24 +181,18 @@ class FittingCheckpoints(Checkpoints):
     ) -> CheckpointName | None:
         """The same. Raises StateError if none is left and the topics do not have everything any more."""
         restored = await super().restore_if_empty(directory, avoided)
-        trimmed = await trimmed_logs(self._settings, self._genesis) if is_empty(directory) else None
+        trimmed = await trimmed_logs(self._settings) if is_empty(directory) else None
         if trimmed:
             raise StateError(f"state directory {directory}: empty, but {trimmed}, and {self.reasons}")
         return restored
 
 
-async def trimmed_logs(settings: Settings, genesis: Genesis) -> str | None:
+async def trimmed_logs(settings: Settings) -> str | None:
     """Say which of the logs do not have everything any more, or return None. Waits for brokers."""
-    async with (
-        journal_reader(settings, 0, genesis) as journal,
-        TopicReader(settings, TopicNames(settings.namespace).decisions, 0) as decisions,
-    ):
-        starts = {}
-        for reader in (decisions, journal):
-            at = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
-            if at.start:
-                starts[reader.topic] = at.start
-    return " and ".join(f"topic {topic} starts at {start}" for topic, start in starts.items()) or None
+    names, logs = TopicNames(settings.namespace), await bounds_of_logs(settings)
+    starts = {names.decisions: logs.decisions.start, names.journal: logs.journal.start}
+    trimmed = (f"topic {topic} starts at {start}" for topic, start in starts.items() if start)
+    return " and ".join(trimmed) or None
 
 
 def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> str | None:
@@ -238,16 +216,7 @@ def misfit_of_fields(manifest: Manifest, **needed: object) -> str | None:
 
 
 async def misfit_of_logs(
-    manifest: Manifest,
-    settings: Settings,
-    genesis: Genesis,
-    journal: JournalReader,
-    decisions: RecordReader,
-) -> str | None:
-    """Return why the logs as they are do not go on from a checkpoint, or None. Waits for brokers; the readers
-    are asked for the bounds of their topics only."""
-    position = Position(manifest.applied, manifest.last, manifest.decided)
-    try:
-        return await misfit(position, settings, genesis, journal, decisions)
-    except StateError as error:
-        return str(error)
+    manifest: Manifest, logs: Logs, settings: Settings, genesis: Genesis
+) -> StateError | None:
+    """Return why the logs as they are do not go on from a checkpoint, or None. Waits for brokers."""
+    return await misfit(Position(manifest.applied, manifest.last, manifest.decided), logs, settings, genesis)

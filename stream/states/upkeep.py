@@ -9,15 +9,16 @@ import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from stream.checkpoints.periodic import Checkpoints
 from stream.failpoints import reach
 from stream.futures import retrieved
-from stream.ops.metrics import StateMetrics
+from stream.kafka.member import member_id
+from stream.ops.metrics import CheckpointMetrics
 from stream.settings import Settings
+from stream.states.checkpoint_maker import CheckpointMaker
 from stream.states.scrubs import Scrubs
 from stream.states.state import OpenState
 
@@ -30,27 +31,27 @@ class Upkeep:
     def __init__(
         self,
         settings: Settings,
+        kind: str,
         directory: Path,
-        metrics: StateMetrics,
-        checkpoints: Checkpoints | None = None,
+        metrics: CheckpointMetrics,
         report: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report` is called before each flush."""
+        """`kind` is that of the state, `report` is called before each flush. Raises SettingsError if
+        `checkpoints` names no store."""
         self._seconds, self._metrics, self._report = settings.flush_seconds, metrics, report
-        self._checkpoints = checkpoints
+        self._checkpoints = CheckpointMaker(settings, kind, directory, metrics)
         self._scrubs = Scrubs(directory, settings.scrub_hours, self._note_scrub)
         self._flushing: asyncio.Task[None] | None = None
+        self._instance = directory.with_suffix(".instance")
+        """File with the random id of the directory."""
 
     @asynccontextmanager
-    async def beside(self, state: OpenState, instance: str = "") -> AsyncIterator[None]:
-        """Keep up this state while entered. `instance` is the random id of its directory. Waits on exit for
-        what runs, of which closing the state meets the error of a flush again."""
+    async def beside(self, state: OpenState) -> AsyncIterator[None]:
+        """Keep up this state while entered. Waits on exit for what runs, of which closing the state meets the
+        error of a flush again."""
         self._state, self._flushed, self._last_flush = state, state.meta, time.monotonic()
         self._note_disk()
-        async with AsyncExitStack() as stack:
-            if self._checkpoints is not None:
-                await stack.enter_async_context(self._checkpoints.beside(instance))
-            await stack.enter_async_context(self._scrubs.beside())
+        async with self._checkpoints.beside(member_id(self._instance)), self._scrubs.beside():
             try:
                 yield
             finally:
@@ -59,7 +60,7 @@ class Upkeep:
 
     def request(self) -> str | None:
         """Return the request for a checkpoint that waits for an answer."""
-        return None if self._checkpoints is None else self._checkpoints.request()
+        return self._checkpoints.request()
 
     def attend(self, request: str | None = None) -> None:
         """Begin what is due: a flush every `flush_seconds` in which something was written, a checkpoint, or
@@ -67,8 +68,7 @@ class Upkeep:
         a scrub has found damage."""
         self._begin_flush_if_due()
         self._scrubs.refuse_damage()
-        if self._checkpoints is not None:
-            self._checkpoints.begin_if_due(self._state, request)
+        self._checkpoints.begin_if_due(self._state, request)
 
     async def run(self) -> None:
         """Attend until cancelled, for a role without a loop of its own."""

@@ -60,7 +60,7 @@ async def test_a_flush_that_fails_beside_another_error_is_not_logged(tmp_path: P
     settings = Settings(flush_seconds=1e-9, scrub_hours=0)
 
     async def judge(state: Any) -> None:
-        upkeep = Upkeep(settings, tmp_path, JudgeMetrics())
+        upkeep = Upkeep(settings, "judge", tmp_path, JudgeMetrics())
         async with upkeep.beside(state):
             state.meta = "written"
             upkeep.attend()

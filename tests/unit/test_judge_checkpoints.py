@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from stream.checkpoints import periodic, uploads
+from stream.checkpoints import uploads
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import STORED, VERIFIED, Manifest
-from stream.checkpoints.periodic import Checkpoints
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.requests import CheckpointRequests
 from stream.checkpoints.restoring import verify
@@ -31,6 +30,8 @@ from stream.judge.state.meta import Forgetting
 from stream.roles.forgetter.status import Delay, _checkpoints, _Decided
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
+from stream.states import checkpoint_maker
+from stream.states.checkpoint_maker import CheckpointMaker
 from stream.tables.store import scrub_child
 from stream.tables.store.rocks import LOG, Store
 from stream.tables.store.scrub_child import SLICE_SECONDS
@@ -49,7 +50,7 @@ class Judge:
         self.catalogue = Catalogue(str(self.objects))
         self.state: Any = SimpleNamespace(store=store, meta=meta(0, last=b""))
         chosen = Settings(**{"checkpoints": str(self.objects), **settings})
-        self.checkpoints = Checkpoints(chosen, JUDGE, self.directory, self.watch.metrics)
+        self.checkpoints = CheckpointMaker(chosen, JUDGE, self.directory, self.watch.metrics)
 
     def again(self, **settings: Any) -> Judge:
         """Another one, of the same state."""
@@ -225,7 +226,7 @@ async def test_without_the_setting_none_is_made_and_a_request_is_answered(judge:
 async def test_a_store_that_fails_is_told_and_tried_again(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(periodic, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(checkpoint_maker, "FIRST_PAUSE", 0.01)
     judge = judge.again()
     judge.objects.write_text("no directory")
     judge.apply(1)

@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from stream.errors import StateError, TrimmedLogError
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_sources import DecidedSources
-from stream.kafka.reader import JournalReader
 from stream.messages.decision import (
     LedgerPart,
     SourceProgress,
@@ -15,12 +15,13 @@ from stream.messages.decision import (
     ledger_record,
 )
 from stream.settings import Settings
-from stream.states.position import Position, misfit
+from stream.states.position import Logs, Position, misfit
 from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
 
 GENESIS = genesis_of()
 SETTINGS = Settings.model_construct(namespace="crawl", bootstrap_servers="127.0.0.1:1")
+LOGS = Logs(decisions=LogBounds(20, 30, 30), journal=LogBounds(30, 40, 40))
 NOTHING_APPLIED = b""
 DIGEST = b"d" * 16
 
@@ -51,21 +52,20 @@ def decision(*sources: SourceProgress) -> bytes:
     ],
 )
 async def test_a_position_before_a_log_is_named_with_the_topic(position: Position, expected: str) -> None:
-    journal = JournalReader(TopicInMemory("crawl.journal", [b""] * 10, 30), GENESIS)
-    decisions = TopicInMemory("crawl.decisions", [b""] * 10, 20)
-    with pytest.raises(TrimmedLogError) as refused:
-        await misfit(position, SETTINGS, GENESIS, journal, decisions)
-    assert str(refused.value) == expected
+    reason = await misfit(position, LOGS, SETTINGS, GENESIS)
+    assert isinstance(reason, TrimmedLogError)
+    assert str(reason) == expected
 
 
 async def test_a_position_behind_a_log_is_no_trim() -> None:
     """Its records are not gone: the log lost others, and no checkpoint helps."""
-    journal = JournalReader(TopicInMemory("crawl.journal", [b""] * 10, 30), GENESIS)
-    decisions = TopicInMemory("crawl.decisions", [b""] * 10, 20)
-    reason = await misfit(Position(40, DIGEST, 31), SETTINGS, GENESIS, journal, decisions)
-    assert reason == "has applied topic crawl.decisions up to 31, but it ends at 30"
-    reason = await misfit(Position(41, DIGEST, 30), SETTINGS, GENESIS, journal, decisions)
-    assert reason == "has applied topic crawl.journal up to 41, but it ends at 40"
+    for position, expected in (
+        (Position(40, DIGEST, 31), "has applied topic crawl.decisions up to 31, but it ends at 30"),
+        (Position(41, DIGEST, 30), "has applied topic crawl.journal up to 41, but it ends at 40"),
+    ):
+        reason = await misfit(position, LOGS, SETTINGS, GENESIS)
+        assert type(reason) is StateError
+        assert str(reason) == expected
 
 
 async def read(sources: DecidedSources) -> list[SourceProgress]:

@@ -30,7 +30,7 @@ from stream.kafka import broker_metadata, clients
 from stream.kafka.log_starts import BROKERS_APART_MS, first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import PAUSE_SECONDS, Outage, retry_until_answered
-from stream.kafka.reader import RecordReader, TopicReader
+from stream.kafka.reader import TopicReader
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, decode_request
@@ -259,7 +259,7 @@ class ForgottenPages:
                 return outage.end()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _read_to_end(self, requests: RecordReader) -> None:
+    async def _read_to_end(self, requests: TopicReader) -> None:
         bounds = await retry_until_answered(f"topic {requests.topic}", requests.bounds)
         requests.seek(max(bounds.start, self._position))
         while requests.position < bounds.stable:
@@ -267,7 +267,7 @@ class ForgottenPages:
             # Says for what it waits if there is no leader.
             await retry_until_answered(f"topic {requests.topic}", requests.bounds)
 
-    async def _read_requests(self, reader: RecordReader) -> None:
+    async def _read_requests(self, reader: TopicReader) -> None:
         while records := await reader.poll(0.05):
             for record in records:
                 with suppress(RecordError):  # the judge reports it
@@ -278,14 +278,14 @@ class ForgottenPages:
         if self._has_ids:
             self._decide_known(self._position)
 
-    async def _read_requests_before(self, until: int, reader: RecordReader) -> None:
+    async def _read_requests_before(self, until: int, reader: TopicReader) -> None:
         """Read what came after requests were read, as far as a decision is about it."""
         if reader.position < until:
             bounds = await retry_until_answered(f"topic {reader.topic}", reader.bounds)
             while reader.position < min(until, bounds.end):
                 await self._read_requests(reader)
 
-    async def _seek(self, settings: Settings, decisions: RecordReader, appended: int) -> None:
+    async def _seek(self, settings: Settings, decisions: TopicReader, appended: int) -> None:
         """Go to the first decision since a time."""
         # The bounds first, and of what can be read: the decision may come meanwhile.
         bounds = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
@@ -295,7 +295,7 @@ class ForgottenPages:
         self._floor, self._floor_appended = None, 0
         self._is_trimmed = decisions.position == bounds.start > 0
 
-    async def _read_decisions(self, decisions: RecordReader, requests: RecordReader) -> None:
+    async def _read_decisions(self, decisions: TopicReader, requests: TopicReader) -> None:
         records = await decisions.poll()
         for record in records:
             decided = decode_decisions(record.value, record.offset)

@@ -3,8 +3,7 @@ verdicts may not have all any more that was counted."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from stream.checkpoints.manifest import CheckpointName, Manifest
@@ -13,7 +12,7 @@ from stream.figures import FORMAT, Meta, kind_of_dashboard
 from stream.kafka.broker_metadata import LogBounds
 from stream.settings import Settings
 from stream.states.directory import StateDirectory
-from stream.states.restored import Checkpoints, Misfit, misfit_of_fields
+from stream.states.restored import Checkpoints, misfit_of_fields
 
 
 class FiguresDirectory(StateDirectory[State]):
@@ -35,16 +34,12 @@ class _Checkpoints(Checkpoints):
         super().__init__(settings, fresh.journal, kind_of_dashboard(settings.dashboard_name), path)
         self._fresh, self._bounds = fresh, bounds
 
-    @asynccontextmanager
-    async def _misfit(self) -> AsyncIterator[Misfit]:
-        async def misfit_of(manifest: Manifest) -> str | None:
-            fresh = self._fresh
-            if reason := misfit_of_fields(manifest, format=FORMAT, cluster=fresh.cluster, topic=fresh.topic):
-                return reason
-            for partition, offset in manifest.offsets["verdicts"].items():
-                end = self._bounds[partition].end if partition in self._bounds else 0
-                if offset > end:
-                    return f"has counted partition {partition} up to {offset}, but it ends at {end}"
-            return None
-
-        yield misfit_of
+    async def _misfit(self, manifest: Manifest) -> str | None:
+        fresh = self._fresh
+        if reason := misfit_of_fields(manifest, format=FORMAT, cluster=fresh.cluster, topic=fresh.topic):
+            return reason
+        for partition, offset in manifest.offsets["verdicts"].items():
+            end = self._bounds[partition].end if partition in self._bounds else 0
+            if offset > end:
+                return f"has counted partition {partition} up to {offset}, but it ends at {end}"
+        return None

@@ -136,7 +136,7 @@ async def _open(
     settings: Settings, genesis: Genesis, directory: Path, report_checkpoint: Callable[[Manifest], None]
 ) -> AsyncIterator[JudgeFollower]:
     """Open a state from which all that is left of the logs can be decided again."""
-    if trimmed := await trimmed_logs(settings, genesis):
+    if trimmed := await trimmed_logs(settings):
         manifest = await _restore(settings, genesis, directory, trimmed)
         report_checkpoint(manifest)
         settings = settings.model_copy(update={"tables_generation": manifest.generation})

@@ -14,7 +14,6 @@ from typing import Final
 
 import structlog
 
-from stream.checkpoints.periodic import Checkpoints
 from stream.elector.elector import Elector
 from stream.elector.state import State, kind_of_elector
 from stream.errors import SettingsError, StateError
@@ -22,9 +21,8 @@ from stream.failpoints import reach
 from stream.judge.batch import Decided
 from stream.judge.ids import NO_PAGE, show
 from stream.kafka.in_flight import in_thread
-from stream.kafka.member import member_id
 from stream.kafka.outage import retry_until_answered
-from stream.kafka.reader import SHORT_SECONDS, RecordReader
+from stream.kafka.reader import SHORT_SECONDS, TopicReader
 from stream.messages.journal import Genesis
 from stream.roles.elector.best_topic import NOWHERE, BestTopic
 from stream.roles.elector.watch import ElectorWatch
@@ -59,8 +57,7 @@ class ElectorRole(Role[ElectorWatch]):
         super().__init__(settings, ElectorWatch())
         self._kind = kind_of_elector(settings.elector_name)
         self._directory = settings.state_dir / settings.namespace / self._kind
-        checkpoints = Checkpoints(settings, self._kind, self._directory, self.watch.metrics)
-        self._upkeep = Upkeep(settings, self._directory, self.watch.metrics, checkpoints)
+        self._upkeep = Upkeep(settings, self._kind, self._directory, self.watch.metrics)
         self._next_election = 0.0
         self._short_since: float | None = None
         """Since when the decisions end before what was told; None if they do not."""
@@ -91,7 +88,7 @@ class ElectorRole(Role[ElectorWatch]):
                 await self._unless_stopped(erasing.attend())
             self._upkeep.attend(self._upkeep.request())
 
-    async def _refuse_loss(self, elector: Elector, decisions: RecordReader, topic: BestTopic) -> None:
+    async def _refuse_loss(self, elector: Elector, decisions: TopicReader, topic: BestTopic) -> None:
         """Raise StateError if the decisions end for SHORT_SECONDS before the last page that the topic knows:
         then nothing would be told until they have come as far again, and then something wrong."""
         bounds = await retry_until_answered(f"topic {decisions.topic}", decisions.bounds)
@@ -166,10 +163,7 @@ class ElectorRole(Role[ElectorWatch]):
             apply = partial(self._apply, elector)
             follower = Follower(state, apply, directory.journal, directory.decisions)
             await self._unless_stopped(fencing.refuse_other_policy())
-            async with (
-                self._upkeep.beside(state, member_id(path.with_suffix(".instance"))),
-                self._entered(fencing) as topic,
-            ):
+            async with self._upkeep.beside(state), self._entered(fencing) as topic:
                 if topic is None:
                     return
                 with watch.following(state, follower):

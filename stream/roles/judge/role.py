@@ -14,7 +14,6 @@ from typing import Final
 import structlog
 
 from stream.checkpoints.kinds import JUDGE
-from stream.checkpoints.periodic import Checkpoints
 from stream.errors import StaleError, StateError
 from stream.failpoints import reach
 from stream.judge.batch_rows import BatchRows
@@ -53,8 +52,7 @@ class JudgeRole(Role[JudgeWatch]):
         super().__init__(settings, JudgeWatch())
         self.stats = JudgeStats()
         self._directory = settings.state_dir / settings.namespace / JUDGE
-        checkpoints = Checkpoints(settings, JUDGE, self._directory, self.watch.metrics)
-        self._upkeep = Upkeep(settings, self._directory, self.watch.metrics, checkpoints, self._report)
+        self._upkeep = Upkeep(settings, JUDGE, self._directory, self.watch.metrics, self._report)
 
     # The loop: poll, decide, publish, apply.
 
@@ -123,7 +121,7 @@ class JudgeRole(Role[JudgeWatch]):
             if follower is not None:
                 instance = member_id(self._directory.with_suffix(".instance"))
                 self._follower = follower
-                async with self._upkeep.beside(follower.state, instance):
+                async with self._upkeep.beside(follower.state):
                     await self._stand_by(genesis, follower, instance)
                 log.info("stopped", **self.stats.fields(follower.state))
 

@@ -13,7 +13,7 @@ a whole. Whatever is uncertain holds the trim.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,9 +33,10 @@ from stream.kafka.ledger_search import LedgerRecord, last_ledger, ledger_at
 from stream.kafka.log_starts import delete_records, first_since
 from stream.kafka.names import TopicNames
 from stream.kafka.open_transactions import settled_bounds
-from stream.kafka.reader import TopicReader, journal_reader
+from stream.kafka.reader import TopicReader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.states.position import bounds_of_logs
 from stream.states.restored import misfit_of_logs, misfit_of_program
 
 log = structlog.get_logger(__name__)
@@ -281,19 +282,11 @@ class _Run:
                 survey.usable.append(manifest)
                 if name in contents.verified and await in_thread(self._catalogue.is_verified, manifest):
                     survey.verified.append(manifest)
-        await self._refuse_misfits(survey.usable)
+        logs = await bounds_of_logs(self._settings)
+        for manifest in survey.usable:  # one of the logs may have lost records, or was made anew
+            if misfit := await misfit_of_logs(manifest, logs, self._settings, self._genesis):
+                raise _HeldError(LOGS, f"checkpoint {manifest.name}: {misfit}")
         return survey
-
-    async def _refuse_misfits(self, manifests: Sequence[Manifest]) -> None:
-        """Raise _HeldError unless checkpoints were made from the logs as they are: one of them may have lost
-        records, or a topic was made anew."""
-        async with (
-            journal_reader(self._settings, 0, self._genesis) as journal,
-            TopicReader(self._settings, self._topics[0], 0) as decisions,
-        ):
-            for each in manifests:
-                if reason := await misfit_of_logs(each, self._settings, self._genesis, journal, decisions):
-                    raise _HeldError(LOGS, f"checkpoint {each.name}: {reason}")
 
     # The logs.
 

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import Meta, described
+from stream.checkpoints.kinds import described
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
 from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
@@ -26,7 +26,7 @@ from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
 from stream.ops.metrics import CheckpointMetrics
 from stream.settings import Settings
-from stream.tables.store.rocks import Store
+from stream.states.state import OpenState
 from stream.tables.store.scrub_child import Throttle
 
 FIRST_PAUSE: Final = 10.0
@@ -36,23 +36,11 @@ interval."""
 log = structlog.get_logger(__name__)
 
 
-class WrittenState(Protocol):
-    """A state that its role writes to."""
-
-    @property
-    def store(self) -> Store:
-        """Where it is stored."""
-
-    @property
-    def meta(self) -> Meta:
-        """Its metadata, which change with each write."""
-
-
 class _StoppedError(Exception):
     """The role ends, and with it the upload."""
 
 
-class Checkpoints:
+class CheckpointMaker:
     """Makes checkpoints of a state, one at a time, if the setting `checkpoints` names a store."""
 
     def __init__(self, settings: Settings, kind: str, directory: Path, metrics: CheckpointMetrics) -> None:
@@ -87,7 +75,7 @@ class Checkpoints:
         """Return the request for a checkpoint that waits for an answer."""
         return self._requests.waiting()
 
-    def begin_if_due(self, state: WrittenState, request: str | None) -> None:
+    def begin_if_due(self, state: OpenState, request: str | None) -> None:
         """Begin a checkpoint if one is due, or for the request that waits. Raises the error of the last one,
         unless it was the store's."""
         if self._running is not None:
@@ -101,7 +89,7 @@ class Checkpoints:
         elif request is not None or time.monotonic() >= self._due:
             self._running = retrieved(asyncio.create_task(self._run(state, request)))
 
-    async def _run(self, state: WrittenState, request: str | None) -> None:
+    async def _run(self, state: OpenState, request: str | None) -> None:
         """Make a checkpoint, answer the request, and decide when the next one is due."""
         self._due = time.monotonic() + self._interval
         try:
@@ -124,7 +112,7 @@ class Checkpoints:
         self._pause = FIRST_PAUSE
         self._answer(request, *(("nothing was applied yet",) if newest is None else (None, str(newest.name))))
 
-    def _make(self, state: WrittenState, requested: bool) -> Manifest | None:
+    def _make(self, state: OpenState, requested: bool) -> Manifest | None:
         """Bring the newest checkpoint up to date, unless it is young enough, and return it. None if nothing
         was applied yet."""
         now, summary = time.time(), described(self._kind, state.meta)
