@@ -94,8 +94,8 @@ async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commi
         await producer.stop()
 
 
-async def supersede(settings: Settings, cluster: str) -> None:
-    """Publish that a cluster's anchor was superseded, as a judge does."""
+async def supersede(settings: Settings, cluster: str, *, ended: bool = False) -> None:
+    """Publish that a cluster's anchor was superseded, as a judge does; or, `ended`, that it has expired."""
     import msgspec
 
     record = ClusterRecord(
@@ -103,7 +103,8 @@ async def supersede(settings: Settings, cluster: str) -> None:
     )
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         topic = TopicNames(settings.namespace).clusters
-        await producer.send_and_wait(topic, msgspec.json.encode(record), cluster.encode(), partition=0)
+        value = None if ended else msgspec.json.encode(record)
+        await producer.send_and_wait(topic, value, cluster.encode(), partition=0)
 
 
 def by_kind(verdicts: Sequence[VerdictRecord]) -> dict[str, int]:

@@ -106,6 +106,12 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
 
         await until(marked)
         assert [each["superseded"] for each in clusters] == [False, True, False, False, False]
+        await supersede(settings, clusters[1]["cluster"], ended=True)
+
+        async def unmarked() -> bool:
+            return not await marked()
+
+        await until(unmarked)
         assert {each["kept"] for each in clusters} == {None}, "no elector is wanted here"
         one = await client.get(f"/api/v1/clusters/{clusters[0]['cluster']}")
         assert one["election"] == {"state": "none", "elect": None}

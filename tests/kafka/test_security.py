@@ -420,3 +420,18 @@ def test_the_grants_are_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
     assert table() in text
     assert PASSWORD not in text
+
+
+@pytest.mark.parametrize(
+    ("topic", "writer"),
+    [("clusters", "judge"), ("decisions", "judge"), ("best", "elector"), ("requests", "forget")],
+)
+def test_one_role_may_write_to_a_topic(topic: str, writer: str) -> None:
+    names = TopicNames("crawl")
+    may = {
+        role
+        for role in ROLES
+        for each in grants(role, names, ROUTES)
+        if each.kind == "topic" and each.name == f"crawl.{topic}" and "Write" in each.operations
+    }
+    assert may == {writer}

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
 from aiokafka import TopicPartition
 
 from stream.dashboard.lookup.reading import keep_reading
 from stream.kafka import clients
-from stream.messages.verdict import ClusterRecord
 from stream.settings import Settings
-
-_RECORD: Final = msgspec.json.Decoder(ClusterRecord)
 
 
 class SupersededClusters:
-    """The ids of clusters whose anchor was superseded, all in memory. `run` keeps them up to date."""
+    """The ids of clusters whose anchor was superseded and is still known, all in memory. `run` keeps them up
+    to date."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings, self._partition = settings, TopicPartition(topic, 0)
@@ -31,5 +26,5 @@ class SupersededClusters:
         async with clients.open_client(self._settings, consumer):
             consumer.assign([self._partition])
             async for record in consumer:
-                if record.value is not None and _RECORD.decode(record.value).state == "superseded":
-                    self.clusters.add(_RECORD.decode(record.value).cluster)
+                change = self.clusters.discard if record.value is None else self.clusters.add
+                change(record.key.decode())
