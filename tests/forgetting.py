@@ -24,7 +24,7 @@ def forget(judge: Judge, search: Search, decided: int) -> list[Decisions]:
     while not is_last:
         record = decode_decisions(encode_decisions(search.record()), 0)
         assert record.forgotten is not None
-        judge.apply_forgetting(record, record.forgotten, decided + len(records))
+        judge.apply_apart(record, decided + len(records))
         is_last = search.note_forgotten(record.forgotten)
         records.append(record)
     return records
@@ -33,7 +33,7 @@ def forget(judge: Judge, search: Search, decided: int) -> list[Decisions]:
 def erase(state: State) -> None:
     """Erase what was forgotten, if that is not done."""
     if state.meta.forgetting.erased < state.meta.forgetting.decided:
-        while state.blank_forgotten():
+        while state.blank():
             pass
         state.compact()
         state.note_erased(state.erasable)

@@ -344,8 +344,7 @@ def turn_if_due(judge: Judge, entry: Entry, cap: int | None, decided: int) -> De
         return None
     recorded = decode_decisions(encode_decisions(record), decided)
     assert recorded == record
-    assert recorded.turn is not None
-    judge.apply_turn(recorded, recorded.turn, decided)
+    judge.apply_apart(recorded, decided)
     assert judge.decide_turn(entry, cap) is None, "one turn is enough"
     return recorded
 

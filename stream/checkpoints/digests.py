@@ -32,7 +32,7 @@ class DigestCache:
         self._digests: dict[tuple[int, int, int], str] = {}
 
     def digests(self, paths: list[Path], turn: Callable[[], None]) -> list[str]:
-        """The digest of each file. Forgets all other files."""
+        """The digest of each file. Drops all other files."""
         before, self._digests = self._digests, {}
         for path in paths:
             status = path.stat()

@@ -33,8 +33,8 @@ def note_damage(directory: Path, error: DamagedStateError) -> None:
             _note(directory, (directory / RESTORED).read_text("ascii"), "a checkpoint")
 
 
-def forget_restored(directory: Path) -> None:
-    """Forget the checkpoint that a state directory was restored from: all of it was read since, and nothing
+def drop_restored(directory: Path) -> None:
+    """Drop the checkpoint that a state directory was restored from: all of it was read since, and nothing
     found. What is damaged from now on is no fault of the checkpoint."""
     with suppress(OSError):  # the next scrub tries again
         (directory / RESTORED).unlink(missing_ok=True)

@@ -43,7 +43,7 @@ class CheckpointName(NamedTuple):
     time: str
     """When it was made, by the clock of its machine."""
     erased: int
-    """What was forgotten before this offset is erased from it."""
+    """What was to be erased before this offset is erased from it."""
     directory: str
     """The state directory that made it, by its random id."""
 

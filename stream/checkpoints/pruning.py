@@ -5,7 +5,7 @@
 - A directory is gone, and loses its own, if all that another one of its Kafka cluster has, and these are
   several, were made ABANDONED_SECONDS after its last one. One checkpoint says nothing: a new directory makes
   one though nothing comes, and after a long pause one role makes the first.
-- A checkpoint with forgotten pages goes SPARED_SECONDS after a later one of its kind and cluster from which
+- A checkpoint with pages to erase goes SPARED_SECONDS after a later one of its kind and cluster from which
   more is erased, though nothing else may come.
 - A role prunes the checkpoints of its own kind, and a judge those of directories that are gone as well.
 - Whatever these say, the checkpoint of each kind and Kafka cluster that was verified last stays: the logs may
@@ -48,10 +48,10 @@ def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
         contents.pruned[name] = contents.now
         reach("checkpoint.pruned")
     before = contents.now - SPARED_SECONDS
-    forgotten = [name for name, since in contents.pruned.items() if since < before]
-    for name in forgotten:
+    old_names = [name for name, since in contents.pruned.items() if since < before]
+    for name in old_names:
         del contents.pruned[name]
-    catalogue.delete(name.object(PRUNED) for name in forgotten)
+    catalogue.delete(name.object(PRUNED) for name in old_names)
     named, is_complete = named_files(catalogue, [*contents.kept, *contents.pruned])
     if is_complete:
         old = [digest for digest, file in contents.files.items() if file.modified < before]

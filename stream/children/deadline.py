@@ -12,7 +12,7 @@ defaults that is 1 s plus 0.56 s per MiB. Ordinary HTML takes 0.1 s per MiB."""
 LEAST: Final = 0.25
 """Least fraction of that time left to a host. Each crash of its pages halves it."""
 MAX_HOSTS: Final = 256
-"""Hosts remembered. The host whose last crash is the longest ago is forgotten first."""
+"""Hosts remembered. The host whose last crash is the longest ago is dropped first."""
 MAX_NAME: Final = 255
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_KEYS: Final = 10_000
-"""Keys that are remembered; of more, those of which nothing happened for the longest time are forgotten."""
+"""Keys that are remembered; of more, those of which nothing happened for the longest time are dropped."""
 
 
 class RecentEvents:
@@ -22,12 +22,12 @@ class RecentEvents:
         """Note an event."""
         times = self._events.pop(key, deque())
         times.append(self._now())
-        self._events[key] = times  # moves the key to the end: the first ones are forgotten first
+        self._events[key] = times  # moves the key to the end: the first ones are dropped first
         while len(self._events) > MOST_KEYS:
             del self._events[next(iter(self._events))]
 
     def take_back(self, key: str) -> None:
-        """Forget the last event of a key, if it is remembered."""
+        """Drop the last event of a key, if it is remembered."""
         if self.count(key):
             self._events[key].pop()
 

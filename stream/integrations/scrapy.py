@@ -188,7 +188,7 @@ class NeardupPipeline:
             self._waiting[place] = waiting
         finally:
             del self._sends[number]
-            self._forget_early()
+            self._drop_early()
         following = self._following
         assert following is not None  # noqa: S101 (it runs whenever `_wait` is set)
         try:
@@ -245,8 +245,8 @@ class NeardupPipeline:
             elif self._sends:
                 self._early[place] = next(reversed(self._sends)), verdict
 
-    def _forget_early(self) -> None:
-        """Forget early verdicts that are on no page of the present sends, which all began after them."""
+    def _drop_early(self) -> None:
+        """Drop early verdicts that are on no page of the present sends, which all began after them."""
         oldest = next(iter(self._sends), None)
         while self._early:
             place = next(iter(self._early))

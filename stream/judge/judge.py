@@ -36,9 +36,6 @@ from stream.messages.decision import (
     NOT_ADMITTED,
     OF_ANOTHER_CLUSTER,
     Decisions,
-    Forgotten,
-    LedgerPart,
-    Turn,
 )
 from stream.messages.journal import Genesis
 from stream.messages.verdict import CLUSTERED, Verdict
@@ -99,14 +96,10 @@ class Judge:
     def follow(self, decided: Sequence[Decided]) -> None:
         """Apply recorded decisions. Raises StateError if they do not fit the state or their records."""
         for entries, record, after, appended in decided:
-            if record.ledger is not None:
-                self.apply_ledger(record, record.ledger, after - 1)
-            elif record.turn is not None:
-                self.apply_turn(record, record.turn, after - 1)
-            elif record.forgotten is not None:
-                self.apply_forgetting(record, record.forgotten, after - 1, appended)
-            else:
+            if record.has_rows:
                 self.apply(entries, record, after)
+            else:
+                self.apply_apart(record, after - 1, appended)
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
         """Apply decisions about exactly these records. `decided` is the next offset of the decisions topic.
@@ -160,45 +153,30 @@ class Judge:
         dead = state.anchors(anchors[~state.tables.is_alive(anchors)])
         return [show(self.genesis.journal, page) for page in dead.page.tolist()]
 
-    def apply_turn(self, record: Decisions, turn: Turn, offset: int) -> None:
-        """Apply the record of a turn, which stands at this offset of the decisions topic.
-
-        Raises StateError if it does not follow the state.
-        """
-        state = self.state
-        if why := misfit_turn(record, turn, state, self.genesis):
-            raise StateError(
-                f"state directory {state.store.path}: the turn at decisions offset {offset} {why}"
-            )
-        state.turn(turn, record.time, offset + 1)
-
-    def apply_ledger(self, record: Decisions, part: LedgerPart, offset: int) -> None:
-        """Apply a ledger record with this part of the ledger, which stands at this offset of the decisions
-        topic. It changes nothing but the position.
-
-        Raises StateError if it does not say what the state has.
-        """
-        state = self.state
-        if why := misfit_ledger(record, part, state, self.genesis):
-            raise StateError(
-                f"state directory {state.store.path}: the ledger record at decisions offset {offset} {why}"
-            )
-        state.note_ledger(state.meta.ledger if part.first else offset, offset + 1)
-
-    def apply_forgetting(
-        self, record: Decisions, forgotten: Forgotten, offset: int, appended: int = 0
-    ) -> None:
-        """Apply a record by which pages are forgotten, which stands at this offset of the decisions topic,
-        and was appended at a time, in milliseconds since the epoch.
+    def apply_apart(self, record: Decisions, offset: int, appended: int = 0) -> None:
+        """Apply a record that decides no rows: of a ledger, which changes nothing but the position, of a
+        turn, or of pages that are forgotten. It stands at this offset of the decisions topic, and was
+        appended at a time, in milliseconds since the epoch.
 
         Raises StateError if it does not fit the state.
         """
-        if why := misfit_forgetting(record, forgotten, self.state, self.genesis):
+        state, genesis = self.state, self.genesis
+        if (part := record.ledger) is not None:
+            self._refuse("ledger record", offset, misfit_ledger(record, part, state, genesis))
+            state.note_ledger(state.meta.ledger if part.first else offset, offset + 1)
+        elif (turn := record.turn) is not None:
+            self._refuse("turn", offset, misfit_turn(record, turn, state, genesis))
+            state.turn(turn, record.time, offset + 1)
+        elif (forgotten := record.forgotten) is not None:
+            self._refuse("forgetting", offset, misfit_forgetting(record, forgotten, state, genesis))
+            state.forget(forgotten, offset + 1, appended)
+            state.maintain()
+
+    def _refuse(self, what: str, offset: int, why: str | None) -> None:
+        if why:
             raise StateError(
-                f"state directory {self.state.store.path}: the forgetting at decisions offset {offset} {why}"
+                f"state directory {self.state.store.path}: the {what} at decisions offset {offset} {why}"
             )
-        self.state.forget(forgotten, offset + 1, appended)
-        self.state.maintain()
 
     def json(self, entries: Sequence[Entry], decisions: Decisions) -> list[bytes]:
         """Return the verdicts that were published with decisions about exactly these records, in JSON and in

@@ -28,7 +28,7 @@ def rehearse(genesis: Genesis) -> None:
     """Judge four pairs of invented pages in a temporary state, and thereby compile all loops.
 
     The pairs find the first page in the same batch, in RAM and in RocksDB. Then an anchor in a reserve is
-    searched, and forgotten. Compiling takes 10 s unless an earlier process has cached the result.
+    searched, and removed. Compiling takes 10 s unless an earlier process has cached the result.
     """
     rule = Rule(genesis.options, genesis.scheme)
     with ScratchDirectory("rehearsal") as directory:
@@ -70,8 +70,8 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         columns = Rows.of(scheme, [source], rows, offsets, [None, None])
         entry = Entry(number + 1, 0, b"", columns)
         turn = judge.decide_turn(entry)
-        if turn is not None and turn.turn is not None:
-            judge.apply_turn(turn, turn.turn, 0)
+        if turn is not None:
+            judge.apply_apart(turn, 0)
         decided = judge.decide([entry])
         decided.json()
         judge.apply([entry], decided.record())

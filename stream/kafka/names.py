@@ -34,7 +34,7 @@ class TopicNames:
 
     @property
     def requests(self) -> str:
-        """Topic of requests to forget pages, 1 partition, of keyed digests."""
+        """Topic of what people request of the judge, 1 partition, of keyed digests."""
         return f"{self.namespace}.requests"
 
     @property

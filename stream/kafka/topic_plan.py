@@ -20,7 +20,7 @@ JOURNAL_BYTES: Final = 1 * MIB
 DECISIONS_BYTES: Final = 4 * MIB
 """Maximum size of a decision record: 65,536 rows of about 50 bytes at worst."""
 REQUESTS_BYTES: Final = 64 << 10
-"""Maximum size of a record batch of requests to forget pages."""
+"""Maximum size of a record batch of requests."""
 VERDICTS_BYTES: Final = 1 * MIB
 """Maximum size of a record batch of verdicts, cluster changes or kept pages."""
 PAGES_BYTES: Final = 32 * MIB

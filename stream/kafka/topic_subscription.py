@@ -25,7 +25,7 @@ class TopicSubscription(ClientOwner):
     """Yields the committed records of all partitions of a topic: those that follow, or all of them.
 
     A partition that is added is read from its beginning, since it was empty when the subscription began.
-    aiokafka's own subscriptions without a group would not do: when a partition is added, they forget every
+    aiokafka's own subscriptions without a group would not do: when a partition is added, they lose every
     position, and go on at the ends, missing records, or at the beginnings, repeating all.
     """
 
@@ -85,6 +85,6 @@ class TopicSubscription(ClientOwner):
         return all(position >= self._bounds[key].stable for key, position in positions.items())
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.assign(list(partitions))  # which forgets positions
+        self._consumer.assign(list(partitions))  # which drops positions
         for key in self._consumer.assignment() & self._positions.keys():
             self._consumer.seek(key, self._positions[key])

@@ -1,7 +1,7 @@
 """The clusters of an index: how many pages each has, and from which sources.
 
-Members are the newest pages of their URLs, as the index has them: what is forgotten, or was replaced by a
-later page of its URL, does not count.
+Members are the newest pages of their URLs, as the index has them: what was removed, or replaced by a later
+page of its URL, does not count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cluster(NamedTuple):
 
     id: str
     url: str | None
-    """That of its anchor; None if it was forgotten."""
+    """That of its anchor; None if it was removed."""
     size: int
     """Pages, each the newest of its URL."""
     sources: dict[str, int]

@@ -232,7 +232,7 @@ class Index:
             yield from map(_answer, self.judge(self._rows(some)).verdict_records())
 
     def remove(self, name: str | int) -> int:
-        """Forget a name and all that was added by it, and return how many versions the index had of it.
+        """Remove a name and all that was added by it, and return how many versions the index had of it.
 
         It is as if they had not been added: the same text is `unique` again, and so is a copy of it whose
         anchor it was. Nothing of them is left on disk, and the removal is durable, when this returns. It
@@ -241,7 +241,7 @@ class Index:
         return self.remove_all([name])
 
     def remove_all(self, names: Iterable[str | int]) -> int:
-        """Forget several names, as `remove` does. A page goes by its URL, or the one whose key it has.
+        """Remove several names, as `remove` does. A page goes by its URL, or the one whose key it has.
 
         Raises PageError for a name that none can have, and StateError if a scan of this index was
         interrupted; nothing is removed then.
@@ -260,7 +260,7 @@ class Index:
             record = search.record()
             forgotten = cast(Forgotten, record.forgotten)
             removed += sum(map(len, forgotten.numbers))
-            self._judge.apply_forgetting(record, forgotten, state.meta.forgetting.decided)
+            self._judge.apply_apart(record, state.meta.forgetting.decided)
             is_last = search.note_forgotten(forgotten)
         self._erase()
         return removed
@@ -403,9 +403,9 @@ class Index:
             raise StateError(f"index {self._path}: is closed")
 
     def _erase(self) -> None:
-        """Remove from disk what was forgotten, and make that durable."""
+        """Remove from disk what is to be erased, and make that durable."""
         state = self._state
-        while state.blank_forgotten():
+        while state.blank():
             pass
         state.compact()
         state.note_erased(state.erasable)

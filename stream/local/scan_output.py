@@ -1,7 +1,7 @@
 """The verdicts of a scan, each exactly once in its output, even if a scan with an index is killed.
 
 An index has no journal: pages that it has judged are not judged again, and pages that it had not flushed when
-it was killed are forgotten, so that their ids are given to other pages. So a verdict is written to the output
+it was killed are lost, so that their ids are given to other pages. So a verdict is written to the output
 only once its page is durable in the index. Until then it is in a log beside the index: the verdicts of a
 batch are durable there before the batch is stored, and stay until they are durable in the output.
 """

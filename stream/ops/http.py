@@ -99,7 +99,7 @@ class _Connections:
         if len(self.all) > self.limits.connections:
             next(iter(self.silent)).end()
 
-    def forget(self, gone: _Connection) -> None:
+    def remove(self, gone: _Connection) -> None:
         """Remove a closed connection."""
         self.all.discard(gone)
         self.silent.pop(gone, None)
@@ -123,7 +123,7 @@ class _Connection(web.RequestHandler):
         self._connections.admit(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.forget(self)
+        self._connections.remove(self)
         for timer in (self._deadline, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -154,7 +154,7 @@ class _Connection(web.RequestHandler):
 
     def end(self) -> None:
         """Close the connection at once and discard unsent data."""
-        self._connections.forget(self)
+        self._connections.remove(self)
         if self.transport is not None:
             self.transport.abort()
 

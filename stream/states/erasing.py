@@ -1,4 +1,4 @@
-"""Erases forgotten pages from a state, beside what is done with it."""
+"""Erases pages from a state, beside what is done with it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = structlog.get_logger(__name__)
 
 
 class Erasing:
-    """Erases what was forgotten from a state, in parts, and rewrites the files that had it in the background.
+    """Erases pages from a state, in parts, and rewrites the files that had them in the background.
     Interrupted, it begins anew."""
 
     def __init__(self, state: Erasable, blank: Callable[[], Awaitable[bool]]) -> None:
-        """`blank` removes some of what says what forgotten pages were. It returns whether there may be
+        """`blank` removes some of what says what these pages were. It returns whether there may be
         more."""
         self._state, self._blank = state, blank
         self._compacting: asyncio.Task[None] | None = None
@@ -37,14 +37,14 @@ class Erasing:
         background."""
         state = self._state
         if self._compacting is None:
-            self._erasable = state.erasable  # what is forgotten from here on, nobody has blanked
+            self._erasable = state.erasable  # what comes from here on, nobody has blanked
             if not await self._blank():
-                reach("forget.erased")
+                reach("erase.blanked")
                 self._compacting = retrieved(asyncio.create_task(asyncio.to_thread(state.compact)))
         elif self._compacting.done():
             compacting, self._compacting = self._compacting, None
             compacting.result()
-            reach("forget.compacted")
+            reach("erase.compacted")
             await in_thread(state.note_erased, self._erasable)
             await in_thread(state.store.flush)
             log.info("erased", until=self._erasable)

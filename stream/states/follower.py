@@ -95,12 +95,12 @@ class Follower:
 
 
 class JudgeFollower(Follower):
-    """A judge that applies what was decided, and meanwhile erases what was forgotten from its state."""
+    """A judge that applies what was decided, and meanwhile erases from its state what is to be erased."""
 
     def __init__(self, judge: Judge, journal: JournalReader, decisions: TopicReader) -> None:
         super().__init__(judge.state, judge.follow, journal, decisions)
         self.judge, self.state = judge, judge.state
-        self.erasing = Erasing(judge.state, partial(in_thread, judge.state.blank_forgotten))
+        self.erasing = Erasing(judge.state, partial(in_thread, judge.state.blank))
 
     async def follow(self) -> None:
         """Do the next part of the erasing, and apply new decisions."""

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from stream.checkpoints.known_damage import forget_restored
+from stream.checkpoints.known_damage import drop_restored
 from stream.children.confine import environment
 from stream.errors import DamagedStateError, OutputError
 from stream.kafka.in_flight import in_thread
@@ -92,7 +92,7 @@ class Scrubs:
         if result.damage is not None:
             log.error("scrubbed", damaged=result.file, error=result.damage, seconds=seconds)
             raise DamagedStateError(result.damage)
-        await in_thread(forget_restored, self._directory)
+        await in_thread(drop_restored, self._directory)
         log.info("scrubbed", damaged=None, bytes=result.bytes, seconds=seconds)
 
     async def _child(self) -> ScrubResult | None:

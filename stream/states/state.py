@@ -24,19 +24,19 @@ class OpenState(Protocol):
 
 
 class Erasable(OpenState, Protocol):
-    """A state that may have pages which are forgotten."""
+    """A state from which pages may have to be erased."""
 
     @property
     def is_erased(self) -> bool:
-        """Whether nothing is left of all that was forgotten."""
+        """Whether nothing is left of what was to be erased."""
 
     @property
     def erasable(self) -> int:
-        """The offset of decisions up to which what they forgot is known. Nothing is left of that once it is
-        blanked and the files are rewritten."""
+        """The offset of decisions up to which what they have erased is known. Nothing is left of that once it
+        is blanked and the files are rewritten."""
 
     def compact(self) -> None:
         """Rewrite the files that had what was blanked, while others may write."""
 
     def note_erased(self, erased: int) -> None:
-        """Note that nothing is left of what decisions before the offset `erased` forgot."""
+        """Note that nothing is left of what decisions before the offset `erased` have erased."""

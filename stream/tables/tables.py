@@ -384,7 +384,7 @@ class Tables:
         if len(anchors) and (anchors.min() < self.first or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be from {self.first} on and below {self.count}")
         self._dead.kill(batch, anchors)
-        self._hot.forget(anchors)
+        self._hot.remove(anchors)
 
     def raise_first(self, batch: Writes, first: int) -> None:
         """Let the anchors begin at `first`: those before it are gone at once, as if dead. The caller writes

@@ -141,7 +141,7 @@ class Windowed:
             began = time.perf_counter()
             if (record := self.judge.decide_turn(batch[0])) is not None:
                 assert record.turn is not None
-                self.judge.apply_turn(record, record.turn, 0)
+                self.judge.apply_apart(record, 0)
                 took = time.perf_counter() - began
                 part.carried += len(record.turn.anchors) // 8
                 part.turn_seconds += took

@@ -11,15 +11,15 @@ FAILPOINTS: Final = {
     "judge": (
         "judge.sent", "judge.committed", "judge.ahead", "judge.ledger_sent", "judge.ledger_committed",
         "judge.ledger_applied", "turn.decided", "turn.sent", "turn.committed", "turn.applied", "drop.run",
-        "drop.pages", "sweep.urls", "forget.requested", "forget.sent", "forget.decided", "forget.erased",
-        "forget.compacted", "flush",
+        "drop.pages", "sweep.urls", "forget.requested", "forget.sent", "forget.decided", "erase.blanked",
+        "erase.compacted", "flush",
         "freeze.build", "freeze.ingest", "freeze.meta", "checkpoint.linked", "checkpoint.file",
         "checkpoint.manifest", "checkpoint.pruned", "restore.file", "restore.renamed",
     ),
     "worker": ("worker.before_append", "worker.append"),
     "trim": ("trim.decisions", "trim.journal", "restore.file"),
     "elector": (
-        "elector.sent", "elector.written", "flush.ended", "forget.erased", "forget.compacted", "flush",
+        "elector.sent", "elector.written", "flush.ended", "erase.blanked", "erase.compacted", "flush",
         "checkpoint.linked", "checkpoint.file", "checkpoint.manifest", "checkpoint.pruned", "restore.file",
         "restore.renamed",
     ),

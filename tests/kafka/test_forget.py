@@ -498,10 +498,10 @@ async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_f
         assert (A.encode() in content(restored)) == has
 
 
-FAILPOINTS = ("forget.requested", "forget.sent", "forget.decided", "forget.erased", "forget.compacted")
+FAILPOINTS = ("forget.requested", "forget.sent", "forget.decided", "erase.blanked", "erase.compacted")
 
 
-@pytest.mark.parametrize("failpoint", cases(FAILPOINTS, by_day=["forget.decided"]))
+@pytest.mark.parametrize("failpoint", cases(FAILPOINTS, by_day=["forget.decided", "erase.blanked"]))
 async def test_a_killed_judge_goes_on_with_what_was_requested(deployed: Settings, failpoint: str) -> None:
     async with running(JudgeRole(deployed)):
         await judge(deployed, 0, (A, 1), (B, 1), (C, 2))

@@ -98,7 +98,7 @@ class JudgedCrawl:
             for judge in self.judges:
                 if not judge.state.meta.forgetting.is_erased and self.rng.random() < 0.3:
                     self.settle()
-                    judge.state.blank_forgotten()
+                    judge.state.blank()
                     if self.rng.random() < 0.5:
                         erase(judge.state)
         self.settle()
@@ -122,9 +122,8 @@ class JudgedCrawl:
             self.settle()
         turn = turn_if_due(leader, part[0], cap, self.position)
         if turn is not None:
-            assert turn.turn is not None
             self.end_clusters(turn)
-            self.follower.apply_turn(turn, turn.turn, self.position)
+            self.follower.apply_apart(turn, self.position)
             self.position += 1
         decided = leader.decide(part, self.effort, cap)
         part = list(decided.entries)
@@ -213,7 +212,7 @@ class JudgedCrawl:
             self.oracle.forget(ids)
             self.gone |= ids
             self.end_clusters(record)
-            self.follower.apply_forgetting(record, record.forgotten, self.position)
+            self.follower.apply_apart(record, self.position)
             self.position += 1
         assert not any(self.leader.state.baselines(digest_of_url(url)) for url in self.named)
         self.search = None
@@ -235,7 +234,7 @@ class JudgedCrawl:
         assert (source.expected, source.lost) == (len(self.json), 0)
         for judge in judges:
             assert record.ledger is not None
-            judge.apply_ledger(record, record.ledger, self.position)
+            judge.apply_apart(record, self.position)
         self.position += 1
 
     def check_states(self) -> None:

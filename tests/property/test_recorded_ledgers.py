@@ -135,7 +135,7 @@ def test_a_ledger_record_says_how_far_every_source_was_judged(
             for judge in (leader, follower):
                 for number, record in enumerate(records):
                     assert record.ledger is not None
-                    judge.apply_ledger(record, record.ledger, position + number)
+                    judge.apply_apart(record, position + number)
                 assert (judge.state.meta.ledger, judge.state.meta.decided) == (
                     position,
                     position + len(records),
@@ -201,5 +201,5 @@ def test_a_ledger_record_that_differs_from_the_state_is_refused_by_name(
         assert wrong.ledger is not None
         where = f"state directory {judge.state.store.path}: the ledger record at decisions offset 7 "
         with pytest.raises(StateError, match=where + said):
-            judge.apply_ledger(wrong, wrong.ledger, 7)
+            judge.apply_apart(wrong, 7)
         assert judge.state.meta == before

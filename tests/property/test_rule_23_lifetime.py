@@ -42,7 +42,6 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
             judge.decide(entries)
         turn = judge.decide_turn(entries[0])
         assert turn is not None
-        assert turn.turn is not None
         for change, why in (
             ({"time": -5}, "has log time -5 and cap None"),
             ({"cap": turn.time - 1}, f"has log time {turn.time} and cap {turn.time - 1}"),
@@ -50,8 +49,8 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
             ({"journal": "cd" * 16}, "has journal cdcd"),
         ):
             with pytest.raises(StateError, match=f"the turn at decisions offset 7 {why}"):
-                judge.apply_turn(structs.replace(turn, **change), turn.turn, 7)
-        judge.apply_turn(turn, turn.turn, 0)
+                judge.apply_apart(structs.replace(turn, **change), 7)
+        judge.apply_apart(turn, 0)
         first = judge.decide(entries)
         assert len(first.entries) == 1, "the next record is in another slot"
         record = first.record()
@@ -65,7 +64,7 @@ def test_rule_23_decisions_that_miss_a_turn_are_refused(tmp_path: Path) -> None:
         plain = Judge(*open_state(tmp_path / "plain", VerdictOptions(), memory=0, generation=64))
         try:
             with pytest.raises(StateError, match="turns, but no lifetime was given"):
-                plain.apply_turn(turn, turn.turn, 7)
+                plain.apply_apart(turn, 7)
             plain.apply(entries[:1], plain.decide(entries[:1]).record())
             whole = plain.decide(entries[1:])
         finally:

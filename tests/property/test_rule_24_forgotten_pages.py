@@ -105,10 +105,10 @@ def test_a_killed_erasure_is_done_again(tmp_path: Path) -> None:
         forget(judge, Search(state, genesis, requests, 1), 1)
         state.flush()
         copy()
-        assert state.blank_forgotten()
+        assert state.blank()
         state.flush()
         copy()
-        while state.blank_forgotten():
+        while state.blank():
             pass
         state.flush()
         copy()
@@ -202,11 +202,11 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         ):
             wrong = structs.replace(forgotten, **changed)
             with pytest.raises(StateError, match=f"the forgetting at decisions offset 5 {why}"):
-                judge.apply_forgetting(structs.replace(right, forgotten=wrong), wrong, 5)
+                judge.apply_apart(structs.replace(right, forgotten=wrong), 5)
         later = structs.replace(right, start=right.start + 1, end=right.start + 1)
         with pytest.raises(StateError, match="has journal offset"):
-            judge.apply_forgetting(later, forgotten, 5)
-        judge.apply_forgetting(right, forgotten, 5)
+            judge.apply_apart(later, 5)
+        judge.apply_apart(right, 5)
 
 
 @pytest.mark.parametrize(

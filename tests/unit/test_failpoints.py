@@ -25,6 +25,7 @@ BY_DAY = {
     "drop": ("chaos/test_removal_crash.py", "test_killed_while_pages_and_urls_are_removed"),
     "elector": ("kafka/test_elector.py", "test_killed_at_every_failpoint_the_topic_has_the_kept_pages"),
     "flush": ("chaos/test_tables_crash.py", "test_killed_at_a_failpoint_and_replayed_is_the_same"),
+    "erase": ("kafka/test_forget.py", "test_a_killed_judge_goes_on_with_what_was_requested"),
     "forget": ("kafka/test_forget.py", "test_a_killed_judge_goes_on_with_what_was_requested"),
     "freeze": ("chaos/test_tables_crash.py", "test_killed_at_a_failpoint_and_replayed_is_the_same"),
     "genesis": (

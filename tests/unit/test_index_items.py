@@ -176,7 +176,7 @@ def test_a_removal_that_was_killed_while_it_erased_is_finished_at_the_next_start
     index = Index(tmp_path / "index")
     index.add("http://victim.example/", HARBOUR)
     with monkeypatch.context() as patched:
-        patched.setattr(State, "blank_forgotten", killed)
+        patched.setattr(State, "blank", killed)
         with pytest.raises(KeyboardInterrupt):
             index.remove("http://victim.example/")
     index.close()

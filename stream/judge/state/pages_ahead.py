@@ -22,7 +22,7 @@ class PagesAhead:
         self._read[log] = numbers, self._thread.submit(log.pages, numbers)
 
     def pages(self, log: PageLog, numbers: I64) -> LoggedPages:
-        """Return the pages with these ascending numbers, and forget what was read ahead. Raises
+        """Return the pages with these ascending numbers, and drop what was read ahead. Raises
         DamagedStateError."""
         if log not in self._read:
             return log.pages(numbers)

@@ -362,7 +362,7 @@ class State(StateReader):
             forgetting = msgspec.structs.replace(forgetting, decided=decided)
         self._write_meta(writes, decided=decided, forgetting=forgetting)
 
-    def blank_forgotten(self) -> bool:
+    def blank(self) -> bool:
         """Remove what says what forgotten pages were from the records of some of them. Returns whether there
         were any that had it. No batch may be ahead of the store."""
         return self.forgotten.blank(self._anchors, self._duplicates, self._identifying)

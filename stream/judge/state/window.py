@@ -198,7 +198,7 @@ class Hits:
             key = self._prefix + block.to_bytes(8, "big")
             writes.put(DEFAULT, key, self._bits[at : at + _BLOCK_BYTES].tobytes())
 
-    def forget_before(self, writes: Writes, oldest: int) -> None:
+    def drop_before(self, writes: Writes, oldest: int) -> None:
         """Drop the blocks of pages that have all expired."""
         gone = oldest // _BLOCK - self._first
         if gone <= 0:
@@ -324,8 +324,8 @@ class Window:
         first = next_.anchors - len(carried)
         least = self.marks[0].oldest if self._has_expired(self.marks[0]) else 0
         self.forwarding.advance(writes, first, carried, least)
-        self.hit_anchors.forget_before(writes, oldest.anchors)
-        self.hit_duplicates.forget_before(writes, oldest.duplicates)
+        self.hit_anchors.drop_before(writes, oldest.anchors)
+        self.hit_duplicates.drop_before(writes, oldest.duplicates)
         self.turned, self.admitted = time, 0
         self.expiry = self._expiry()
 

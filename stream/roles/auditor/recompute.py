@@ -80,8 +80,8 @@ async def recompute(
                     if (turn := logged.turn) is not None:
                         differences += turns.apply(logged, turn, record.offset)
                         continue
-                    if (forgotten := logged.forgotten) is not None:  # what requests name, not the journal
-                        follower.judge.apply_forgetting(logged, forgotten, record.offset)
+                    if not logged.has_rows:  # follows from requests, not from the journal
+                        follower.judge.apply_apart(logged, record.offset)
                         continue
                     entries = await follower.journal.read_up_to(logged.end)
                     differences += turns.came_before(entries[0])
@@ -113,7 +113,7 @@ class _Turns:
         again = state.expiring(record.time)
         names = [name for name in turn.__struct_fields__ if getattr(again, name) != getattr(turn, name)]
         self._before.append((state.time, record, offset))
-        self._judge.apply_turn(record, turn, offset)
+        self._judge.apply_apart(record, offset)
         return [f"decisions offset {offset}: the turn has other {', '.join(names)}"] if names else []
 
     def came_before(self, entry: Entry) -> list[str]:

@@ -107,10 +107,10 @@ class ElectorRole(Role[ElectorWatch]):
             )
 
     def _apply(self, elector: Elector, decided: Sequence[Decided]) -> None:
-        """Apply recorded decisions, in a thread. A turn, or a decision that forgets pages, may take long: it
-        reads all that was told of clusters."""
-        is_long = any(each.decisions.turn or each.decisions.forgotten for each in decided)
-        excuse = self.watch.health.excuse("applying a turn, or what is forgotten")
+        """Apply recorded decisions, in a thread. One without rows may take long: it reads all that was told
+        of clusters."""
+        is_long = not all(each.decisions.has_rows for each in decided)
+        excuse = self.watch.health.excuse("applying a turn, or what is to be erased")
         with self.watch.stage("apply"), excuse if is_long else nullcontext():
             self.watch.metrics.rows.inc(elector.follow(decided))
 
@@ -131,13 +131,13 @@ class ElectorRole(Role[ElectorWatch]):
                 self.watch.health.turn()
 
     async def _replace_named(self, elector: Elector, topic: BestTopic) -> bool:
-        """Replace the records of the topic that name what was forgotten. Returns whether it was interrupted:
-        then it begins anew."""
-        forgotten, named = await in_thread(elector.to_erase), dict[int, set[int]]()
-        with self.watch.stage("erase"), self.watch.health.excuse("erasing what was forgotten"):
+        """Replace the records of the topic that name what is to be erased. Returns whether it was
+        interrupted: then it begins anew."""
+        erasing, named = await in_thread(elector.to_erase), dict[int, set[int]]()
+        with self.watch.stage("erase"), self.watch.health.excuse("erasing pages"):
             async for records, positions in topic.records_from({}):
                 (partition,) = positions
-                for cluster, names in (await in_thread(elector.naming, records, forgotten)).items():
+                for cluster, names in (await in_thread(elector.naming, records, erasing)).items():
                     last = named.get(cluster, set()) - {partition}
                     named[cluster] = last | {partition} if names else last
                 if self._stop.is_set():

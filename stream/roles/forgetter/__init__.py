@@ -1,1 +1,1 @@
-"""Requests to forget pages, and what has become of them."""
+"""Requests of `neardup forget`, and what has become of them."""

@@ -128,7 +128,7 @@ class ForgetRequests:
             ended = await in_thread(judge.ended_clusters, record)
             offset, appended = await self._publisher.publish_removal(record, ended, "forget.sent")
             reach("forget.decided")
-            await in_thread(judge.apply_forgetting, record, forgotten, offset, appended)
+            await in_thread(judge.apply_apart, record, offset, appended)
         pages = sum(map(len, forgotten.numbers))
         log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
         self._watch.note_forgotten(pages)

@@ -44,8 +44,7 @@ class LedgerRecords:
             records = await in_thread(ledger_records, judge.state, judge.genesis, DECISIONS_BYTES)
             offsets = await self._publisher.publish_ledger(records)
             for record, offset in zip(records, offsets, strict=True):
-                assert record.ledger is not None  # noqa: S101 (a ledger record)
-                await in_thread(judge.apply_ledger, record, record.ledger, offset)
+                await in_thread(judge.apply_apart, record, offset)
             reach("judge.ledger_applied")
         self._due, self._request = time.monotonic() + self._seconds, request
         self._complete = judge.state.meta.decided

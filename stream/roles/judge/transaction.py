@@ -1,5 +1,5 @@
 """Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record. Between
-batches, it publishes ledger records, turns, and records by which pages are forgotten."""
+batches, it publishes ledger records, turns, and what else takes pages from the state."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Turns:
             before, ended = judge.state.first, await in_thread(judge.ended_clusters, record)
             offset, _ = await self._publisher.publish_removal(record, ended, "turn.sent")
             reach("turn.committed")
-            await in_thread(judge.apply_turn, record, record.turn, offset)
+            await in_thread(judge.apply_apart, record, offset)
             reach("turn.applied")
         turn = record.turn
         expired, carried = sum(turn.oldest) - sum(before), (len(turn.anchors) + len(turn.duplicates)) // 8

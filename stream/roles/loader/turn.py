@@ -29,7 +29,7 @@ class LoadTurn(Election):
         self._key = TopicPartition(names.decisions, 0)
 
     async def come(self) -> None:
-        """Wait for an answer of the group, which forgets a killed loader after its session's time-out.
+        """Wait for an answer of the group, which drops a killed loader after its session's time-out.
 
         Raises RefusedError if another process loads.
         """

@@ -125,7 +125,7 @@ class Generation:
         move(self._buckets, larger)
         self._buckets = larger
 
-    def forget(self, anchors: I64) -> None:
+    def remove(self, anchors: I64) -> None:
         """Remove dead anchors from their buckets, as far as they have entered any."""
         rows, (of_rows, keys) = anchors - self.first, self.reserves
         rows = rows[rows < self.count]
@@ -187,10 +187,10 @@ class HotTier:
             if len(some):
                 yield generation, some
 
-    def forget(self, anchors: I64) -> None:
+    def remove(self, anchors: I64) -> None:
         """Remove these dead anchors from their buckets, as far as they are here."""
         for generation, some in self._by_generation(anchors):
-            generation.forget(anchors[some])
+            generation.remove(anchors[some])
 
     def rows_of(self, anchors: I64) -> Iterator[tuple[U64, I64, I64]]:
         """The rows of each generation that has some of these anchors (n,), their places there, and their

@@ -239,7 +239,7 @@ def _digest_of_numbers(numbers: I64) -> int:
 
 
 class Dead(NumberSet):
-    """The dead anchors (superseded, expired or forgotten) of a store.
+    """The dead anchors of a store, which nothing is to find any more.
 
     The key of a block is `DEAD` and the number of its first anchor, u64 BE; its value is the bits of
     `MARKED_AT_ONCE` anchors, as in `bits`.
