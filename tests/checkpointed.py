@@ -6,7 +6,7 @@ import os
 import random
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import JUDGE
 from stream.checkpoints.manifest import STORED, CheckpointName, Manifest
 from stream.checkpoints.restoring import restore
-from stream.checkpoints.uploads import UploadProgress, Uploads, linked
+from stream.checkpoints.uploads import Uploads, linked
 from stream.judge.state.meta import Meta
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT, LOG, URLS, Store
@@ -69,6 +69,13 @@ def write(store: Store, applied: int, **fields: object) -> None:
     store.write(batch)
 
 
+class UploadProgress(NamedTuple):
+    """Bytes that are left to upload, and that were uploaded since the last report."""
+
+    remaining: int
+    uploaded: int
+
+
 def uploads_of(catalogue: Catalogue, instance: str = OURS, kept: int = 3) -> Uploads:
     return Uploads(catalogue, JUDGE, instance, kept)
 
@@ -76,9 +83,13 @@ def uploads_of(catalogue: Catalogue, instance: str = OURS, kept: int = 3) -> Upl
 def checkpoint(store: Store, uploads: Uploads) -> tuple[Manifest, list[UploadProgress]]:
     """Make a checkpoint, and return it with the progress of its upload."""
     progress: list[UploadProgress] = []
+
+    def report(remaining: int, uploaded: int) -> None:
+        progress.append(UploadProgress(remaining, uploaded))
+
     with linked(store, JUDGE) as state:
         assert state is not None
-        return uploads.upload(state, report=progress.append), progress
+        return uploads.upload(state, report=report), progress
 
 
 class Place:

@@ -24,6 +24,7 @@ from stream.checkpoints.manifest import (
 )
 from stream.errors import CheckpointError, DamagedCheckpointError
 from stream.stores.open import store_of
+from stream.stores.store import Entry
 
 MANIFESTS_BYTES: Final = 256 << 20
 """Size of the manifests of a journal at most. A trim holds them in memory."""
@@ -33,16 +34,8 @@ _CLOCK: Final = "clock"
 """Object whose time is the time of the store."""
 
 
-class StoredFile(NamedTuple):
-    """A file of checkpoints in a store."""
-
-    size: int
-    modified: float
-    """When it was uploaded, in seconds since the epoch, as all times here by the clock of the store."""
-
-
 class Contents(NamedTuple):
-    """What a store has of a journal."""
+    """What a store has of a journal. Times are in seconds since the epoch, by the clock of the store."""
 
     stored: dict[CheckpointName, float]
     """When each checkpoint was uploaded."""
@@ -52,7 +45,7 @@ class Contents(NamedTuple):
     """When each of these checkpoints was pruned."""
     earlier: dict[str, str]
     """Manifests of earlier versions, which are not read, and the kind of each."""
-    files: dict[str, StoredFile]
+    files: dict[str, Entry]
     """Files by their digests."""
     now: float
     """When the time was last asked for; 0 if it never was."""
@@ -112,7 +105,7 @@ class Catalogue:
     def contents(self, journal: str, *, timed: bool = False) -> Contents:
         """All that the store has of a journal. With `timed`, the store is written to, to ask for its time."""
         parts: dict[str, dict[CheckpointName, float]] = {STORED: {}, VERIFIED: {}, PRUNED: {}}
-        earlier, files, size, now = dict[str, str](), dict[str, StoredFile](), 0, 0.0
+        earlier, files, size, now = dict[str, str](), dict[str, Entry](), 0, 0.0
         with _translated_errors():
             if timed:
                 self._store.put(f"{journal}/{_CLOCK}", b"")
@@ -124,7 +117,7 @@ class Catalogue:
                     size += min(each.size, MANIFEST_BYTES)
                     self._refuse_more(f"bytes of manifests below {journal}", size, MANIFESTS_BYTES)
                 elif each.name == file_object(journal, digest := each.name.rpartition("/")[2]):
-                    files[digest] = StoredFile(each.size, each.modified)
+                    files[digest] = each
                 elif kind := kind_of_earlier(each.name):
                     earlier[each.name] = kind
                 elif each.name == f"{journal}/{_CLOCK}":

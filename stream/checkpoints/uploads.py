@@ -75,15 +75,6 @@ def linked(store: Store, kind: str) -> Iterator[LinkedState | None]:
         yield LinkedState(path, summary, int(now * 1000)) if summary and summary.is_begun else None
 
 
-class UploadProgress(NamedTuple):
-    """How far an upload is."""
-
-    remaining: int
-    """Bytes to upload."""
-    uploaded: int
-    """Bytes uploaded since the last report."""
-
-
 class Uploads:
     """Uploads the checkpoints of one state directory, one at a time."""
 
@@ -106,14 +97,15 @@ class Uploads:
         self,
         state: LinkedState,
         turn: Callable[[float], None] = lambda _: None,
-        report: Callable[[UploadProgress], None] = lambda _: None,
+        report: Callable[[int, int], None] = lambda *_: None,
         go_on: Callable[[], None] = lambda: None,
     ) -> Manifest:
         """Upload a state and prune older checkpoints. Returns the manifest that is stored: the newest one of
         this directory, if that has come as far.
 
         `turn` is called after pieces of work, with the fraction of time that such work should have beside a
-        judge; it may sleep or raise. `go_on` is called while a file is on its way, and may raise.
+        judge; it may sleep or raise. `go_on` is called while a file is on its way, and may raise. `report` is
+        called with the bytes that are left to upload, and those uploaded since the last call.
 
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
@@ -130,7 +122,7 @@ class Uploads:
         manifest = Manifest.of(state.summary, self._directory, state.time, files)
         lacking = self._lacking(manifest)
         remaining = sum(each.size for each in lacking)
-        report(UploadProgress(remaining, 0))
+        report(remaining, 0)
         for each in lacking:
             turn(FILE_SHARE)
             if time.monotonic() > deadline:
@@ -140,7 +132,7 @@ class Uploads:
                 )
             self.catalogue.put_file(manifest.journal, each.digest, state.path / each.name, go_on)
             remaining -= each.size
-            report(UploadProgress(remaining, each.size))
+            report(remaining, each.size)
             reach("checkpoint.file")
         self.catalogue.add(manifest)
         reach("checkpoint.manifest")

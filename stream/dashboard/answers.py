@@ -84,7 +84,6 @@ class Figures(Struct):
             " topic before this dashboard could count them; null if all are counted."
         ),
     ]
-    revision: Annotated[int, Meta(description="Changes whenever verdicts are counted.")]
 
 
 class HostFigures(Struct):
@@ -388,8 +387,6 @@ class System(Struct):
     roles: list[RoleHealth]
     groups: list[GroupLag]
     processes: Annotated[list[Process], Meta(description="The processes in `dashboard_roles`.")]
-    journal_position: Annotated[int | None, Meta(description="Offset of the next journal record to judge.")]
-    journal_end: Annotated[int | None, Meta(description="The offset after the journal's last record.")]
     anchors: Annotated[
         int | None, Meta(description="Number of anchors; null until reported by the judge or the look-up.")
     ]

@@ -88,7 +88,6 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             log.warning("earlier_figures_unused", directory=str(earlier), topics=names.dashboard_changelogs)
         fresh, bounds = await self._verdicts(genesis)
         recent = LatestVerdicts()
-        await recent.fill(settings, names.verdicts)
 
         def tell(batch: VerdictColumns) -> None:
             recent.tell(batch)
@@ -106,6 +105,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             await stack.enter_async_context(upkeep.beside(state))
             forgotten = ForgottenPages(genesis, *(await in_thread(state.forgotten) or ()))
             metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
+            await in_thread(recent.fill, state)
             statistics = Statistics(settings, state, bounds, tell, forgotten)
             stack.callback(statistics.failed.cancel)
             finder = Finder(settings, genesis, state.history, state.cluster)

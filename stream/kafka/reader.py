@@ -268,10 +268,6 @@ class JournalReader:
             )
         return entries
 
-    async def bounds(self) -> LogBounds:
-        """Return the log bounds. Raises BrokerError if the leader does not answer."""
-        return await self._topic.bounds()
-
     async def _fetch(self, seconds: float) -> None:
         for record in await self._topic.poll(seconds):
             rows = decode_journal(record.value, record.offset)

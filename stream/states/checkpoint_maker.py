@@ -21,7 +21,7 @@ from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import described
 from stream.checkpoints.manifest import Manifest
 from stream.checkpoints.requests import CheckpointAnswer, CheckpointRequests
-from stream.checkpoints.uploads import UploadProgress, Uploads, linked, yield_processors
+from stream.checkpoints.uploads import Uploads, linked, yield_processors
 from stream.errors import CheckpointError, OutputError, SettingsError
 from stream.futures import retrieved
 from stream.ops.metrics import CheckpointMetrics
@@ -137,10 +137,11 @@ class CheckpointMaker:
             throttle.turn(share)
             go_on()
 
-        def report(progress: UploadProgress) -> None:
+        def report(remaining: int, more: int) -> None:
             nonlocal uploaded
-            uploaded += progress.uploaded
-            self._note_upload(progress)
+            uploaded += more
+            self._metrics.checkpoint_uploading.set(remaining)
+            self._metrics.checkpoint_uploaded.inc(more)
 
         try:
             with linked(state.store, self._kind) as moment:
@@ -149,7 +150,7 @@ class CheckpointMaker:
                 yield_processors()  # not before: linking keeps the GIL
                 manifest = self._uploads.upload(moment, turn, report, go_on)
         finally:
-            self._note_upload(UploadProgress(0, 0))
+            self._metrics.checkpoint_uploading.set(0)
         self._note(manifest)
         log.info(
             "checkpoint",
@@ -165,11 +166,6 @@ class CheckpointMaker:
         seconds since the epoch."""
         self._metrics.checkpointed.set(newest.time / 1000 if complete is None else complete)
         self._metrics.checkpoint_bytes.set(newest.bytes)
-
-    def _note_upload(self, progress: UploadProgress) -> None:
-        """Report how far the upload of a checkpoint is."""
-        self._metrics.checkpoint_uploading.set(progress.remaining)
-        self._metrics.checkpoint_uploaded.inc(progress.uploaded)
 
     def _answer(self, request: str | None, error: str | None = None, checkpoint: str | None = None) -> None:
         if request is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -31,21 +30,25 @@ _UNSET: Final = (
 )
 
 
-class Checkpoints(ABC):
+class Checkpoints:
     """The checkpoints of a journal and kind, of which those that fit are restored."""
 
-    def __init__(self, settings: Settings, journal: str, kind: str, directory: Path | None = None) -> None:
-        """`settings` may name their store: without one, there are none. What `known_damage` says of
-        `directory` is not restored. Raises SettingsError if the store's URL is none."""
-        self._settings, self._journal, self._kind = settings, journal, kind
+    def __init__(
+        self,
+        settings: Settings,
+        journal: str,
+        kind: str,
+        misfit: Callable[[Manifest], Awaitable[object]],
+        directory: Path | None = None,
+    ) -> None:
+        """`settings` may name their store: without one, there are none. `misfit` says why the program cannot
+        go on from a checkpoint, or returns None. What `known_damage` says of `directory` is not restored.
+        Raises SettingsError if the store's URL is none."""
+        self._settings, self._journal, self._kind, self._misfit = settings, journal, kind, misfit
         self._directory = directory
         self._catalogue = Catalogue(settings.checkpoints) if settings.checkpoints else None
         self._refused: list[str] = []
         """Why others do not fit."""
-
-    @abstractmethod
-    async def _misfit(self, manifest: Manifest) -> object:
-        """Say why the program cannot go on from a checkpoint, or return None."""
 
     def _refuse(self, name: CheckpointName, reason: str) -> None:
         """Note and log why a checkpoint is not used."""
@@ -144,10 +147,10 @@ class FittingCheckpoints(Checkpoints):
         any_generation: bool = False,
     ) -> None:
         """With `any_generation`, the setting `tables_generation` may be another one. Raises SettingsError."""
-        super().__init__(settings, genesis.journal, kind, directory)
+        super().__init__(settings, genesis.journal, kind, self._misfit_of, directory)
         self._genesis, self._cluster_id, self._any_generation = genesis, cluster_id, any_generation
 
-    async def _misfit(self, manifest: Manifest) -> object:
+    async def _misfit_of(self, manifest: Manifest) -> object:
         settings, genesis = self._settings, self._genesis
         return (
             misfit_of_program(manifest, genesis, self._cluster_id)

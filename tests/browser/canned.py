@@ -224,7 +224,6 @@ def _figures(pages: int, histogram: list[int], hundredths: list[int], reasons: d
         first=NOON if pages else None,
         last=NOON + points * STEP if pages else None,
         since=None,
-        revision=1,
     )
 
 
@@ -252,8 +251,6 @@ def _system(namespace: str, size: int | None, detail: str) -> System:
             for role, topic, _ in roles
         ],
         processes=[Process("judge", "http://127.0.0.1:9501", "not ready", detail)] if size else [],
-        journal_position=size,
-        journal_end=size,
         anchors=size,
         state_bytes=size,
         partitions_read=3,

@@ -112,7 +112,7 @@ def test_a_store_that_is_away_in_the_middle_is_named_and_the_next_attempt_goes_o
 ) -> None:
     reports = 0
 
-    def stop_after_a_file(_: object) -> None:
+    def stop_after_a_file(*_: object) -> None:
         nonlocal reports
         reports += 1
         if reports == 2:

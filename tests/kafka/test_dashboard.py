@@ -408,7 +408,7 @@ async def test_a_second_dashboard_of_a_name_ends_and_the_first_misses_nothing(
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("step", ["stream.dashboard.role.LatestVerdicts.fill", "faust.App.start"])
+@pytest.mark.parametrize("step", ["stream.dashboard.role.ForgottenPages.catch_up", "faust.App.start"])
 async def test_a_dashboard_that_starts_can_be_stopped(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -518,7 +518,6 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             system = await client.get("/api/v1/system")
             lags = {each["role"]: (each["lag_records"], each["lag_seconds"]) for each in system["groups"]}
             assert lags == dict.fromkeys(("worker", "judge", "dashboard"), (0, 0.0))
-            assert system["journal_position"] <= system["journal_end"]
             assert system["state_bytes"] > 0
             assert system["partitions_read"] == system["partitions"] == 3
             assert (await client.counted(21))["pages"] == 21

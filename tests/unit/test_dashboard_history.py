@@ -13,7 +13,7 @@ import pytest
 import xxhash
 from msgspec import UNSET, structs
 
-from stream.dashboard.counting import history
+from stream.dashboard.counting import history, latest_verdicts
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
@@ -234,6 +234,27 @@ async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages() -> No
     assert [each.url for each in shown if each.url] == [
         each.url for each in reversed(verdicts) if each.url != FORGOTTEN
     ]
+
+
+def test_a_restarted_dashboard_begins_with_the_last_verdicts(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> list[VerdictRecord]:
+        latest = LatestVerdicts()
+        latest.fill(state)
+        return [each.answer().verdict for each in latest.latest(VerdictFilter(), 1000, None)]
+
+    assert shown() == []
+    verdicts = crawled(4 * KEPT)
+    count(state, verdicts[:50])
+    count(state, verdicts[50:], first=53)
+    monkeypatch.setattr(latest_verdicts, "TAIL", 5)
+    last = shown()
+    assert 5 <= len(last) < 50, "whole blocks"
+    assert last == verdicts[::-1][: len(last)]
+    once = structs.replace(verdicts[-1], id="other", decided_at=rfc3339(0))
+    count(state, [once], partition=0)
+    assert shown() == [*last, once], "of each partition"
 
 
 def test_pages_of_one_host_near_one_anchor_of_another_are_counted() -> None:

@@ -249,7 +249,6 @@ class Statistics:
                     show()
                     if place % SLICE == 0:
                         await asyncio.sleep(0)
-            self.view.revision += 1
             pending.folded.set()
 
     async def sweep(self) -> None:
@@ -282,7 +281,6 @@ class Statistics:
                         if isinstance(row, ClusterRow):
                             self.view.show_cluster(key.decode(), row)
                 rows += len(some)
-                self.view.revision += bool(some)
                 await asyncio.sleep(time.monotonic() - began)
         await in_thread(self.state.compact)
         async with self._writing:

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from stream.dashboard.counting.forgotten import ForgottenPages
-from stream.dashboard.counting.verdict_columns import VerdictColumns, digest_of_url
+from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of, digest_of_url
 from stream.messages.verdict import VerdictRecord
 
 BLOCK_BYTES: Final = 256 << 10
@@ -70,6 +70,11 @@ class Block(NamedTuple):
         """Decode the verdict at an offset, which the block has."""
         (place,) = np.flatnonzero(np.frombuffer(self.content.offsets, "<u8") == offset).tolist()
         return _VERDICT.decode(self._verdicts()[place])
+
+    def columns(self) -> VerdictColumns:
+        """Decode all of its verdicts."""
+        offsets = np.frombuffer(self.content.offsets, "<u8").tolist()
+        return batch_of(self.partition, offsets, list(map(bytes, self._verdicts())))
 
     def _verdicts(self) -> list[msgspec.Raw]:
         return _ARRAY.decode(bytes(cramjam.zstd.decompress(self.content.verdicts)))

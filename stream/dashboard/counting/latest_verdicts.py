@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,17 +14,14 @@ import numpy as np
 
 from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
 from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
-from stream.kafka import broker_metadata, clients
-from stream.kafka.verdict_values import VerdictReader
-from stream.settings import Settings
 
 KEPT: Final = 5000
 KEPT_BYTES: Final = 16 << 20
 """Bounds of the verdicts that are kept, exceeded by at most one batch: of ordinary ones, 5000 take 3 MB."""
 TAIL: Final = 100
-"""Number of records per partition that are read at startup."""
-TAIL_SECONDS: Final = 5.0
+"""Verdicts of each partition that are read at startup, or a few more."""
 PAUSE_SECONDS: Final = 0.25
 """Minimum interval between updates of a listener; a browser cannot show more."""
 MOST_AT_ONCE: Final = 50
@@ -84,8 +81,6 @@ class LatestVerdicts:
     _count: int = 0
     _bytes: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
-    _read_before: dict[int, int] = field(default_factory=dict)
-    """Partition -> end offset of what `fill` read, which the agent will report too."""
 
     @property
     def listeners(self) -> int:
@@ -94,9 +89,6 @@ class LatestVerdicts:
 
     def tell(self, batch: VerdictColumns) -> None:
         """Add new verdicts and notify the listeners."""
-        batch = batch.between(self._read_before.get(batch.partition, 0), batch.last)
-        if not len(batch):
-            return
         self._batches.append(batch)
         self.count += len(batch)
         self._count += len(batch)
@@ -197,35 +189,11 @@ class LatestVerdicts:
             yield list(itertools.islice(filter(wanted, fresh), MOST_AT_ONCE))
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def fill(self, settings: Settings, topic: str) -> None:
-        """Read the end of the topic, so that a restarted dashboard does not start empty."""
-        async with broker_metadata.connect(settings) as client:
-            bounds = await broker_metadata.log_bounds(client, [topic])
-        open_ones = {key: bound.stable for key, bound in bounds.items() if bound.start < bound.stable}
-        if not open_ones:
-            return
-        consumer = clients.reader(settings)
-        batches: list[VerdictColumns] = []
-        reader = VerdictReader(settings)
-        async with clients.open_client(settings, consumer):
-            consumer.assign(list(open_ones))
-            for key, end in open_ones.items():
-                consumer.seek(key, max(bounds[key].start, end - TAIL))
-            with suppress(TimeoutError):  # an incomplete list is good enough
-                async with asyncio.timeout(TAIL_SECONDS):
-                    while open_ones:
-                        fetched = await consumer.getmany(timeout_ms=200, max_records=TAIL)
-                        for key, records in fetched.items():
-                            values = [reader.json(each) for each in records]
-                            batches.append(batch_of(key.partition, [each.offset for each in records], values))
-                        open_ones = {
-                            k: end for k, end in open_ones.items() if await consumer.position(k) < end
-                        }
-        batches.sort(key=lambda batch: batch.seconds[0])
-        for batch in batches:
+    def fill(self, state: State) -> None:
+        """Begin with the last verdicts that are counted, so that a restarted dashboard does not start
+        empty."""
+        for batch in sorted(state.newest(TAIL), key=lambda batch: (batch.seconds[0], batch.last)):
             self.tell(batch)
-        for batch in batches:  # skip them when the agent reports them
-            self._read_before[batch.partition] = batch.last + 1
 
 
 def answers(seen: Iterable[NumberedVerdict]) -> list[SeenVerdict]:

@@ -21,20 +21,15 @@ class FiguresDirectory(StateDirectory[State]):
     def __init__(self, settings: Settings, path: Path, fresh: Meta, bounds: Mapping[int, LogBounds]) -> None:
         """`fresh` is what a new state begins as, `bounds` are those of the verdicts, by partition."""
         super().__init__(settings, path, lambda: State.open(path, fresh))
-        self._checkpoints = _Checkpoints(settings, path, fresh, bounds)
+        self._fresh, self._bounds = fresh, bounds
+        kind = kind_of_dashboard(settings.dashboard_name)
+        self._checkpoints = Checkpoints(settings, fresh.journal, kind, self._misfit, path)
 
     async def _restore(self, avoided: set[CheckpointName]) -> CheckpointName | None:
         return await self._checkpoints.restore_if_empty(self.path, avoided)
 
-
-class _Checkpoints(Checkpoints):
-    """The checkpoints of a dashboard from which it can go on with the verdicts as they are."""
-
-    def __init__(self, settings: Settings, path: Path, fresh: Meta, bounds: Mapping[int, LogBounds]) -> None:
-        super().__init__(settings, fresh.journal, kind_of_dashboard(settings.dashboard_name), path)
-        self._fresh, self._bounds = fresh, bounds
-
     async def _misfit(self, manifest: Manifest) -> str | None:
+        """Why a dashboard cannot go on from a checkpoint with the verdicts as they are, or None."""
         fresh = self._fresh
         if reason := misfit_of_fields(manifest, format=FORMAT, cluster=fresh.cluster, topic=fresh.topic):
             return reason

@@ -30,13 +30,13 @@ from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.history import Block, block_in, index_prefix, key_of_block, place_in_index
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import ClusterRow, Counts
-from stream.dashboard.counting.verdict_columns import normal
+from stream.dashboard.counting.verdict_columns import VerdictColumns, normal
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS, Window
 from stream.figures import LAYOUT, META_DECODER, Meta
 from stream.messages.verdict import VerdictRecord
 from stream.settings import MIB
-from stream.tables.store.failures import damage_error
+from stream.tables.store.failures import TranslatedErrors, damage_error
 from stream.tables.store.meta_record import META, begun
 from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Store, Writes
 
@@ -122,6 +122,23 @@ class State:
                 if normal(verdict.url or "") == url_key:
                     verdicts.append(verdict)
         return sorted(verdicts, key=lambda verdict: verdict.decided_at, reverse=True)
+
+    def newest(self, verdicts: int) -> list[VerdictColumns]:
+        """Return the newest verdicts of each partition, whole blocks with so many together, or all."""
+        batches = list[VerdictColumns]()
+        with TranslatedErrors(self.store.path):
+            for partition in self.meta.positions:
+                each, seen = self.store.iterator(BLOCKS), 0
+                each.seek_for_prev(key_of_block(partition + 1, 0))
+                while each.valid() and seen < verdicts:
+                    block = block_in(each.key(), each.value())
+                    if block.partition != partition:
+                        break
+                    batches.append(block.columns())
+                    seen += len(batches[-1])
+                    each.prev()
+                each.status()  # raises if a bad block ended the search
+        return batches
 
     # Writing.
 

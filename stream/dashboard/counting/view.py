@@ -43,8 +43,6 @@ class View:
     totals: dict[Window, Counts] = field(default_factory=dict)
     hosts: dict[Window, dict[str, Counts]] = field(default_factory=dict)
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    revision: int = 0
-    """Incremented with every change."""
     pruned: bool = False
     """Whether host rows were dropped from memory. Rankings of long ranges may then miss small hosts."""
     _host_rows: int = 0

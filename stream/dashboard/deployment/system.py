@@ -111,8 +111,6 @@ class Watch:
             roles=[RoleHealth(each.role, "unknown", "not checked yet") for each in self._watched],
             groups=[],
             processes=[],
-            journal_position=None,
-            journal_end=None,
             anchors=None,
             state_bytes=None,
             partitions_read=0,
@@ -172,19 +170,17 @@ class Watch:
         bounds = await broker_metadata.log_bounds(client_of(admin), {each.topic for each in self._watched})
         partitions = sum(key.topic == self._names.verdicts for key in bounds)
         check_partitions(self._names.verdicts, partitions, self.now.partitions)
-        group_lags, roles, committed = [], [], {}
+        group_lags, roles = [], []
         for watched in self._watched:
             group = await groups.describe_group(admin, watched.group, watched.topic)
             offsets = await groups.committed_offsets(admin, watched.group)
             if watched.role == "dashboard":
                 offsets |= {TopicPartition(watched.topic, p): o for p, o in self._own.counted().items()}
-            committed[watched.role] = offsets
             self.changes.saw_group(watched.role, group, time.time())
             lag = await measure_lag(consumer, watched.topic, bounds, offsets)
             self.lags.add(watched.role, time.time(), lag)
             group_lags.append(_group_lag(watched, group, lag))
             roles.append(_health(watched.role, len(group.members), lag.seconds))
-        journal = TopicPartition(self._names.journal, 0)
         processes, judge_gauges = await _ask(self._roles)
         for each in processes:
             self.changes.saw_process(each.role, each.url, each.started, time.time())
@@ -197,8 +193,6 @@ class Watch:
             roles=roles,
             groups=group_lags,
             processes=processes,
-            journal_position=committed["judge"].get(journal),
-            journal_end=bounds[journal].stable,
             anchors=None if anchors is None else int(anchors),
             state_bytes=None if size is None else int(size),
             partitions_read=self._own.read(),

@@ -33,7 +33,7 @@ from stream.dashboard.answers import (
 from stream.dashboard.counting.app import directory_of
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
-from stream.dashboard.lookup.member_pages import compare_members, page_message
+from stream.dashboard.lookup.member_pages import compare_members, compare_texts, page_message
 from stream.dashboard.recent_events import RecentEvents
 from stream.errors import NeardupError
 from stream.fingerprint.lanes import distances, first_words, from_integers
@@ -41,7 +41,6 @@ from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import NO_DIGEST, Row, Status
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.decision.candidates_compared import FingerprintedPages, compare
-from stream.judge.explain.shingle_diff import ShingleDiff
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.rule import Rule
@@ -241,13 +240,9 @@ async def compare_pages(pool: ChildPool, rule: Rule, other: bytes, page: tuple[b
     for name, side in (("the page to compare with", anchor), ("the page", row)):
         if side.status == Status.REJECTED:
             return Comparison(f"{name} is rejected: {side.reason} ({side.detail or 'no detail'})")
-    content = await pool.compare(other, value)
-    if isinstance(content, Row):
-        return Comparison(f"the pages could not be compared: {content.reason} ({content.detail})")
-    shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
-    comparison = Comparison("", shingles=shingles)
-    if union := sum(shingles.counts):
-        comparison.exact_similarity = round(shingles.counts[0] / union, 4)
+    comparison = await compare_texts(pool, other, value)
+    if comparison.shingles is None:
+        return comparison
     for name, side in (("the page to compare with", anchor), ("the page", row)):
         if side.status == Status.INSUFFICIENT:
             comparison.why = f"{name} has too little text for a fingerprint"

@@ -72,19 +72,27 @@ async def compare_members(
     The messages are not fingerprinted again, so the child needs no store and no registry. A page that is only
     a reference to a record of an archive, or that needs a schema, is not compared.
     """
-    content = await pool.compare(one[0], other[0])
-    if isinstance(content, Row):
-        return Comparison(
-            f"the pages could not be compared: {content.reason} ({content.detail or 'no detail'})"
-        )
-    shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
-    comparison = Comparison("", shingles=shingles)
+    comparison = await compare_texts(pool, one[0], other[0])
+    if comparison.shingles is None:
+        return comparison
     prints = [each.fingerprint for _, each in (one, other)]
     if all(prints):
         first, second = (int(each or "", 16) for each in prints)
         comparison.distance = (first ^ second).bit_count()
+    distance = "unknown distance" if comparison.distance is None else f"distance {comparison.distance} bits"
+    shared, total = comparison.shingles.counts[0], sum(comparison.shingles.counts)
+    comparison.why = f"{distance}; {shared} of {total} shingles are in both pages"
+    return comparison
+
+
+async def compare_texts(pool: ChildPool, one: bytes, other: bytes) -> Comparison:
+    """Compare the shingles of two page messages, or say why that is not possible."""
+    content = await pool.compare(one, other)
+    if isinstance(content, Row):
+        return Comparison(
+            f"the pages could not be compared: {content.reason} ({content.detail or 'no detail'})"
+        )
+    comparison = Comparison("", shingles=(shingles := msgspec.msgpack.decode(content, type=ShingleDiff)))
     if union := sum(shingles.counts):
         comparison.exact_similarity = round(shingles.counts[0] / union, 4)
-    distance = "unknown distance" if comparison.distance is None else f"distance {comparison.distance} bits"
-    comparison.why = f"{distance}; {shingles.counts[0]} of {union} shingles are in both pages"
     return comparison

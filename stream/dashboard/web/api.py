@@ -125,7 +125,6 @@ class Api:
                 first=view.first(0.0) or None,
                 last=view.last(),
                 since=self.statistics.state.meta.since or None,
-                revision=view.revision,
             ),
             csv_export.FIGURES[part],
         )
