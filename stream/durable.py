@@ -1,4 +1,4 @@
-"""Files, and names in directories, that outlive a crash of the machine."""
+"""Names in directories that outlive a crash of the machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,3 @@ def sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file, in place of the one of this name if there is one, whole or not at all. Raises OSError."""
-    written = path.with_suffix(".new")
-    with written.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(path)
-    sync_directory(path.parent)

@@ -4,7 +4,6 @@ loaders (rule 21)."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -48,14 +47,14 @@ async def last_expected(decisions: TopicReader, wanted: Collection[SourceKey]) -
     missing, offsets = set(wanted), dict[SourceKey, int]()
     for first, until in windows_before(bounds.start, bounds.end):
         try:
-            here = await _expected_within(decisions, first, until)
+            expected, has_ledger = await _expected_within(decisions, first, until)
         except StateError:
             if (await decisions.settled_bounds()).start <= first:
                 raise
             return await last_expected(decisions, wanted)  # older records were deleted meanwhile
-        offsets |= {key: expected for key, expected in here.expected.items() if key in missing}
-        missing -= here.expected.keys()
-        if here.has_ledger or not missing:
+        offsets |= {key: offset for key, offset in expected.items() if key in missing}
+        missing -= expected.keys()
+        if has_ledger or not missing:
             return offsets
     if missing and bounds.start:
         raise StateError(
@@ -66,19 +65,11 @@ async def last_expected(decisions: TopicReader, wanted: Collection[SourceKey]) -
     return offsets
 
 
-class _Within(NamedTuple):
-    """What some consecutive decision records say."""
-
-    expected: dict[SourceKey, int]
-    """Source -> the next offset that the judge expects, by the last record that names it."""
-    has_ledger: bool
-    """Whether a ledger begins there."""
-
-
-async def _expected_within(decisions: TopicReader, first: int, end: int) -> _Within:
-    """Read the records in [first, end)."""
+async def _expected_within(decisions: TopicReader, first: int, end: int) -> tuple[dict[SourceKey, int], bool]:
+    """Return source -> the next offset that the judge expects, by the last record in [first, end) that names
+    it; and whether a ledger begins there."""
     expected, has_ledger = dict[SourceKey, int](), False
     async for _, decided in records_between(decisions, first, end):
         expected |= {key_of(each): each.expected for each in decided.sources}
         has_ledger |= decided.begins_ledger
-    return _Within(expected, has_ledger)
+    return expected, has_ledger

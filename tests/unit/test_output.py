@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.durable import replace_file
 from stream.errors import DiskError, OutputError
 from stream.fingerprint.lanes import as_words
 from stream.kafka.member import member_id
@@ -325,11 +324,6 @@ def write_output(directory: Path) -> Path:
     return directory / "out"
 
 
-def write_durably(directory: Path) -> Path:
-    replace_file(directory / "member", b"new")
-    return directory / "member"
-
-
 def put_into_a_store(directory: Path) -> Path:
     DirectoryStore(directory).put("chain/1", b"new")
     return directory / "chain" / "1"
@@ -349,9 +343,7 @@ def log_verdicts(directory: Path) -> Path:
         return log.path
 
 
-@pytest.mark.parametrize(
-    "write", [write_output, write_durably, put_into_a_store, export_to_parquet, log_verdicts]
-)
+@pytest.mark.parametrize("write", [write_output, put_into_a_store, export_to_parquet, log_verdicts])
 def test_what_is_written_outlives_a_crash_of_the_machine(
     write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
