@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.catalogue import Catalogue, Contents
 from stream.checkpoints.digests import DigestCache
 from stream.checkpoints.kinds import Summary, summary_of
 from stream.checkpoints.manifest import CheckpointFile, Manifest, is_state_file
@@ -87,8 +87,11 @@ class Uploads:
 
     def newest(self, journal: str) -> Manifest | None:
         """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
-        for name in self.catalogue.kept(journal, self._kind):
-            if name.directory == self._directory:
+        return self._newest(self.catalogue.contents(journal))
+
+    def _newest(self, contents: Contents) -> Manifest | None:
+        for name in contents.kept:
+            if (name.kind, name.directory) == (self._kind, self._directory):
                 with suppress(DamagedCheckpointError):
                     return self.catalogue.read(name)
         return None
@@ -110,7 +113,8 @@ class Uploads:
         Raises CheckpointError, and OSError for a file that cannot be read. If pruning fails, that is logged.
         """
         deadline = time.monotonic() + UPLOAD_SECONDS
-        newest = self.newest(state.summary.journal)
+        contents = self.catalogue.contents(state.summary.journal, timed=True)
+        newest = self._newest(contents)
         if newest is not None and newest.progress == state.summary.progress:
             return newest
         paths = sorted(each for each in state.path.iterdir() if is_state_file(each.name))
@@ -120,7 +124,7 @@ class Uploads:
             for path, digest in zip(paths, digests, strict=True)
         ]
         manifest = Manifest.of(state.summary, self._directory, state.time, files)
-        lacking = self._lacking(manifest)
+        lacking = self._lacking(manifest, contents)
         remaining = sum(each.size for each in lacking)
         report(remaining, 0)
         for each in lacking:
@@ -147,9 +151,9 @@ class Uploads:
         except CheckpointError as error:  # the checkpoint is there; the next one prunes
             log.warning("checkpoint_not_pruned", error=str(error))
 
-    def _lacking(self, manifest: Manifest) -> list[CheckpointFile]:
-        """The files of a checkpoint that are not stored, or may be removed before the manifest is there."""
-        contents = self.catalogue.contents(manifest.journal, timed=True)
+    def _lacking(self, manifest: Manifest, contents: Contents) -> list[CheckpointFile]:
+        """The files of a checkpoint that are not stored, or may be removed before the manifest is there, by
+        what was stored when the upload began."""
         since = contents.now - UPLOAD_SECONDS
         lasting = [*contents.kept, *(name for name, pruned in contents.pruned.items() if pruned > since)]
         named, _ = named_files(self.catalogue, lasting)

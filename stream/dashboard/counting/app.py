@@ -100,8 +100,8 @@ class Statistics:
         self._writing = asyncio.Lock()
         """Held while rows are read and replaced."""
         self.app = self._app()
-        self._topic = self.app.topic(names.verdicts, value_type=bytes, key_type=bytes, value_serializer="raw")
-        self.app.agent(self._topic, name="fold")(self._take_all)
+        topic = self.app.topic(names.verdicts, value_type=bytes, key_type=bytes, value_serializer="raw")
+        self.app.agent(topic, name="fold")(self._take_all)
         self.app.on_partitions_assigned.connect(self._note_assignment)
 
     def _first(self, partition: int, log_of_verdicts: LogBounds) -> int:

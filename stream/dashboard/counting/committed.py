@@ -100,11 +100,6 @@ class _Batches:
 class _Fetched(OrderedDict[Any, Any]):
     """aiokafka's buffer of fetched records, which are wrapped to yield whole batches."""
 
-    def __init__(self, results: Mapping[Any, Any]) -> None:
-        super().__init__()
-        for partition, result in results.items():
-            self[partition] = result
-
     def __setitem__(self, partition: Any, result: Any) -> None:
         if isinstance(result, FetchResult):
             wrap_batches(result, _Batches)
@@ -171,7 +166,7 @@ class _Consumer(Consumer):
 
     def _new_offset(self, tp: Any) -> int | None:
         """Return the offset to commit, which only lag is measured by: up to where verdicts are counted."""
-        offset: int | None = self.transport.counted.get(tp.partition)
+        offset: int | None = self.transport.counted().get(tp.partition)
         return offset
 
     async def _add_gap(self, tp: Any, offset_from: int, offset_to: int) -> None:
@@ -194,9 +189,4 @@ class CommittedTransport(Transport):
         """`next_offset` says at which offset to go on with a partition; `counted` returns up to where each
         partition is counted."""
         super().__init__(app.conf.broker_consumer, app)
-        self.next_offset, self._counted = next_offset, counted
-
-    @property
-    def counted(self) -> Mapping[int, int]:
-        """Partition -> the offset before which its verdicts are counted."""
-        return self._counted()
+        self.next_offset, self.counted = next_offset, counted

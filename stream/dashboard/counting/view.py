@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from stream.dashboard.counting.rows import ClusterRow, Counts
-from stream.dashboard.counting.windows import HOSTS, TOTALS, Window, WindowPlan, plan
+from stream.dashboard.counting.windows import HOSTS, TOTALS, Window, WindowPlan, expired, plan
 
 MOST_HOSTS: Final = 200_000
 """Maximum number of host rows in memory. Above it, those with the fewest duplicates are dropped, and read
@@ -77,8 +77,8 @@ class View:
     def sweep(self, now: float) -> None:
         """Drop expired windows."""
         for windows, retention in ((self.totals, TOTALS), (self.hosts, HOSTS)):
-            for start, size in [w for w in windows if w[0] + w[1] + retention[w[1]] <= now]:
-                gone = windows.pop((start, size))
+            for window in [each for each in windows if expired(each, retention[each[1]], now)]:
+                gone = windows.pop(window)
                 if isinstance(gone, dict):
                     self._host_rows -= len(gone)
 
@@ -153,12 +153,8 @@ class View:
     def rate(self, now: float, seconds: int = 30) -> float:
         """Return verdicts per second over the last complete windows that make up `seconds`."""
         end = int(now // 5 * 5)
-        return sum(each.pages for each in self._windows(range(end - seconds, end, 5), 5)) / seconds
-
-    def _windows(self, starts: range, size: int) -> Iterator[Counts]:
-        for start in starts:
-            if counts := self.totals.get((start, size)):
-                yield counts
+        windows = ((start, 5) for start in range(end - seconds, end, 5))
+        return sum(self.totals[each].pages for each in windows if each in self.totals) / seconds
 
     def _counts(self, window: Window, host: str | None) -> Counts | None:
         if host is None:
