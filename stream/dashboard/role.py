@@ -103,7 +103,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
         ):
             upkeep = Upkeep(settings, kind_of_dashboard(settings.dashboard_name), path, metrics)
             await stack.enter_async_context(upkeep.beside(state))
-            forgotten = ForgottenPages(genesis, *(await in_thread(state.forgotten) or ()))
+            forgotten = await in_thread(ForgottenPages.known_in, genesis, state.store)
             metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
             await in_thread(recent.fill, state)
             statistics = Statistics(settings, state, bounds, tell, forgotten)
@@ -197,7 +197,7 @@ async def _erase_forgotten(statistics: Statistics, recent: LatestVerdicts, forgo
     erased = 0
     while True:
         if erased < (requests := forgotten.requests):
-            await recent.forget(forgotten)
+            await recent.rewrite(forgotten.rewrite)
             erased = requests
         if statistics.state.meta.erased < requests:
             await statistics.erase(requests)

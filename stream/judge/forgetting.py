@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,16 @@ _Requests = Mapping[bytes, tuple[int, ...]]
 """Digest -> offsets of the requests that name it."""
 
 
+class Named(Protocol):
+    """Digest -> offsets of the requests that name it, or what follows from these."""
+
+    def get(self, digest: bytes, default: tuple[int, ...], /) -> tuple[int, ...]: ...
+
+
 class NamedHosts:
     """The hosts and domains that requests name, by digests."""
 
-    def __init__(self, genesis: Genesis, hosts: _Requests, domains: _Requests) -> None:
+    def __init__(self, genesis: Genesis, hosts: Named, domains: Named) -> None:
         self._hosts, self._domains = hosts, domains
         self._digest_host = host_hasher(genesis.seed)
         self._of_host = dict[str, tuple[int, ...]]()
@@ -52,8 +58,7 @@ class NamedHosts:
 
     def of_url(self, url: str) -> tuple[int, ...]:
         """Return the offsets of the requests that name the host of a URL, or a domain that it is in."""
-        host = host_of(url)
-        if not host:
+        if not self or not (host := host_of(url)):
             return ()
         if (offsets := self._of_host.get(host)) is None:
             if len(self._of_host) >= HOSTS_KEPT:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from stream.dashboard.counting import forgotten, forgotten_ids
+from stream.dashboard.counting import forgotten, page_ids
 from stream.dashboard.counting.forgotten import ForgottenPages, _Decided
-from stream.dashboard.counting.forgotten_ids import ForgottenIds
+from stream.dashboard.counting.page_ids import PageIds
 from stream.errors import BrokerError, TrimmedLogError
 from stream.fingerprint.seed import url_hasher
 from stream.kafka.outage import patience
@@ -148,28 +148,28 @@ async def test_requests_that_nobody_serves_are_waited_for_by_name() -> None:
 
 
 def test_what_is_decided_while_a_thread_looks_up_is_known_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages, ask = ForgottenPages(GENESIS), _Decided.start_of
+    pages, ask = ForgottenPages(GENESIS), _Decided.get
     pages.add(0, 0, request_of(A))
     deciding = threading.Thread(target=pages.decide, args=(1, 8))
 
-    def ask_slowly(decided: _Decided, digest: bytes) -> int:
-        start = ask(decided, digest)
+    def ask_slowly(decided: _Decided, digest: bytes, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        start = ask(decided, digest, default)
         if deciding.ident is None:
             deciding.start()
             deciding.join(0.2)
         return start
 
-    monkeypatch.setattr(_Decided, "start_of", ask_slowly)
+    monkeypatch.setattr(_Decided, "get", ask_slowly)
     assert not pages.names(A, BEFORE)
     deciding.join()
     assert pages.names(A, BEFORE)
 
 
 def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (forgotten, forgotten_ids):
+    for module in (forgotten, page_ids):
         monkeypatch.setattr(module, "LEAST_JOINED", 4)
     rng = random.Random(1)
-    ids, seen = ForgottenIds(), set[int]()
+    ids, seen = PageIds(), set[int]()
     decided, starts = _Decided(), dict[bytes, int]()
     for start in range(1, 60):
         some = [rng.randrange(200) for _ in range(rng.randrange(4))]
@@ -181,5 +181,5 @@ def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bool(decided) == bool(starts)
         for each in range(200):
             digest = each.to_bytes(16, "big")
-            assert (each in ids, decided.start_of(digest)) == (each in seen, starts.get(digest, 0))
+            assert (each in ids, decided.get(digest, (0,))) == (each in seen, (starts.get(digest, 0),))
     assert len(ids) == len(seen)

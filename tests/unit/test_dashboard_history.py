@@ -15,7 +15,6 @@ from msgspec import UNSET, structs
 
 from stream.dashboard.counting import history, latest_verdicts
 from stream.dashboard.counting.forgotten import ForgottenPages
-from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.state import BLOCKS, KEPT, State
@@ -129,7 +128,7 @@ def erase(state: State, pages: ForgottenPages) -> int:
     for family in (BLOCKS, CLUSTERS):
         start: bytes | None = b""
         while start is not None:
-            keys, start = state.erase_some(family, start, pages)
+            keys, start = state.erase_some(family, start, pages.names, pages.rewrite)
             rows += len(keys)
     return rows
 
@@ -140,11 +139,11 @@ def test_a_search_for_forgotten_pages_goes_on_where_it_stopped(
     count(state, crawled(KEPT))
     rows = sum(1 for family in (BLOCKS, CLUSTERS) for _ in state.store.scan(family))
     monkeypatch.setattr("stream.dashboard.counting.state.ERASE_SECONDS", 0.0)
-    turns = 0
+    turns, none = 0, ForgottenPages(GENESIS)
     for family in (BLOCKS, CLUSTERS):
         start: bytes | None = b""
         while start is not None:
-            _, start = state.erase_some(family, start, ForgottenPages(GENESIS))
+            _, start = state.erase_some(family, start, none.names, none.rewrite)
             turns += 1
     assert 2 < turns <= rows + 2
 
@@ -178,13 +177,14 @@ def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state
 
 
 def test_what_is_known_of_forgotten_pages_is_read_back(state: State) -> None:
-    assert state.forgotten() is None
+    assert not ForgottenPages.known_in(GENESIS, state.store)._known
     written = forgotten_pages(("url", FORGOTTEN))
     for some in ([5, 9], [], [7, 9, 1 << 60], [1]):
         written.ids.add(np.array(some, np.int64))
-        state.note_forgotten(written)
-        decided, ids = state.forgotten() or ([], ForgottenIds())
-        assert decided == written.decided == [(1, 8)]
+        written.note_in(state.store)
+        read = ForgottenPages.known_in(GENESIS, state.store)
+        assert [*read._known] == written.decided == [(1, 8)]
+        ids = read.ids
         known = (1, 2, 5, 7, 9, 1 << 60, 1 << 61)
         assert [each in ids for each in known] == [each in written.ids for each in known]
     assert (len(ids), 7 in ids, 8 in ids, 1 << 61 in ids) == (5, True, False, False)
@@ -228,7 +228,7 @@ async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages() -> No
     for first, last in ((0, 2), (2, 7), (7, len(verdicts))):
         values = [msgspec.json.encode(each) for each in verdicts[first:last]]
         latest.tell(batch_of(PARTITION, range(first, last), values))
-    await latest.forget(forgotten_pages(("url", FORGOTTEN)))
+    await latest.rewrite(forgotten_pages(("url", FORGOTTEN)).rewrite)
     shown = [each.answer().verdict for each in latest.latest(VerdictFilter(), 100, None)]
     assert [each.id for each in shown] == [each.id for each in reversed(verdicts)]
     assert [each.url for each in shown if each.url] == [

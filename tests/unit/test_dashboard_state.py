@@ -145,10 +145,10 @@ def test_windows_go_when_their_time_is_over(
 
 def test_a_state_that_ends_before_anything_is_counted_is_sound(tmp_path: Path) -> None:
     with closing(State.open(tmp_path, FRESH)) as state:
-        state.note_forgotten(ForgottenPages(genesis_of()))
+        ForgottenPages(genesis_of()).note_in(state.store)
     with closing(State.open(tmp_path, FRESH)) as state:
         assert state.meta == FRESH
-        assert state.forgotten() is not None
+        assert ForgottenPages.known_in(genesis_of(), state.store)._has_ids
 
 
 def test_a_block_that_is_gone_is_damage(tmp_path: Path) -> None:

@@ -207,13 +207,13 @@ class TestDashboard(LifeOfAState):
         return pages
 
     def forget(self, state: dashboard.State) -> bytes:
-        state.note_forgotten(self.forgotten())
+        self.forgotten().note_in(state.store)
         return int(digest_of_url(FORGOTTEN)).to_bytes(8, "big")
 
     def erase(self, state: dashboard.State) -> None:
         for family in (BLOCKS, CLUSTERS):
             start: bytes | None = b""
             while start is not None:
-                _, start = state.erase_some(family, start, self.forgotten())
+                _, start = state.erase_some(family, start, self.forgotten().names, self.forgotten().rewrite)
         state.compact()
         state.note_erased(1)

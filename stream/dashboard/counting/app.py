@@ -211,7 +211,7 @@ class Statistics:
         if any(map(bytes.startswith, values, repeat(MAGIC))):
             values = await asyncio.to_thread(self._json, partition, records)
         erased = self._forgotten.requests
-        whole = batch_of(partition, offsets, list(self._forgotten.forget_all(values)))
+        whole = batch_of(partition, offsets, [self._forgotten.rewrite(each) or each for each in values])
         records.clear()
         batch = whole.between(begin, whole.last)
         if not len(batch):
@@ -267,7 +267,8 @@ class Statistics:
     async def erase(self, requests: int) -> None:
         """Remove from the state what it says of pages that are forgotten, by the requests before an
         offset. Interrupted, it begins anew."""
-        await in_thread(self.state.note_forgotten, self._forgotten)
+        pages, state = self._forgotten, self.state
+        await in_thread(pages.note_in, state.store)
         if pending := self._pending:  # what was read when less was forgotten
             await pending.folded.wait()
         rows = 0
@@ -276,13 +277,13 @@ class Statistics:
             while start is not None:
                 began = time.monotonic()
                 async with self._writing:
-                    some, start = await in_thread(self.state.erase_some, family, start, self._forgotten)
+                    some, start = await in_thread(state.erase_some, family, start, pages.names, pages.rewrite)
                     for key, row in some:
                         if isinstance(row, ClusterRow):
                             self.view.show_cluster(key.decode(), row)
                 rows += len(some)
                 await asyncio.sleep(time.monotonic() - began)
-        await in_thread(self.state.compact)
+        await in_thread(state.compact)
         async with self._writing:
-            await in_thread(self.state.note_erased, requests)
+            await in_thread(state.note_erased, requests)
         log.info("erased", requests=requests, rows=rows)

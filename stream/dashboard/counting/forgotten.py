@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -22,9 +22,10 @@ import structlog
 from aiokafka.errors import KafkaError
 from numpy.typing import NDArray
 
-from stream.dashboard.counting.forgotten_ids import JOINED_SHARE, LEAST_JOINED, ForgottenIds
+from stream.dashboard.counting.page_ids import JOINED_SHARE, LEAST_JOINED, PageIds
 from stream.errors import PageError, RecordError, TrimmedLogError
-from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.fingerprint.seed import url_hasher
+from stream.judge.forgetting import NamedHosts
 from stream.judge.ids import INDEX_BITS, pack
 from stream.kafka import broker_metadata, clients
 from stream.kafka.log_starts import BROKERS_APART_MS, first_since
@@ -36,13 +37,24 @@ from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, decode_request
 from stream.messages.verdict import PageRef, VerdictRecord
 from stream.settings import Settings
-from stream.text.url import host_of, url_key
+from stream.tables.store.rocks import DEFAULT, Store
+from stream.text.url import url_key
 
 POLL_SECONDS: Final = 1.0
+KNOWN: Final = b"forgotten"
+"""Key of what a store knows."""
 _DIGEST: Final = np.dtype([("first", "<u8"), ("second", "<u8")])
 _BEYOND: Final = (1 << 63) - 1
 
 log = structlog.get_logger(__name__)
+
+
+class _Known(msgspec.Struct, array_like=True):
+    """What a store knows."""
+
+    decided: list[tuple[int, int]]
+    """As `ForgottenPages.decided`."""
+    ids: bytes
 
 
 class _Named(msgspec.Struct, gc=False):
@@ -61,7 +73,7 @@ class _Decided:
     def __init__(self) -> None:
         self._digests, self._starts = np.zeros(0, _DIGEST), np.zeros(0, np.int64)
         self._added = dict[bytes, int]()
-        """Those that were added since, as in `ForgottenIds`."""
+        """Those that were added since, as in `PageIds`."""
 
     def __bool__(self) -> bool:
         return bool(self._added) or len(self._digests) > 0
@@ -80,17 +92,17 @@ class _Decided:
         self._starts = np.concatenate([starts, self._starts])[first]
         self._added.clear()
 
-    def start_of(self, digest: bytes) -> int:
-        """Where this was last forgotten; 0 if it never was."""
+    def get(self, digest: bytes, default: tuple[int, ...] = (), /) -> tuple[int, ...]:
+        """Where this was last forgotten; the default if it never was."""
         if (start := self._added.get(digest)) is not None:
-            return start
+            return (start,)
         wanted: NDArray[np.void] = np.frombuffer(digest, _DIGEST)
         place = int(np.searchsorted(self._digests["first"], wanted["first"][0]))
         while place < len(self._digests) and self._digests["first"][place] == wanted["first"][0]:
             if self._digests["second"][place] == wanted["second"][0]:
-                return int(self._starts[place])
+                return (int(self._starts[place]),)
             place += 1
-        return 0
+        return default
 
 
 class _Waiting(NamedTuple):
@@ -109,15 +121,16 @@ class ForgottenPages:
         self,
         genesis: Genesis,
         decided: Iterable[tuple[int, int]] = (),
-        ids: ForgottenIds | None = None,
+        ids: PageIds | None = None,
     ) -> None:
         """`decided` and `ids` are what another one knew before. Without `ids`, decisions are read again, and
         `decided` says what those said that are gone."""
         self._genesis = genesis
-        self.ids: Final = ForgottenIds() if ids is None else ids
+        self.ids: Final = PageIds() if ids is None else ids
         """Of pages that were requested by URL."""
-        self._digest_url, self._digest_host = url_hasher(genesis.seed), host_hasher(genesis.seed)
+        self._digest_url = url_hasher(genesis.seed)
         self._urls, self._hosts, self._domains = _Decided(), _Decided(), _Decided()
+        self._named_hosts = NamedHosts(genesis, self._hosts, self._domains)
         self._known, self._has_ids = deque(decided), ids is not None
         self._waiting = deque[_Waiting]()
         self._position = 0
@@ -145,12 +158,24 @@ class ForgottenPages:
         milliseconds since the epoch."""
         return len(self._waiting), self._waiting[0].appended if self._waiting else None
 
-    def decided_and_ids(self) -> tuple[list[tuple[int, int]], bytes]:
-        """`decided`, and the ids, encoded, as of one moment."""
-        with self._lock:
-            return list(self.decided), self.ids.encoded()
+    @classmethod
+    def known_in(cls, genesis: Genesis, store: Store) -> Self:
+        """What a store knows of them, as `note_in` wrote it."""
+        (value,) = store.get(DEFAULT, [KNOWN])
+        if value is None:
+            return cls(genesis)
+        record = _KNOWN.decode(value)
+        return cls(genesis, record.decided, PageIds(record.ids))
 
-    def forget(self, verdict: bytes) -> bytes | None:
+    def note_in(self, store: Store) -> None:
+        """Write what is known: decisions that say it may be trimmed."""
+        with self._lock:
+            record = _Known(list(self.decided), self.ids.encoded())
+        writes = store.batch()
+        writes.put(DEFAULT, KNOWN, msgspec.msgpack.encode(record))
+        store.write(writes)
+
+    def rewrite(self, verdict: bytes) -> bytes | None:
         """Return a verdict, in JSON, without what it says of pages that are forgotten; None if it says
         nothing of any."""
         if not self.end:
@@ -189,16 +214,11 @@ class ForgottenPages:
         return pack(int(offset), int(index)) if self._genesis.journal.startswith(journal) else _BEYOND
 
     def _ask_start(self, url: str) -> int:
-        start, key = 0, url
+        starts, key = tuple[int, ...](), url
         with suppress(PageError):
             key = url_key(url, self._genesis.scheme.url_rules)
-            start = self._urls.start_of(self._digest_url(key))
-        if host := host_of(key) if self._hosts or self._domains else "":
-            start = max(start, self._hosts.start_of(self._digest_host(host)))
-        while self._domains and host:
-            start = max(start, self._domains.start_of(self._digest_host(host)))
-            host = host.partition(".")[2]
-        return start
+            starts = self._urls.get(self._digest_url(key))
+        return max(starts + self._named_hosts.of_url(key), default=0)
 
     def add(self, offset: int, appended: int, request: ForgetRequest) -> None:
         """Add a request, in their order, before it is decided."""
@@ -214,6 +234,7 @@ class ForgottenPages:
                 named.add([each.words for each in some if each.forget == what], start)
             self.end = max(self.end, start)
             self.decided.append((requests, start))
+            self._named_hosts = NamedHosts(self._genesis, self._hosts, self._domains)
             self._start_of.cache_clear()
 
     def _decide_known(self, until: int) -> None:
@@ -317,11 +338,7 @@ class ForgottenPages:
                     self.decide(older[-1] + 1, self._floor.start)
             self._floor = None
 
-    def forget_all(self, verdicts: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield verdicts, in JSON, without what they say of pages that are forgotten."""
-        for each in verdicts:
-            yield self.forget(each) or each
 
-
+_KNOWN: Final = msgspec.msgpack.Decoder(_Known)
 _NAMED: Final = msgspec.json.Decoder(_Named)
 _VERDICT: Final = msgspec.json.Decoder(VerdictRecord)

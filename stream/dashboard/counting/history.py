@@ -7,7 +7,7 @@ verdicts and takes a tenth of the bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import cramjam
@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import xxhash
 
-from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of, digest_of_url
 from stream.messages.verdict import VerdictRecord
 
@@ -79,11 +78,11 @@ class Block(NamedTuple):
     def _verdicts(self) -> list[msgspec.Raw]:
         return _ARRAY.decode(bytes(cramjam.zstd.decompress(self.content.verdicts)))
 
-    def without(self, forgotten: ForgottenPages) -> Block | None:
-        """Return the block without what its verdicts say of forgotten pages; None if they say nothing of
-        any."""
+    def rewritten(self, rewrite: Callable[[bytes], bytes | None]) -> Block | None:
+        """Return the block with what `rewrite` returns in place of its verdicts; None if that is None for
+        all."""
         verdicts = [bytes(each) for each in self._verdicts()]
-        changed = {at: new for at, each in enumerate(verdicts) if (new := forgotten.forget(each)) is not None}
+        changed = {at: new for at, each in enumerate(verdicts) if (new := rewrite(each)) is not None}
         if not changed:
             return None
         digests = np.frombuffer(self.content.digests, "<u8").copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
-from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.state import State
 from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
 
@@ -100,11 +99,11 @@ class LatestVerdicts:
         for listener in self._listeners:
             listener.set()
 
-    async def forget(self, forgotten: ForgottenPages) -> None:
-        """Remove what the verdicts say of pages that are forgotten."""
+    async def rewrite(self, rewrite: Callable[[bytes], bytes | None]) -> None:
+        """Put what `rewrite` returns in place of verdicts, unless that is None."""
         for batch in list(self._batches):
             values = batch.values()
-            changed = list(forgotten.forget_all(values))
+            changed = [rewrite(each) or each for each in values]
             place = next((at for at, each in enumerate(self._batches) if each is batch), None)
             if changed != values and place is not None:
                 new = batch_of(batch.partition, batch.offsets.tolist(), changed)

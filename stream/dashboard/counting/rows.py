@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
 
-from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.verdict_columns import PAGES_KEPT, ClusterNews, Shape
 
 URLS_KEPT: Final = 4096
@@ -89,10 +89,11 @@ class ClusterRow(msgspec.Struct, array_like=True, gc=False):
             distances = (each.distance, each.similarity) if each.verdict == "duplicate" else (None, None)
             self.pages.append(ClusterPage(each.url, each.id, *distances, each.decided_at))
 
-    def forget(self, forgotten: ForgottenPages, cluster: str) -> bool:
-        """Drop what it says of forgotten pages. Returns whether it said anything of any."""
-        pages = [each for each in self.pages if not forgotten.names(each.url, each.id)]
-        is_named = forgotten.names(self.anchor, cluster)
+    def erase(self, names: Callable[[str | None, str], bool], cluster: str) -> bool:
+        """Drop what it says of the pages that `names`, given URL and id, is true of. Returns whether it said
+        anything of any."""
+        pages = [each for each in self.pages if not names(each.url, each.id)]
+        is_named = names(self.anchor, cluster)
         changed = is_named or len(pages) < len(self.pages)
         self.anchor, self.pages = "" if is_named else self.anchor, pages
         return changed

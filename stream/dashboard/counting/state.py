@@ -25,8 +25,6 @@ from typing import Final, Self
 import msgspec
 
 from stream.dashboard.counting.fold import by_host, by_window
-from stream.dashboard.counting.forgotten import ForgottenPages
-from stream.dashboard.counting.forgotten_ids import ForgottenIds
 from stream.dashboard.counting.history import Block, block_in, index_prefix, key_of_block, place_in_index
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import ClusterRow, Counts
@@ -44,19 +42,9 @@ _, WINDOWS, HOST_WINDOWS, _, BLOCKS, _ = LAYOUT.families
 CACHE: Final = 16 * MIB
 KEPT: Final = 8
 """Maximum number of verdicts returned for a URL and partition."""
-FORGOTTEN: Final = b"forgotten"
-"""Key of what is known of forgotten pages."""
 ERASE_SECONDS: Final = 0.1
-"""Time in which rows are searched for forgotten pages, before others may write."""
+"""Time in which rows are searched for pages to erase, before others may write."""
 _WINDOW: Final = struct.Struct(">IQ")
-
-
-class _Forgotten(msgspec.Struct, array_like=True):
-    """What is known of forgotten pages."""
-
-    decided: list[tuple[int, int]]
-    """As `ForgottenPages.decided`."""
-    ids: bytes
 
 
 class State:
@@ -196,38 +184,28 @@ class State:
                 writes.delete_range(family, _key((0, size)), _key((end, size)))
         self.store.write(writes)
 
-    # Forgetting.
-
-    def forgotten(self) -> tuple[list[tuple[int, int]], ForgottenIds] | None:
-        """What was known of forgotten pages, as `note_forgotten` wrote it."""
-        (value,) = self.store.get(DEFAULT, [FORGOTTEN])
-        if value is None:
-            return None
-        noted = _FORGOTTEN.decode(value)
-        return noted.decided, ForgottenIds(noted.ids)
-
-    def note_forgotten(self, pages: ForgottenPages) -> None:
-        """Write what is known of forgotten pages: decisions that say it may be trimmed."""
-        writes = self.store.batch()
-        writes.put(DEFAULT, FORGOTTEN, msgspec.msgpack.encode(_Forgotten(*pages.decided_and_ids())))
-        self.store.write(writes)
+    # Erasing.
 
     def erase_some(
-        self, family: str, start: bytes, pages: ForgottenPages
+        self,
+        family: str,
+        start: bytes,
+        names: Callable[[str | None, str], bool],
+        rewrite: Callable[[bytes], bytes | None],
     ) -> tuple[list[tuple[bytes, ClusterRow | Block]], bytes | None]:
-        """Remove what blocks or clusters say of forgotten pages, from a key on, for ERASE_SECONDS. Nobody
-        else may write meanwhile. Returns the keys and what is left of the rows, and the key at which to go
-        on; None at the end."""
+        """Remove what blocks or clusters say of some pages, as `Block.rewritten` and `ClusterRow.erase` do,
+        from a key on, for ERASE_SECONDS. Nobody else may write meanwhile. Returns the keys and what is left
+        of the rows, and the key at which to go on; None at the end."""
         began, writes = time.monotonic(), self.store.batch()
         changed = list[tuple[bytes, ClusterRow | Block]]()
         after: bytes | None = None
         for key, value in self.store.scan(family, start):
             if family == CLUSTERS:
                 row = _CLUSTER.decode(value)
-                if row.forget(pages, key.decode()):
+                if row.erase(names, key.decode()):
                     writes.put(CLUSTERS, key, msgspec.msgpack.encode(row))
                     changed.append((key, row))
-            elif (new := (block := block_in(key, value)).without(pages)) is not None:
+            elif (new := (block := block_in(key, value)).rewritten(rewrite)) is not None:
                 writes.put(BLOCKS, key, new.row)
                 writes.delete_many(URLS, (entry for entry, _ in block.entries()))
                 writes.put_many(URLS, new.entries())
@@ -268,4 +246,3 @@ _OWNERS: Final = {
 _CURE: Final = ": what the topic of verdicts still has is counted again"
 _COUNTS: Final = msgspec.msgpack.Decoder(Counts)
 _CLUSTER: Final = msgspec.msgpack.Decoder(ClusterRow)
-_FORGOTTEN: Final = msgspec.msgpack.Decoder(_Forgotten)

@@ -1,1 +1,1 @@
-"""Requests of `neardup forget`, and what has become of them."""
+"""Requests for the judge, and what has become of them."""

@@ -131,7 +131,7 @@ class ForgetRequests:
             await in_thread(judge.apply_apart, record, offset, appended)
         pages = sum(map(len, forgotten.numbers))
         log.info("forgotten", offset=offset, pages=pages, end=forgotten.requests)
-        self._watch.note_forgotten(pages)
+        self._watch.metrics.forgotten.inc(pages)
         if search.note_forgotten(forgotten):
             self._search = self._searching = None
             self._watch.note_requests(0, 0)

@@ -136,14 +136,10 @@ class JudgeWatch(Watch[JudgeMetrics]):
         self.metrics.expired.labels("gone").inc(expired - carried)
 
     def note_requests(self, waiting: int, oldest: int) -> None:
-        """Report how many requests to forget wait to be decided, and the append time of the oldest of them in
+        """Report how many requests wait to be decided, and the append time of the oldest of them in
         milliseconds since the epoch, which is arbitrary without any."""
         self.show(self.metrics.requests_waiting, lambda: waiting)
         self.show(self.metrics.request_age, lambda: max(0.0, time.time() - oldest / 1000) if waiting else 0.0)
-
-    def note_forgotten(self, pages: int) -> None:
-        """Count pages that were forgotten."""
-        self.metrics.forgotten.inc(pages)
 
     def _age(self, decided: JudgedBatch) -> None:
         """Observe the age of the oldest page of each range with admitted rows."""

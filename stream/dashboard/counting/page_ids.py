@@ -1,4 +1,4 @@
-"""Ids of forgotten pages, which a dashboard keeps, as `decisions` that say them may be trimmed."""
+"""Sets of ids of pages, many of which take little memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JOINED_SHARE: Final = 16
 """They are also at least the others' number divided by this."""
 
 
-class ForgottenIds:
+class PageIds:
     """A set of packed ids of pages of a journal."""
 
     def __init__(self, encoded: bytes = b"") -> None:
