@@ -122,14 +122,17 @@ def test_half_an_upload_is_no_file(store: Store, gateway: Gateway, tmp_path: Pat
         from stream.stores.open import store_of
         store_of(sys.argv[1]).put("a", Path(sys.argv[2]))
     """
-    store.put("a", b"earlier")
-    for _ in range(3):
+    halves = 0
+    while halves < 3:
+        store.put("a", b"earlier")
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(upload), str(store), big])
         while not any(gateway.parts()) and process.poll() is None:
             pass
         process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert store.get("a") == b"earlier"
+        process.wait()
+        found = store.get("a")
+        assert found in (b"earlier", big.read_bytes())
+        halves += found == b"earlier"
         assert names(store) == ["a"]
         gateway.forget_parts()
     store.put("a", big)
