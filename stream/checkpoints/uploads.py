@@ -129,15 +129,12 @@ class Uploads:
         report(remaining, 0)
         for each in lacking:
             turn(FILE_SHARE)
-            if time.monotonic() > deadline:
-                raise CheckpointError(
-                    f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next"
-                    " one goes on with what is stored"
-                )
+            _refuse_late(deadline, manifest)
             self.catalogue.put_file(manifest.journal, each.digest, state.path / each.name, go_on)
             remaining -= each.size
             report(remaining, each.size)
             reach("checkpoint.file")
+        _refuse_late(deadline, manifest)
         self.catalogue.add(manifest)
         reach("checkpoint.manifest")
         self.prune(manifest.journal)
@@ -164,3 +161,12 @@ class Uploads:
             if there is None or there.size != file.size or not lasts:
                 lacking.append(file)
         return lacking
+
+
+def _refuse_late(deadline: float, manifest: Manifest) -> None:
+    """Raise CheckpointError after the deadline: others may remove files that were stored at the beginning."""
+    if time.monotonic() > deadline:
+        raise CheckpointError(
+            f"checkpoint {manifest.name}: not uploaded within {UPLOAD_SECONDS / 3600:g} h; the next one goes"
+            " on with what is stored"
+        )

@@ -146,7 +146,8 @@ class ClusterFigures(Struct):
     anchor: Annotated[str | None, Meta(description=_ANCHOR)]
     pages: Annotated[int, Meta(description=_PAGES)]
     superseded: Annotated[
-        bool, Meta(description="Whether the anchor's URL changed, so that it no longer matches.")
+        bool,
+        Meta(description="Whether the anchor's URL changed, so that it no longer matches, until it expires."),
     ]
     kept: Annotated[Kept | None, Meta(description="Null where it is not known.")] = None
 
@@ -197,7 +198,7 @@ class ClusterPages(Struct):
     former: Annotated[list[FormerPage], Meta(description="Those that left.")]
     superseded: Annotated[
         bool | None,
-        Meta(description="Whether the anchor's URL changed; null in the answer to a look-up."),
+        Meta(description="As in figures of a cluster; null in the answer to a look-up."),
     ] = None
     kept: Annotated[
         Kept | None, Meta(description="Null where it is not known, and in the answer to a look-up.")

@@ -53,6 +53,8 @@ _CODES: Final = {
     "IllegalLocationConstraintException": _REGION,
     "QuotaExceeded": _QUOTA,
     "XMinioAdminBucketQuotaExceeded": _QUOTA,
+    "StorageFull": _FULL,
+    "XMinioStorageFull": _FULL,
     "SlowDown": _BUSY,
     "ServiceUnavailable": _BUSY,
     "OperationAborted": _BUSY,

@@ -32,7 +32,7 @@ from stream.messages.requests import ForgetRequest
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
-from stream.roles.forgetter.compacted import ForgottenPages, count_forgotten
+from stream.roles.forgetter.compacted import RequestedPages, count_forgotten
 from stream.roles.forgetter.request import Name, names_in, names_of, request
 from stream.roles.forgetter.status import Delay, _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
@@ -406,7 +406,7 @@ async def test_records_that_name_forgotten_pages_are_counted_until_they_are_comp
             )
         )
     ]
-    pages_ = ForgottenPages(Wanted(requests, genesis), [(0, 3), (2, 5), (3, 9)])
+    pages_ = RequestedPages(Wanted(requests, genesis), [(0, 3), (2, 5), (3, 9)], {})
 
     def ended(url: str, place: int) -> bytes:
         return json.dumps({"cluster": "j.1.0", "url": url, "by": f"j.{place}.0"}).encode()
@@ -436,6 +436,9 @@ async def test_records_that_name_forgotten_pages_are_counted_until_they_are_comp
         digests = [(name, digest_of_url(url)) for name, url in headers.items()]
         await append(deployed, value, topic=topic, key=b"a", headers=digests)  # type: ignore[arg-type]
         assert await count_forgotten(deployed, topic, pages_) - before == names, what
+    for appended, count in ((0, 0), (1 << 60, 6)):
+        of_trimmed = RequestedPages(Wanted(requests[:1], genesis), [(3, 9)], {0: appended})
+        assert await count_forgotten(deployed, topic, of_trimmed) == count, "by when they were written"
 
 
 @pytest.mark.night

@@ -252,9 +252,10 @@ def test_a_restarted_dashboard_begins_with_the_last_verdicts(
     last = shown()
     assert 5 <= len(last) < 50, "whole blocks"
     assert last == verdicts[::-1][: len(last)]
-    once = structs.replace(verdicts[-1], id="other", decided_at=rfc3339(0))
-    count(state, [once], partition=0)
-    assert shown() == [*last, once], "of each partition"
+    others = [structs.replace(verdicts[-1], id=f"other{n}", decided_at=rfc3339(-n)) for n in range(2)]
+    for n, other in enumerate(others):
+        count(state, [other], partition=PARTITION - 1 + 2 * n)
+    assert shown() == [*last, *others], "of each partition"
 
 
 def test_pages_of_one_host_near_one_anchor_of_another_are_counted() -> None:

@@ -45,6 +45,7 @@ KEPT: Final = 8
 ERASE_SECONDS: Final = 0.1
 """Time in which rows are searched for pages to erase, before others may write."""
 _WINDOW: Final = struct.Struct(">IQ")
+_LAST_OFFSET: Final = (1 << 64) - 1
 
 
 class State:
@@ -117,7 +118,7 @@ class State:
         with TranslatedErrors(self.store.path):
             for partition in self.meta.positions:
                 each, seen = self.store.iterator(BLOCKS), 0
-                each.seek_for_prev(key_of_block(partition + 1, 0))
+                each.seek_for_prev(key_of_block(partition, _LAST_OFFSET))
                 while each.valid() and seen < verdicts:
                     block = block_in(each.key(), each.value())
                     if block.partition != partition:

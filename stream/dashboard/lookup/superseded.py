@@ -25,6 +25,7 @@ class SupersededClusters:
         consumer = clients.reader(self._settings, auto_offset_reset="earliest")
         async with clients.open_client(self._settings, consumer):
             consumer.assign([self._partition])
+            self.clusters.clear()  # tombstones that came meanwhile may be gone
             async for record in consumer:
                 change = self.clusters.discard if record.value is None else self.clusters.add
-                change(record.key.decode())
+                change((record.key or b"").decode(errors="replace"))

@@ -107,8 +107,8 @@ class ElectorRole(Role[ElectorWatch]):
             )
 
     def _apply(self, elector: Elector, decided: Sequence[Decided]) -> None:
-        """Apply recorded decisions, in a thread. One without rows may take long: it reads all that was told
-        of clusters."""
+        """Apply recorded decisions, in a thread. One without rows may take long: a turn, or one that forgets
+        pages, may read all that was told of clusters."""
         is_long = not all(each.decisions.has_rows for each in decided)
         excuse = self.watch.health.excuse("applying a turn, or what is to be erased")
         with self.watch.stage("apply"), excuse if is_long else nullcontext():

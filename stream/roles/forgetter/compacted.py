@@ -7,7 +7,7 @@ compacts the segment they are in, which the active one never is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,13 +21,16 @@ from stream.settings import Settings
 _RECORDS_AT_ONCE: Final = 500
 
 
-class ForgottenPages:
+class RequestedPages:
     """The pages that requests name, as of when these were decided."""
 
-    def __init__(self, wanted: Wanted, decided: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, wanted: Wanted, decided: Sequence[tuple[int, int]], trimmed: Mapping[int, int]
+    ) -> None:
         """`decided`: (requests, start), ascending: the requests before an offset were decided before the
-        journal record at `start`."""
-        self._wanted = wanted
+        journal record at `start`. `trimmed`: requests whose decisions are gone -> when they were appended, in
+        milliseconds since the epoch: what was written before that names their pages."""
+        self._wanted, self._trimmed = wanted, trimmed
         self._ends, self._starts = [end for end, _ in decided], [*(start for _, start in decided), 0]
 
     def are_named_by(self, record: Any) -> bool:
@@ -39,7 +42,9 @@ class ForgottenPages:
             return False
         headers = dict(record.headers)
         return any(
-            place < self._starts[bisect_right(self._ends, request)]
+            record.timestamp < self._trimmed[request]
+            if request in self._trimmed
+            else place < self._starts[bisect_right(self._ends, request)]
             for name, url in fields.pages()
             for request in self._wanted.of_page(headers.get(name, b""), url)
         )
@@ -65,7 +70,7 @@ class _Page(msgspec.Struct):
     url: str = ""
 
 
-async def count_forgotten(settings: Settings, topic: str, forgotten: ForgottenPages) -> int:
+async def count_forgotten(settings: Settings, topic: str, forgotten: RequestedPages) -> int:
     """Return how many records a topic still has that name forgotten pages.
 
     Reads the whole topic. Raises TopicError for a missing topic, TopicAuthorizationFailedError for one that

@@ -32,7 +32,7 @@ from stream.messages.decision import NamedDigests, decode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, decode_request
 from stream.pages.times import to_the_second
-from stream.roles.forgetter.compacted import ForgottenPages, count_forgotten
+from stream.roles.forgetter.compacted import RequestedPages, count_forgotten
 from stream.settings import Settings
 from stream.tables.store.failures import DAMAGED, OUTDATED
 
@@ -95,7 +95,7 @@ class _Decided(msgspec.Struct):
     time: int = 0
     """When it was appended, in milliseconds since the epoch; 0 if there is none."""
     starts: list[tuple[int, int]] = []
-    """(requests, journal) of each decision that is known."""
+    """(requests, journal) of each decision that the topic has."""
     known_from: int = 0
     """The first request of which it is known how many pages it named: decisions on those before are
     trimmed."""
@@ -106,7 +106,10 @@ class _Decided(msgspec.Struct):
         self.elected = max(self.elected, self.offset)
         if noted.requests > self.requests:
             self.requests, self.journal, self.time = noted.requests, noted.journal, noted.appended
-            self.starts.append((noted.requests, noted.journal))
+
+    def is_on_topic(self, request: int) -> bool:
+        """Whether the topic has the decision on a request."""
+        return bool(self.starts) and self.known_from <= request < self.starts[-1][0]
 
     def is_erased(self, name: CheckpointName) -> bool:
         """Whether nothing is left in a checkpoint of what was decided."""
@@ -133,11 +136,11 @@ async def status(settings: Settings) -> Status:
             if since
             else None
         )
-    offsets, requests = list[int](), list[tuple[int, ForgetRequest]]()
+    appended, requests = dict[int, int](), list[tuple[int, ForgetRequest]]()
     async with TopicReader(settings, names.requests, bounds.start) as reader:
         while reader.position < bounds.end:
             for record in await reader.poll():
-                offsets.append(record.offset)
+                appended[record.offset] = record.timestamp
                 with suppress(RecordError):  # the judge reports it
                     requests.append((record.offset, decode_request(record.value, record.offset)))
     decided = _Decided(pages={}, known_from=sys.maxsize)
@@ -145,16 +148,17 @@ async def status(settings: Settings) -> Status:
         decided = await _read_decisions(settings, genesis, first.offset)
     for each in await in_thread(_noted, settings, genesis):
         decided.add(each)
-    done = [each for each in offsets if each < decided.requests]
+    done = [each for each in appended if each < decided.requests]
     delays, notes = list[Delay](), list[str]()
-    if len(done) < len(offsets):
-        waiting = len(offsets) - len(done)
+    if len(done) < len(appended):
+        waiting = len(appended) - len(done)
         delays.append(
             Delay("the judge", f"{waiting:,} requests wait for a judge that leads, or are searched for")
         )
     if decided.time:
         delays += await _topics(settings, names, decided, notes)
-        forgotten = ForgottenPages(Wanted(requests, genesis), decided.starts)
+        trimmed = {each: appended[each] for each in done if not decided.is_on_topic(each)}
+        forgotten = RequestedPages(Wanted(requests, genesis), decided.starts, trimmed)
         delays += await _compacted(settings, names, forgotten, notes)
         delays += await in_thread(_directories, settings, genesis, decided)
         if settings.checkpoints:
@@ -162,13 +166,13 @@ async def status(settings: Settings) -> Status:
         else:
             notes.append("checkpoints were not looked at: the setting checkpoints names no store")
         notes.append("state directories of other machines were not looked at")
-        if trimmed := sum(each < decided.known_from for each in done):
+        if trimmed:
             notes.append(
-                f"{trimmed:,} requests were decided by records that are trimmed: how many pages they named is"
-                " not known any more"
+                f"{len(trimmed):,} requests were decided by records that are trimmed: how many pages they"
+                " named is not known any more"
             )
     return Status(
-        requests=len(offsets),
+        requests=len(appended),
         decided=len(done),
         unknown=sum(each >= decided.known_from and each not in decided.pages for each in done),
         pages=sum(decided.pages.values()),
@@ -260,7 +264,7 @@ async def _topics(settings: Settings, names: TopicNames, decided: _Decided, note
 
 
 async def _compacted(
-    settings: Settings, names: TopicNames, forgotten: ForgottenPages, notes: list[str]
+    settings: Settings, names: TopicNames, forgotten: RequestedPages, notes: list[str]
 ) -> list[Delay]:
     """What compacted topics still have of forgotten pages."""
     delays = list[Delay]()
