@@ -186,14 +186,6 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
     return curve, started
 
 
-def _ram_an_anchor(curve: list[dict[str, Any]]) -> int:
-    """Bytes, from the point at a million on, or the first, to the last with all in RAM."""
-    inside = [point for point in curve if not point["cold_anchors"]]
-    since = inside[min(1, len(inside) - 1)]
-    more = inside[-1]["ram_mib"] - since["ram_mib"]
-    return round(more * 2**20 / max(1, inside[-1]["anchors"] - since["anchors"]))
-
-
 def _flat(curve: list[dict[str, Any]]) -> float:
     """Memory at the end to that of the first point with anchors beyond RAM; 1 before there is one."""
     beyond = [point["ram_mib"] for point in curve if point["cold_anchors"]]
@@ -239,7 +231,6 @@ def run(anchors: int = 20_000_000) -> dict[str, Any]:
         return {
             "curve": {f"{point['anchors']:,}": point for point in curve},
             "last_to_million_ratio": _last_to_million(curve),
-            "ram_bytes_an_anchor": _ram_an_anchor(curve),
             "ram_beyond_ratio": _flat(curve),
             "disk_bytes_an_anchor": curve[-1]["disk_bytes_an_anchor"],
             "seconds_to_start": round(started, 2),

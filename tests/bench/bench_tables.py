@@ -1,4 +1,4 @@
-"""How fast rows are probed and anchors inserted: 5 million anchors in RAM, 20 million mostly beyond it.
+"""How fast rows are probed and anchors inserted: 5 million anchors with 4 GiB, 20 million with 1 GiB.
 
 The workload of the prototype: batches of 1000 in which 30 % are near-duplicates of earlier rows (0 to 8
 bits), 1 % are among 100 hot pages and the rest is new; a row becomes an anchor unless one within 3 bits is
@@ -29,10 +29,9 @@ GENERATION = 1_000_000
 INSERTED = 2800
 """Anchors of a judge's transaction of 4096 pages."""
 RAM = 4 << 30
-"""`tables_memory` where all anchors are to be in RAM, bytes. More than they need would be spent on heads,
-which are read at random."""
+"""`tables_memory` of the first, bytes."""
 BUDGET = 1 << 30
-"""And where they are not."""
+"""And of the second."""
 WARM = 20
 """Batches before the measured ones."""
 WARM_BEYOND = 400

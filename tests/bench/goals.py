@@ -77,9 +77,9 @@ GOALS = (
         "end_to_end", "largest process of a worker, MiB, HTML", ("html", "largest_rss_mib", "children"),
         "<=", 400,
     ),
-    Goal("tables", "rows a second at 5 M anchors in RAM", ("hot", "rows_per_second"),
-         ">=", 700_000,
-         "a row is looked up at 10 random places in memory, none of which is in the processor's cache"),
+    Goal("tables", "rows a second at 5 M with 4 GiB", ("hot", "rows_per_second"), ">=", 700_000,
+         "full generations are in runs, whatever the budget: RocksDB answers {hot[rocks_probes_a_row]} "
+         "probes a row from the page cache"),
     Goal("tables", "rows a second at 20 M with 1 GiB", ("cold", "rows_per_second"), ">=", 60_000,
          "RocksDB answers {cold[rocks_probes_a_row]} probes a row, on two cores"),
     Goal(
@@ -97,16 +97,15 @@ GOALS = (
     Goal(
         "judge_hostile", "slowest hostile journal, rows a second, to an ordinary one", ("worst_ratio",),
         ">=", 0.2,
-        "in the case *{worst_case}*, a page is compared by fingerprint with thousands of anchors, and "
+        "in the case *{worst_case}*, a page is compared with hundreds of anchors, and "
         "rows whose "
         "order matters are judged one by one",
     ),
     Goal(
         "judge_hostile", "the same in later batches, whose pages meet full buckets", ("worst_later_ratio",),
         ">=", 0.2,
-        "in the case *{worst_later_case}*: a page is compared by fingerprint with thousands of anchors in 40 "
-        "buckets, which are copied into consecutive memory for the pages of a batch. One template alone has "
-        "{one_template[later_ratio]}",
+        "in the case *{worst_later_case}*: a page is compared with up to 480 anchors in thirty buckets. One "
+        "template alone has {one_template[later_ratio]}",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
@@ -153,15 +152,13 @@ GOALS = (
     Goal("latency", "p99 at 90 % load, ms", ("at_90%", "p99_ms"), "<=", 2000),
     Goal("growth", "speed at the end of the curve to that at 1 M, beside that of a judge just begun",
          ("last_to_million_ratio",), ">=", 0.6,
-         "anchors beyond the budget are asked for in RocksDB, at 3 to 6 us a group, and compactions of what "
+         "anchors of full generations are asked for in RocksDB, at 4.5 us a group, and compactions of what "
          "is kept for URLs take a share of both cores that grows"),
-    Goal("growth", "RAM an anchor up to the budget, bytes, heads apart", ("ram_bytes_an_anchor",), "<=", 100,
-         "tables take 58 of them, what leads to more of them 10 to 20; the rest is RocksDB's block cache of "
-         "256 MiB and its write buffers filling meanwhile"),
     Goal("growth", "RAM at the end to that at the budget", ("ram_beyond_ratio",), "<=", 1.1,
-         "presence fills its share of the budget at first"),
-    Goal("growth", "disk an anchor, bytes", ("disk_bytes_an_anchor",), "<=", 600),
-    Goal("growth", "seconds to start at 5 M anchors", ("seconds_to_start",), "<=", 5),
+         "filters of runs fill their share of the budget, and more is known of URLs"),
+    Goal("growth", "disk an anchor, bytes", ("disk_bytes_an_anchor",), "<=", 600,
+         "its page has thirty minima and a sketch, and it stands in nine tables of a run"),
+    Goal("growth", "seconds to start at 20 M anchors", ("seconds_to_start",), "<=", 5),
     Goal("growth", "rebuilding to deciding", ("rebuild", "ratio"), ">=", 5,
          "a rebuild writes the same pages and URLs ({rebuild[rebuilt_per_second]:,} rows a second) and "
          "saves only "
@@ -228,10 +225,7 @@ def judged(part: str, found: dict[str, Any]) -> Iterator[GoalResult]:
         yield from _peers(found)
 
 
-_GROWING: Final = (
-    "where anchors have doubled, heads grow: each insert links three stored anchors anew for each new one, "
-    "until they have caught up"
-)
+_AS_LARGE: Final = "at this size the peer's tables fit the processor's caches as ours do"
 
 
 def _peers(found: dict[str, Any]) -> Iterator[GoalResult]:
@@ -242,7 +236,7 @@ def _peers(found: dict[str, Any]) -> Iterator[GoalResult]:
                 ratio = row.get(f"ours_to_it_{kind}_ratio")
                 if peer != "ours" and ratio is not None:
                     what = f"times {peer}, {stream}, {kind.replace('_', ' ')}"
-                    yield GoalResult(what, "> 1", ratio, ratio > 1, "" if ratio > 1 else _GROWING)
+                    yield GoalResult(what, "> 1", ratio, ratio > 1, "" if ratio > 1 else _AS_LARGE)
 
 
 def figure_at(found: Any, path: tuple[str, ...]) -> float | None:
