@@ -18,6 +18,7 @@ from stream.pages.outside.claims import Archive
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
+from tests.unit.test_sources import warc_record
 
 URL = "http://example.com/news"
 LIMIT = 1 << 20
@@ -25,13 +26,8 @@ HTML = b"<html><body><p>The harbour authority will repair the old lighthouse.</p
 
 
 def record(body: bytes = HTML, http: str = "", kind: str = "response") -> bytes:
-    block = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{http}\r\n".encode() + body
-    head = (
-        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {URL}\r\nWARC-Date: 2026-01-02T03:04:05Z\r\n"
-        f"WARC-Record-ID: <urn:uuid:1>\r\nContent-Type: application/http;msgtype={kind}\r\n"
-        f"Content-Length: {len(block)}\r\n\r\n"
-    )
-    return head.encode() + block + b"\r\n\r\n"
+    date = "2026-01-02T03:04:05Z"
+    return warc_record(URL, body, kind=kind, content_type="text/html", http=http, date=date)
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from stream.errors import PageError, SettingsError
 from stream.pages.page import PageMessageError, decode_page
 from stream.sources.compressed import CountingFile
 from stream.sources.open import open_source
-from tests.commands import neardup
-from tests.kafka.judge_helpers import text
 from tests.unit.test_sources import PACKS, warc_record
 
 pytestmark = pytest.mark.usefixtures("no_children")
@@ -230,13 +228,3 @@ def test_a_format_that_is_not_read_is_named_with_what_converts_it(
     (tmp_path / "pages").write_bytes(start)
     with pytest.raises(SettingsError, match=rf"(?s)pages: .*{advice}"):
         open_source(str(tmp_path / "pages"))
-
-
-def test_pages_are_counted_from_one_and_a_place_names_one(tmp_path: Path) -> None:
-    path = tmp_path / "pages.warc.gz"
-    path.write_bytes(gzip.compress(b"".join(warc_record(url, text(url).encode()) for url in ALL)))
-    with pytest.raises(SettingsError, match=r"#0: there is no page 0"):
-        neardup("explain", f"{path}#0", f"{path}#1")
-    place = list(open_source(str(path)))[2].place
-    shown = neardup("explain", f"{path}#{place}", f"{path}#3").stdout
-    assert "the URL of A" in shown

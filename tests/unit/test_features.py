@@ -184,17 +184,6 @@ def test_every_method_has_a_golden_output() -> None:
     }
 
 
-@pytest.mark.parametrize("options", GOLDEN)
-def test_a_small_change_moves_fewer_bits_than_another_text(options: str) -> None:
-    scheme = Scheme.of(dict(option.split("=") for option in options.split()))
-    fingerprinter = PageFingerprinter(scheme)
-    one, changed, other = (
-        fingerprinter.text(text).fingerprint
-        for text in (CHINESE, CHINESE.replace("未来", "将来"), ENGLISH * 3)
-    )
-    assert (one ^ changed).bit_count() < (one ^ other).bit_count()
-
-
 def test_a_page_without_features_is_insufficient() -> None:
     """TextRank finds only Chinese words. Otherwise all English pages would have the fingerprint of ties."""
     fingerprinter = PageFingerprinter(Scheme(features="textrank"))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import subprocess
 import sys
 
 import pytest
 import xxhash
 
-from stream.fingerprint.row import NO_HASH, Row, Status
+from stream.fingerprint.row import NO_HASH, Status
 from stream.fingerprint.scheme import Scheme
-from stream.messages.journal import Rows, SourceRange
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from tests.url_digests import digest_of_url
@@ -59,26 +56,6 @@ def test_width_case_and_spacing_change_nothing(fingerprinter: PageFingerprinter)
     assert (plain.fingerprint, plain.sketch, plain.tokens) == (odd.fingerprint, odd.sketch, odd.tokens)
 
 
-@pytest.mark.parametrize("text", ["", "\0", "\ud800", "你\udfff", "\ud83d" * 500, "é" * 500 + "\ud800 x"])
-def test_no_text_raises(text: str, fingerprinter: PageFingerprinter) -> None:
-    found = fingerprinter.text(text)
-    assert 0 <= found.fingerprint < 2**64
-    assert len(found.sketch) == 312
-
-
-def test_html_body_and_text_of_one_article_are_one_article(fingerprinter: PageFingerprinter) -> None:
-    html = (
-        f"<!doctype html><meta charset=gbk><title>t</title><main><article><p>{CHINESE}</p></article></main>"
-    )
-    rows = [
-        fingerprinter.page(Page(url="http://e.com/", text=CHINESE)),
-        fingerprinter.page(Page(url="http://e.com/", html=html)),
-        fingerprinter.page(Page(url="http://e.com/", body=html.encode("gbk"))),
-    ]
-    assert {row.status for row in rows} == {Status.READY}
-    assert len({(row.fingerprint, row.sketch) for row in rows}) == 1
-
-
 def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: PageFingerprinter) -> None:
     row = fingerprinter.page(Page(url="http://E.com/#x", text="Page not found", fetched_at=7))
     assert (row.status, row.url, row.fetched_at) == (1, "http://E.com/#x", 7)
@@ -112,20 +89,6 @@ def test_a_page_that_cannot_be_used_is_rejected_with_a_reason(
     assert (row.status, row.reason, row.url) == (Status.REJECTED, reason, url)
     assert row.url_digest == digest_of_url(key)
     assert row.detail is None or len(row.detail) <= 500
-
-
-def test_rows_fit_the_journal(fingerprinter: PageFingerprinter) -> None:
-    rows: list[Row] = [
-        fingerprinter.message(json.dumps({"url": "http://e.com/", "text": ENGLISH}).encode(), LIMIT),
-        fingerprinter.message(b"", LIMIT),
-        fingerprinter.message(
-            json.dumps({"url": "http://e.com/", "body": base64.b64encode(b"x").decode()}).encode(), LIMIT
-        ),
-    ]
-    source = SourceRange("c", "t", "0" * 32, 0, 0, 3, 3)
-    columns = Rows.of(fingerprinter.scheme, [source], rows, [0, 1, 2], [None] * 3)
-    assert columns.encode()
-    assert columns.status.tolist() == [0, 2, 1]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
