@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-import zstandard
 
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
-from tests.unit.test_dedup import dedup, lines
+from tests.night import cases
+from tests.unit import test_sources as sources
+from tests.unit.test_dedup import dedup, lines, unpacked
 from tests.unit.test_sources import warc_record
 
 pytestmark = pytest.mark.usefixtures("no_children")
 
 Pack = Callable[[bytes], bytes]
-PACKS: dict[str, Pack] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+PACKS: dict[str, Pack] = {"": bytes, **sources.PACKS, ".gz": partial(gzip.compress, mtime=0)}
 
 
 def record(kind: str, url: str, content: bytes, end: bytes = b"\r\n\r\n") -> bytes:
@@ -67,75 +61,45 @@ def archive() -> tuple[list[bytes], list[int]]:
     return some, [0, 2, 6, 7, 8]
 
 
-def unpacked(data: bytes, suffix: str) -> bytes:
-    match suffix:
-        case ".gz":
-            return gzip.decompress(data)
-        case ".bz2":
-            return bz2.decompress(data)
-        case ".xz":
-            return lzma.decompress(data)
-        case ".zst":
-            with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-                return reader.read()
-    return data
+def in_blocks(some: list[bytes], pack: Pack, size: int) -> bytes:
+    """Members of one size, as parallel compressors make them; of larger records, too."""
+    whole = b"".join(some)
+    return b"".join(pack(whole[start : start + size]) for start in range(0, len(whole), size))
 
 
-@pytest.mark.parametrize("suffix", PACKS)
-def test_records_that_are_compressed_one_by_one_are_copied_as_they_are(suffix: str, tmp_path: Path) -> None:
+PACKINGS: dict[str, Callable[[list[bytes], Pack], bytes]] = {
+    "one by one": lambda some, pack: b"".join(map(pack, some)),
+    "behind empty members": lambda some, pack: pack(b"").join(map(pack, some)),
+    "sharing members": lambda some, pack: pack(b"".join(some[:5])) + pack(b"".join(some[5:])),
+    "in small blocks": lambda some, pack: in_blocks(some, pack, 100),
+    "in large blocks": lambda some, pack: in_blocks(some, pack, 1500),
+}
+PACKED = [("one by one", suffix) for suffix in PACKS]
+PACKED += [(packing, suffix) for packing in list(PACKINGS)[1:] for suffix in (".gz", ".zst")]
+
+
+@pytest.mark.parametrize(("packing", "suffix"), cases(PACKED, by_day=PACKED[:-4]))
+def test_records_are_copied_as_they_are_and_get_a_member_each(
+    packing: str, suffix: str, tmp_path: Path
+) -> None:
     some, kept = archive()
-    members = [PACKS[suffix](each) for each in some]
-    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
-    source.write_bytes(b"".join(members))
+    source, out, again = (tmp_path / f"{name}.warc{suffix}" for name in ("source", "out", "again"))
+    source.write_bytes(PACKINGS[packing](some, PACKS[suffix]))
     summary = dedup(source, "-o", out)
     assert (summary["kept"], summary["dropped"]) == (3, {"same cluster": 2})
-    if suffix in ("", ".gz", ".zst"):
-        assert out.read_bytes() == b"".join(members[place] for place in kept)
-    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
-    assert dedup(out, "-o", tmp_path / f"again.warc{suffix}")["kept"] == 3
-
-
-def test_records_behind_an_empty_member_are_copied(tmp_path: Path) -> None:
-    some, kept = archive()
-    members = [gzip.compress(each) for each in some]
-    source, out = tmp_path / "source.warc.gz", tmp_path / "out.warc.gz"
-    source.write_bytes(gzip.compress(b"").join(members))
-    assert dedup(source, "-o", out)["kept"] == 3
-    assert gzip.decompress(out.read_bytes()) == b"".join(some[place] for place in kept)
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_records_that_share_a_member_get_one_each(suffix: str, tmp_path: Path) -> None:
-    some, kept = archive()
-    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
-    source.write_bytes(PACKS[suffix](b"".join(some[:5])) + PACKS[suffix](b"".join(some[5:])))
-    dedup(source, "-o", out)
-    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
-    first = dedup(out, "-o", tmp_path / f"again.warc{suffix}")
-    assert first["kept"] == 3
-    assert (tmp_path / f"again.warc{suffix}").read_bytes() == out.read_bytes()
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-@pytest.mark.parametrize("block", [100, 1500])
-def test_records_that_begin_inside_a_member_are_copied_whole(block: int, suffix: str, tmp_path: Path) -> None:
-    """Parallel compressors make members of one size; larger records have a place of their own, too."""
-    some, kept = archive()
-    whole = b"".join(some)
-    source, out = tmp_path / f"source.warc{suffix}", tmp_path / f"out.warc{suffix}"
-    source.write_bytes(
-        b"".join(PACKS[suffix](whole[start : start + block]) for start in range(0, len(whole), block))
-    )
-    dedup(source, "-o", out)
-    assert unpacked(out.read_bytes(), suffix) == b"".join(some[place] for place in kept)
+    if packing == "one by one" and suffix in ("", ".gz", ".zst"):
+        assert out.read_bytes() == b"".join(PACKS[suffix](some[place]) for place in kept)
+    assert unpacked(out) == b"".join(some[place] for place in kept)
+    assert dedup(out, "-o", again)["kept"] == 3
+    if suffix in (".gz", ".zst"):
+        assert again.read_bytes() == out.read_bytes()
 
 
 def test_an_archive_without_records_is_copied(tmp_path: Path) -> None:
     source, out = tmp_path / "source.warc.gz", tmp_path / "out.warc.gz"
     source.write_bytes(gzip.compress(b""))
     assert dedup(source, "-o", out)["pages"] == 0
-    assert unpacked(out.read_bytes(), ".gz") == b""
+    assert unpacked(out) == b""
 
 
 def test_an_archive_is_compressed_as_the_output_is_named(tmp_path: Path) -> None:
@@ -145,7 +109,7 @@ def test_an_archive_is_compressed_as_the_output_is_named(tmp_path: Path) -> None
     whole = b"".join(some[place] for place in kept)
     for suffix in PACKS:
         dedup(source, "-o", tmp_path / f"out.warc{suffix}")
-        assert unpacked((tmp_path / f"out.warc{suffix}").read_bytes(), suffix) == whole
+        assert unpacked(tmp_path / f"out.warc{suffix}") == whole
 
 
 @pytest.mark.night
@@ -171,7 +135,7 @@ def test_a_truncated_archive_keeps_its_pages_before_the_damage(cut: int, packed:
     if summary["kept"] == 3:
         expected.insert(3, 7)
     missing = b"\n" if (packed, cut) == ("plain", 1) else b""  # as it is in the source
-    assert unpacked(out.read_bytes(), suffix) + missing == b"".join(some[place] for place in expected)
+    assert unpacked(out) + missing == b"".join(some[place] for place in expected)
 
 
 def test_saved_pages_are_copied_with_their_folders_and_times(tmp_path: Path) -> None:
