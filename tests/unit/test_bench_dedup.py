@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.bench import bench_dedup, dedup_pages
-from tests.bench.process_tree import measure
 from tests.bench.quality.truth import Truth
 
 pytestmark = pytest.mark.night
@@ -58,18 +55,3 @@ def test_a_page_is_rightly_dropped_for_a_kept_one_that_is_like_it(
     assert figures["recall"] == pytest.approx(right / max(1, right + missed), abs=1e-5)
     assert figures["pairs_left_alike"] == left_alike
     assert figures["dropped_unlike_any_kept"] == dropped - right
-
-
-BUSY = """
-import subprocess, sys, time
-child = "import time; held = b'x' * (64 << 20)\\nwhile time.process_time() < 1: pass\\ntime.sleep(1.5)"
-subprocess.run([sys.executable, "-c", child], check=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_children_are_measured_with_their_command(tmp_path: Path) -> None:
-    cost = measure([sys.executable, "-c", BUSY], tmp_path / "log", os.environ)
-    assert cost.seconds >= 1
-    assert 0.5 <= cost.processor_seconds <= 3
-    assert 64 <= cost.peak_mib <= 256
