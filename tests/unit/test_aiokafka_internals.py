@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import NotCoordinatorForGroupError, ProducerFenced
@@ -20,7 +18,6 @@ from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from aiokafka.record.memory_records import MemoryRecords
 
 from stream.kafka import aiokafka_internals
-from stream.kafka.record_batches import RecordBatch
 
 PARTITION = TopicPartition("pages", 3)
 NOBODY = "127.0.0.1:1"
@@ -46,12 +43,6 @@ async def consumer() -> AIOKafkaConsumer:
     made = AIOKafkaConsumer(bootstrap_servers=NOBODY)
     yield made
     made._closed = True
-
-
-async def test_a_client_is_inside_of_each(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
-    for owner in (consumer, producer, AIOKafkaAdminClient(bootstrap_servers=NOBODY)):
-        assert isinstance(aiokafka_internals.client_of(owner), AIOKafkaClient)
-    assert parameters(AIOKafkaClient.send) == ["node_id", "request", "group"]
 
 
 async def test_the_error_of_an_offset_fetch_is_at_its_top(consumer: AIOKafkaConsumer) -> None:
@@ -130,13 +121,6 @@ async def test_errors_are_retrieved_from_batches_that_were_not_sent(producer: AI
     assert accumulator._pending_batches == set()
 
 
-def test_a_batch_of_ours_has_what_a_producer_asks_of_one() -> None:
-    asked = [name for name in vars(RecordBatch) if not name.startswith("__")]
-    for name in asked:
-        if name != "append":  # which takes whatever there is
-            assert parameters(getattr(RecordBatch, name)) == parameters(getattr(BatchBuilder, name))
-
-
 async def test_what_is_fetched_may_be_kept_elsewhere_and_read_in_another_way(
     consumer: AIOKafkaConsumer,
 ) -> None:
@@ -172,11 +156,3 @@ async def test_what_is_fetched_may_be_kept_elsewhere_and_read_in_another_way(
     assert [record.value for record in result.getall()] == [b"a", b"b"]
     assert len(wrapped) == 1
     await fetcher.close()
-
-
-def test_a_commit_shields_one_request_that_is_made_by_the_coordinator() -> None:
-    """`keep_commits` stands between them; `tests/unit/test_futures.py` has what for."""
-    assert inspect.iscoroutinefunction(GroupCoordinator._do_commit_offsets)
-    assert parameters(GroupCoordinator._do_commit_offsets) == ["assignment", "offsets"]
-    shielded = "asyncio.shield(self._do_commit_offsets(assignment, offsets))"
-    assert shielded in inspect.getsource(GroupCoordinator.commit_offsets)

@@ -64,7 +64,6 @@ def references(node: object) -> Iterator[str]:
 def test_the_document_is_valid_asyncapi(specification: dict[str, Any]) -> None:
     validator = Draft7Validator(specification)
     assert not [f"{list(error.path)}: {error.message[:300]}" for error in validator.iter_errors(API)]
-    assert list(validator.iter_errors({**API, "channels": {"pages": {"adress": "pages"}}}))
 
 
 def test_every_reference_leads_somewhere() -> None:

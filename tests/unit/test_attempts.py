@@ -148,19 +148,6 @@ def test_another_page_than_the_one_that_was_at_hand_is_not_given_up() -> None:
     assert committed(positions) == (5, "t 2 8")
 
 
-def test_a_worker_killed_between_pages_or_without_any_counts_for_nothing() -> None:
-    positions = begun(5, Attempts(2, 5))
-    for _ in range(5):
-        positions = begun(5, attempts_of(committed(positions)[1]))
-        assert not positions.exhausted(0, 5)
-    positions.try_alone(0, 5)
-    positions.passed(0)
-    for _ in range(5):
-        positions = begun(5, attempts_of(committed(positions)[1]))
-        assert not positions.exhausted(0, 5)
-    assert committed(begun(5)) == (5, "t"), "nor is one assignment without pages an attempt"
-
-
 def test_an_offset_does_not_go_back() -> None:
     positions = begun(9)
     positions.advance([*written(0, 0, 5), *written(0, 9, 12), *written(0, 5, 9)])

@@ -24,13 +24,29 @@ def test_each_row_of_the_table_is_explained() -> None:
     assert [name for name in FINDINGS if f"| `{name}` |" not in guide] == []
 
 
-def test_a_namespace_without_pages_is_not_praised(capsys: pytest.CaptureFixture[str]) -> None:
-    """The name may be mistyped."""
-    _show("crawl2", Findings(), None)
-    assert "crawl2 has no pages" in (out := capsys.readouterr().out)
-    assert "every page" not in out
-    _show("crawl", Findings(pages=1, verdicts=Counter(unique=1)), None)
-    assert "every page has exactly one verdict" in capsys.readouterr().out
+HIDDEN = ["2 records from offset 7 of crawl.verdicts-0 are hidden"]
+
+
+@pytest.mark.parametrize(
+    ("found", "clean", "said"),
+    [
+        (Findings(), True, ["crawl has no pages"]),  # the name may be mistyped
+        (Findings(pages=1, verdicts=Counter(unique=1)), True, ["every page has exactly one verdict"]),
+        (
+            Findings(pages=9, hidden=2, hidden_by=HIDDEN),
+            False,
+            ["offset 7 of crawl.verdicts-0", "audit again"],
+        ),
+    ],
+)
+def test_what_was_found_is_told_and_praised_if_all_was_seen(
+    found: Findings, clean: bool, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (found.clean, found.faults) == (clean, 0)
+    _show("crawl", found, None)
+    out = capsys.readouterr().out
+    assert [each for each in said if each not in out] == []
+    assert ("every page" in out) == (said[0].startswith("every page"))
 
 
 @pytest.mark.parametrize("rows", [0, 1, APPEND_ROWS, (LOAD_PARTITIONS + 1) * APPEND_ROWS + 7])
@@ -82,16 +98,6 @@ def test_verdicts_are_hidden_behind_the_last_that_is_visible() -> None:
     judged.add(PageSource("pages", "ab", 1, 7), 1)
     keys = [("ab", partition) for partition in range(4)]
     assert judged.visible(keys, {1, 2}, 3) == {keys[0]: NO_LIMIT, keys[1]: 8, keys[2]: 0, keys[3]: NO_LIMIT}
-
-
-def test_hidden_verdicts_are_no_fault_and_no_praise(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Findings(pages=9, hidden=2, hidden_by=["2 records from offset 7 of crawl.verdicts-0 are hidden"])
-    assert (found.clean, found.faults) == (False, 0)
-    _show("crawl", found, None)
-    out = capsys.readouterr().out
-    assert "every page" not in out
-    assert "offset 7 of crawl.verdicts-0" in out
-    assert "audit again" in out
 
 
 def test_a_page_that_is_gone_is_explained_by_a_later_version_alone() -> None:

@@ -1,28 +1,26 @@
+"""How many rows the next batch has."""
+
 from __future__ import annotations
+
+import pytest
 
 from stream.judge.batch_rows import BATCH_SECONDS, LEAST_ROWS, BatchRows
 
 
-def test_a_slow_batch_makes_the_next_one_smaller_and_quick_ones_larger_again() -> None:
-    size = BatchRows(32_768)
-    size.note(32_768, 4 * BATCH_SECONDS)
-    assert size.limit == 8192
-    for _ in range(10):
-        size.note(size.limit, BATCH_SECONDS / 10)
-    assert size.limit == 32_768
-
-
-def test_a_batch_always_has_some_rows_and_never_more_than_the_setting() -> None:
-    size = BatchRows(32_768)
-    size.note(512, 60.0)
-    assert size.limit == LEAST_ROWS
-    few = BatchRows(16)
-    few.note(16, 60.0)
-    few.note(16, 0.0)
-    assert few.limit == 16
-
-
-def test_a_batch_that_was_short_for_want_of_pages_says_nothing() -> None:
-    size = BatchRows(32_768)
-    size.note(1, BATCH_SECONDS / 2)
-    assert size.limit == 32_768
+@pytest.mark.parametrize(
+    ("most", "rows", "seconds", "limit"),
+    [
+        (32_768, None, [4 * BATCH_SECONDS], 8192),
+        (32_768, None, [4 * BATCH_SECONDS, *[BATCH_SECONDS / 10] * 10], 32_768),
+        (32_768, 512, [60.0], LEAST_ROWS),
+        (16, None, [60.0, 0.0], 16),
+        (32_768, 1, [BATCH_SECONDS / 2], 32_768),  # it was short for want of pages
+    ],
+)
+def test_a_slow_batch_makes_the_next_one_smaller_and_quick_ones_larger(
+    most: int, rows: int | None, seconds: list[float], limit: int
+) -> None:
+    size = BatchRows(most)
+    for each in seconds:
+        size.note(rows or size.limit, each)
+    assert size.limit == limit

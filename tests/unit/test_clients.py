@@ -1,4 +1,5 @@
-"""Kafka clients that no broker answers: closed whatever happens, and waited for by roles."""
+"""Kafka clients that no broker answers: closed whatever happens, and waited for by roles, which say so. And
+brokers that cannot create topics."""
 
 from __future__ import annotations
 
@@ -10,13 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka.admin import NewTopic
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
+    NodeNotReadyError,
     ProducerFenced,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
@@ -24,8 +28,9 @@ from aiokafka.errors import (
 )
 from structlog.testing import capture_logs
 
-from stream.errors import AccessError, BrokerError, NeardupError, StaleError
-from stream.kafka import clients
+from stream.errors import AccessError, BrokerError, NeardupError, StaleError, TopicError
+from stream.kafka import broker_watch, clients
+from stream.kafka.topics import _request_creation
 from stream.roles.judge.role import JudgeRole
 from stream.roles.publisher import _Window
 from stream.roles.worker.role import WorkerRole
@@ -177,3 +182,59 @@ async def test_page_that_is_never_acknowledged_ends_the_publication(
 def test_what_kafka_says_is_told_in_one_line(error: KafkaError, explained: type[NeardupError]) -> None:
     with pytest.raises(explained), clients.translated_errors():
         raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (BrokerError("no broker answers"), "no broker answers"),
+        (NodeNotReadyError("node 1"), "NodeNotReadyError: node 1"),
+        (None, "none has answered for 0.01 s"),
+    ],
+)
+async def test_an_outage_is_told_once_and_so_is_its_end(
+    error: Exception | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_watch, "ASK_SECONDS", 0.01)
+    asked, is_away = 0, True
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        if is_away and error is None:
+            await asyncio.Event().wait()
+        elif is_away and error is not None:
+            raise error
+
+    with capture_logs() as logged:
+        reporting = asyncio.create_task(broker_watch.report_outages(ask))
+        await until(lambda: asked > 3)
+        is_away = False
+        await until(lambda: len(logged) > 1)
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+    assert [(each["event"], each["wanted"]) for each in logged] == [
+        ("waiting", "a broker"), ("answers_again", "a broker"),
+    ]  # fmt: skip
+    assert logged[0]["error"] == why
+
+
+@pytest.mark.parametrize("are_fenced", [True, False])
+async def test_topics_are_created_once_brokers_are_not_fenced(are_fenced: bool) -> None:
+    """Where all of them are fenced for a moment, they are asked again; fewer than replicas are refused."""
+    why = (
+        "All brokers are currently fenced." if are_fenced else "The target replication factor of 3 cannot be"
+    )
+
+    async def create_topics(topics: list[NewTopic]) -> Any:
+        invalid_replication_factor = 38
+        return SimpleNamespace(topic_errors=[(each.name, invalid_replication_factor, why) for each in topics])
+
+    asked = _request_creation(
+        cast(Any, SimpleNamespace(create_topics=create_topics)), [NewTopic("a.pages", 1, 3)]
+    )
+    if are_fenced:
+        assert await asked == []
+    else:
+        with pytest.raises(TopicError, match=r"a\.pages: replication factor 3 was refused: .*--dev"):
+            await asked

@@ -99,7 +99,7 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: Sta
     verdicts[-2] = structs.replace(verdicts[-2], verdict="duplicate", duplicate_of=named)
     count(state, verdicts)
     pages = forgotten_pages(("url", FORGOTTEN))
-    assert erase(state, pages) > 1
+    assert erase(state, pages)[0] > 1
     state.compact()
     assert state.history(FORGOTTEN) == []
     check(
@@ -114,7 +114,7 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: Sta
             if each.url != FORGOTTEN
         ],
     )
-    assert erase(state, pages) == 0, "once"
+    assert erase(state, pages)[0] == 0, "once"
     digest = xxhash.xxh3_64_digest(FORGOTTEN.encode())
     assert not any(digest in part for entry in state.store.scan(URLS) for part in entry)
     files = list(state.store.path.glob("*.sst"))
@@ -122,15 +122,15 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: Sta
     assert not any(digest in each.read_bytes() for each in files)
 
 
-def erase(state: State, pages: ForgottenPages) -> int:
-    """Erase from all rows, a few at a time, and return how many it were."""
-    rows = 0
+def erase(state: State, pages: ForgottenPages) -> tuple[int, int]:
+    """Erase from all rows, a few at a time, and return how many it were, and in how many turns."""
+    rows = turns = 0
     for family in (BLOCKS, CLUSTERS):
         start: bytes | None = b""
         while start is not None:
             keys, start = state.erase_some(family, start, pages.names, pages.rewrite)
-            rows += len(keys)
-    return rows
+            rows, turns = rows + len(keys), turns + 1
+    return rows, turns
 
 
 def test_a_search_for_forgotten_pages_goes_on_where_it_stopped(
@@ -139,13 +139,7 @@ def test_a_search_for_forgotten_pages_goes_on_where_it_stopped(
     count(state, crawled(KEPT))
     rows = sum(1 for family in (BLOCKS, CLUSTERS) for _ in state.store.scan(family))
     monkeypatch.setattr("stream.dashboard.counting.state.ERASE_SECONDS", 0.0)
-    turns, none = 0, ForgottenPages(GENESIS)
-    for family in (BLOCKS, CLUSTERS):
-        start: bytes | None = b""
-        while start is not None:
-            _, start = state.erase_some(family, start, none.names, none.rewrite)
-            turns += 1
-    assert 2 < turns <= rows + 2
+    assert 2 < erase(state, ForgottenPages(GENESIS))[1] <= rows + 2
 
 
 def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state: State) -> None:
@@ -165,13 +159,13 @@ def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state
     ]
     count(state, verdicts)
     pages = forgotten_pages(("url", "http://a.example/"))
-    assert erase(state, pages) == 0
+    assert erase(state, pages)[0] == 0
     pages.ids.add(np.array([pack(7, 0), pack(6, 5)]))
-    assert erase(state, pages) == 1
+    assert erase(state, pages)[0] == 1
     assert [state.history(normal(each.url or "")) for each in verdicts] == [
         [], [], [structs.replace(verdicts[2], duplicate_of=None)], [verdicts[3]],
     ]  # fmt: skip
-    assert erase(state, pages) == 0
+    assert erase(state, pages)[0] == 0
     assert pages.names("http://any.example/", f"{prefix}.6.5")
     assert not pages.names("http://any.example/", "ffffffff.6.5"), "of another journal"
 

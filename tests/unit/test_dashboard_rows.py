@@ -1,18 +1,23 @@
-"""The dashboard's arithmetic: windows, rows and what is shown of them."""
+"""The dashboard's arithmetic: windows, rows and what is shown of them, and when verdicts are folded."""
 
 from __future__ import annotations
+
+import asyncio
+import time
 
 import msgspec
 import openapi_spec_validator
 import pytest
-from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from stream.dashboard.counting import view
+from stream.dashboard.counting import latest_verdicts, view
+from stream.dashboard.counting import pending as pendings
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
+from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import URLS_KEPT, ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import (
-    NO_HOST,
     PAGES_KEPT,
     ClusterNews,
+    VerdictColumns,
     VerdictFields,
     batch_of,
     host_of,
@@ -24,8 +29,11 @@ from stream.dashboard.lookup.lookup import cluster_pages
 from stream.dashboard.web.openapi import document
 from stream.errors import RecordError
 from tests.kafka.dashboard_helpers import VerdictMaker
+from tests.waiting import HANG_SECONDS
 
 NOW = 1_900_000_000.0
+LONG = "http://" + "a." * 200 + "example/"
+"""A URL whose host is no name: it may have 8,000 characters, and 200,000 hosts are in memory."""
 
 
 @pytest.mark.parametrize("length", [60, 900, HOUR, 6 * HOUR, DAY, 7 * DAY, 30 * DAY, 300 * DAY])
@@ -95,29 +103,18 @@ def test_a_host_dropped_from_memory_is_shown_again_when_it_grows(monkeypatch: py
         ("", "(no host)"),
         ("no url", "(no host)"),
         ("http://[::1", "(no host)"),
+        (LONG, "(no host)"),
     ],
 )
 def test_pages_without_a_proper_url_have_no_host(url: str, host: str) -> None:
     assert host_of(normal(url)) == host
+    verdict = msgspec.structs.replace(VerdictMaker().one(), url=url)
+    assert batch_of(0, [0], [msgspec.json.encode(verdict)]).host_name(0) == host
 
 
 def test_the_contract_is_valid_openapi() -> None:
     contract = msgspec.json.decode(msgspec.json.encode(document()))
     openapi_spec_validator.validate(contract)
-    contract["paths"]["/api/v1/figures"]["gett"] = {}
-    with pytest.raises(OpenAPIValidationError):
-        openapi_spec_validator.validate(contract)
-
-
-def test_hosts_that_are_no_names_are_none() -> None:
-    """They may have 8,000 characters, and 200,000 hosts are in memory."""
-    long, short = "http://" + "a." * 200 + "example/", "http://b.example/"
-    values = [msgspec.json.encode(each) for each in VerdictMaker().some(6)]
-    for place, url in enumerate((long, short, long)):
-        values[place] = msgspec.json.encode({**msgspec.json.decode(values[place]), "url": url})
-    batch = batch_of(0, range(6), values)
-    assert [batch.host_name(row) for row in range(3)] == [NO_HOST, "b.example", NO_HOST]
-    assert host_of(long) == NO_HOST
 
 
 def test_anchors_of_long_urls_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +157,58 @@ def test_clusters_of_long_urls_keep_few_pages() -> None:
     row = ClusterRow()
     row.add(ClusterNews(99, None, [_fields("u")] * 99))
     assert len(row.pages) == PAGES_KEPT
+
+
+def batch(first: int, count: int, at: float | None = None) -> VerdictColumns:
+    """Verdicts of partition 2 at every other offset from `first` on."""
+    values = [msgspec.json.encode(each) for each in VerdictMaker(at=at).some(count)]
+    return batch_of(2, range(first, first + 2 * count, 2), values)
+
+
+async def test_what_is_idle_is_folded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
+    pending = Pending()
+    due = asyncio.create_task(pending.wait_until_due())
+    pending.add(batch(10, 5), 0)
+    await pending.wait_for_room(idle=False)
+    await asyncio.sleep(0)
+    assert not due.done()
+    await pending.wait_for_room(idle=True)
+    await asyncio.wait_for(due, HANG_SECONDS)
+
+
+@pytest.mark.parametrize("limit", ["FOLD_VERDICTS", "FOLD_BYTES"])
+async def test_what_is_full_waits_until_it_is_taken(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its verdicts, or by the bytes of their URLs."""
+    some = batch(10, 5)
+    monkeypatch.setattr(pendings, limit, 5 if limit == "FOLD_VERDICTS" else some.nbytes)
+    monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
+    pending = Pending()
+    pending.add(some, 0)
+    added = asyncio.create_task(pending.wait_for_room(idle=False))
+    await asyncio.sleep(0)
+    assert not added.done()
+    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
+    await asyncio.sleep(0)
+    assert not added.done(), "others may write still"
+    pending.taken.set()
+    await asyncio.wait_for(added, HANG_SECONDS)
+
+
+async def test_figures_that_are_not_behind_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pendings, "FOLD_SECONDS", (0.0, 1e6))
+    pending = Pending()
+    pending.add(batch(10, 5, time.time() + 60), 0)
+    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
+
+
+def test_latest_verdicts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [batch(100 * place, 5) for place in range(4)]
+    monkeypatch.setattr(latest_verdicts, "KEPT_BYTES", some[0].nbytes + some[1].nbytes)
+    latest = LatestVerdicts()
+    for each in some:
+        latest.tell(each)
+    assert [each.batch for each in latest.latest(VerdictFilter(), 100, None)] == [some[3]] * 5 + [some[2]] * 5
 
 
 def _view() -> View:
