@@ -25,12 +25,10 @@ from stream.tables.store.failures import CURE, set_aside, translate
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import Store, Writes
 from stream.tables.store.scrub_child import ScrubResult, scrub
+from tests.night import cases
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
-"""Prefix of the keys of the reserves' runs."""
 Contents = list[tuple[bytes, bytes]]
-FLIPS = {"sst": 50, "MANIFEST": 20, "OPTIONS": 4, "CURRENT": 4, "config": 4, "IDENTITY": 2, "flushed": 4}
-"""How many of each kind of file."""
 
 
 def items(count: int) -> list[tuple[str, str]]:
@@ -104,39 +102,10 @@ def changed(path: Path, change: Callable[[Writes, dict[bytes, bytes]], None], pr
         store.write(batch)
 
 
-def flipped(whole: Path, kind: str, to: Path, rng: random.Random) -> Path:
-    """A copy of the directory with a bit flipped in one file of a kind, and that file."""
-    shutil.copytree(whole, to)
-    files = sorted(file for file in (to / "state").iterdir() if kind in file.name and file.stat().st_size)
-    file = rng.choice(files)
+def flip(file: Path, rng: random.Random) -> None:
     content = bytearray(file.read_bytes())
     content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     file.write_bytes(content)
-    return file
-
-
-@pytest.mark.parametrize("kind", FLIPS)
-def test_a_flipped_bit_is_refused_by_name_or_changes_nothing(
-    whole: Path, expected: tuple[list[Answer], Contents], kind: str, tmp_path: Path
-) -> None:
-    rng, refused = random.Random(kind), []
-    for number in range(FLIPS[kind]):
-        path = tmp_path / f"{number}"
-        file = flipped(whole, kind, path, rng)
-        try:
-            found = added(path)
-        except DamagedStateError as error:
-            said = str(error)
-            assert said.startswith(f"state directory {path / 'state'}: damaged: ")
-            assert said.endswith(CURE)
-            assert file.name in said or "a file that it names" in said or kind != "sst", said
-            refused.append(error)
-        else:
-            assert (found == expected) is True, file  # their difference would fill pages
-        shutil.rmtree(path)
-    if kind in ("sst", "MANIFEST", "CURRENT"):
-        assert len(refused) > FLIPS[kind] / 2
-        assert {error.exit_code for error in refused} == {EXIT_REFUSED}
 
 
 def cut(file: Path, rng: random.Random) -> None:
@@ -167,38 +136,55 @@ def remove(file: Path, _: random.Random) -> None:
     file.unlink()
 
 
+KINDS_OF_FILES = ("sst", "MANIFEST", "CURRENT", "OPTIONS", "IDENTITY", "config", "flushed")
+FLIPS = (50, 20, 4, 4, 2, 4, 4)
+"""How many of each kind."""
 HARMS = {cut: 25, empty: 3, zero: 3, zero_end: 5, lengthen: 3, remove: 3}
-"""How many of the files of a kind each is done to."""
+"""How many of the tables each is done to, and to three files of each other kind."""
+FLIPPED = [(flip, kind, times) for kind, times in zip(KINDS_OF_FILES, FLIPS, strict=True)]
+HARMED = [
+    (harm, kind, times if kind == "sst" else 3) for harm, times in HARMS.items() for kind in KINDS_OF_FILES
+]
 
 
-@pytest.mark.night
-@pytest.mark.parametrize("harm", HARMS)
-@pytest.mark.parametrize("kind", ["sst", "MANIFEST", "CURRENT", "OPTIONS", "IDENTITY", "config", "flushed"])
-def test_a_cut_empty_zeroed_or_missing_file_is_damage_or_changes_nothing(
+@pytest.mark.parametrize(("harm", "kind", "times"), cases([*FLIPPED, *HARMED], by_day=FLIPPED))
+def test_a_harmed_file_is_refused_by_name_or_changes_nothing(
     whole: Path,
     expected: tuple[list[Answer], Contents],
     kind: str,
     harm: Callable[[Path, random.Random], None],
+    times: int,
     tmp_path: Path,
 ) -> None:
-    rng = random.Random(f"{kind} {harm.__name__}")
-    for number in range(HARMS[harm] if kind == "sst" else 3):
+    rng, refusals = random.Random(f"{kind} {harm.__name__}"), []
+    for number in range(times):
         path = tmp_path / f"{number}"
         shutil.copytree(whole, path)
-        file = rng.choice(sorted(each for each in (path / "state").iterdir() if kind in each.name))
-        harm(file, rng)
+        files = sorted(each for each in (path / "state").iterdir() if kind in each.name)
+        harm(file := rng.choice([each for each in files if each.stat().st_size]), rng)
+        uses = [added] if harm is flip else [added, lambda path: live_anchors(path / "state")]
         refused = []
-        for use in (added, lambda path: live_anchors(path / "state")):
+        for use in uses:
             try:
                 result = use(path)
             except DamagedStateError as error:
-                refused.append(str(error))
-            else:
-                assert use is not added or (result == expected) is True or kind == "flushed", file
-        if kind in ("sst", "CURRENT") or (kind, harm) in {("MANIFEST", empty), ("MANIFEST", remove)}:
-            assert len(refused) == 2, file
-        assert all(said.endswith(CURE) and (file.name in said or kind != "sst") for said in refused), refused
+                refused.append(error)
+            else:  # their difference would fill pages
+                unnoticed = kind == "flushed" and harm is not flip
+                assert use is not added or (result == expected) is True or unnoticed, file
+        for said in map(str, refused):
+            assert said.startswith(f"state directory {path / 'state'}: damaged: ")
+            assert said.endswith(CURE)
+            assert file.name in said or "a file that it names" in said or kind != "sst", said
+        if harm is not flip and (
+            kind in ("sst", "CURRENT") or (kind, harm) in {("MANIFEST", empty), ("MANIFEST", remove)}
+        ):
+            assert len(refused) == len(uses), file
+        refusals += refused
         shutil.rmtree(path)
+    if kind in ("sst", "MANIFEST", "CURRENT") and harm is flip:
+        assert len(refusals) > times / 2
+        assert {error.exit_code for error in refusals} == {EXIT_REFUSED}
 
 
 DAMAGE = (

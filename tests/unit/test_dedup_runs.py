@@ -18,14 +18,13 @@ from pyarrow import parquet
 from stream.dedup import run as dedup_run
 from stream.errors import NeardupError, SettingsError
 from stream.local.index import RUN, Index
-from stream.pages.members import compression_of_bytes
-from stream.sources.compressed import decompressed, open_counting
 from tests import kills
 from tests.commands import neardup
 from tests.in_process_pool import InProcessPool
 from tests.kafka.judge_helpers import text
 from tests.night import cases
-from tests.unit.test_dedup import dedup, line_of, lines, pages, write
+from tests.unit.test_dedup import dedup, line_of, lines, pages, unpacked, write
+from tests.unit.test_sources import warc_record
 
 FAILPOINTS = (
     "rows.file", "rows.file:3", "rows.manifest", "scan.logged", "scan.logged:2", "scan.applied", "flush",
@@ -58,7 +57,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     made = pages(110, seed=7)
     files = [write(folder / "one.jsonl", made[:70]), write(folder / "two.jsonl", made[70:])]
-    files[1].write_bytes(files[1].read_bytes())
     damaged = gzip.compress(b"".join(line_of(each) for each in pages(40, seed=8)))[:-400]
     (folder / "broken.jsonl.gz").write_bytes(damaged)
     return [files[0], folder / "broken.jsonl.gz", files[1]]
@@ -342,7 +340,7 @@ def test_shards_become_one_file_if_its_name_tells_their_format(kind: str, tmp_pa
         tables = [parquet.read_table(each) for each in (tmp_path / "kept.parquet", *shards)]
         assert tables[0] == pa.concat_tables(tables[1:])
         return
-    whole, *parts = (plain(each) for each in (tmp_path / f"kept.{kind}", *shards))
+    whole, *parts = (unpacked(each) for each in (tmp_path / f"kept.{kind}", *shards))
     if kind == "csv":
         header, parts = b"url,text\r\n", [each.removeprefix(b"url,text\r\n") for each in parts]
         parts.insert(0, header)
@@ -357,23 +355,11 @@ def write_as(kind: str, path: Path, some: list[dict[str, Any]]) -> None:
         rows = [("url", "text"), *((each["url"], each["text"]) for each in some)]
         path.write_bytes("\r\n".join(f"{one},{two}" for one, two in rows).encode())
     elif kind == "warc.gz":
-        path.write_bytes(b"".join(gzip.compress(record(each["url"], each["text"])) for each in some))
+        records = (warc_record(p["url"], p["text"].encode(), content_type="text/plain") for p in some)
+        path.write_bytes(b"".join(map(gzip.compress, records)))
     else:
         content = b"".join(map(line_of, some))
         path.write_bytes(gzip.compress(content) if kind.endswith("gz") else content)
-
-
-def record(url: str, content: str) -> bytes:
-    body = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{content}".encode()
-    head = (
-        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\n"
-        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body + b"\r\n\r\n"
-
-
-def plain(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def test_a_source_that_changed_is_refused_by_its_name(
@@ -559,6 +545,4 @@ def test_dropped_pages_are_compressed_as_their_file_is_named(suffix: str, tmp_pa
     plain = "dropped.csv" if ".csv" in suffix else "dropped.jsonl"
     for each in (name, plain):
         dedup(source, "-o", tmp_path / "out.jsonl", "--dropped", tmp_path / each)
-    with open_counting(str(tmp_path / name)) as raw:
-        assert compression_of_bytes((tmp_path / name).read_bytes()) is not None
-        assert decompressed(raw).read() == (tmp_path / plain).read_bytes()
+    assert unpacked(tmp_path / name) == (tmp_path / plain).read_bytes()

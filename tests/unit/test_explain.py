@@ -33,6 +33,7 @@ from stream.tables.design import Design
 from tests.commands import interpreting, neardup
 from tests.genesis import genesis_of
 from tests.judged_crawls import packed_minima
+from tests.unit.test_sources import warc_record
 from tests.url_digests import digest_of_url
 
 FINGERPRINTER = PageFingerprinter()
@@ -258,14 +259,14 @@ def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
         json.dumps({"url": f"http://x.example/{i}", "text": text}) for i, text in enumerate((first, second))
     ]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
-    outcome = neardup("explain", tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2", "--json")
-    found = json.loads(outcome.stdout)
+    pair = (tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2")
+    found = explained(*pair)
     assert (found["verdict"], found["page"]["url"]) == ("duplicate", "http://x.example/1")
-    shown = neardup("explain", tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2").stdout
+    shown = neardup("explain", *pair).stdout
     assert shown.startswith("duplicate")
     assert len(shown.splitlines()) == 4
     assert "[-" not in shown
-    shown = neardup("explain", tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2", "--verbose", "--diff").stdout
+    shown = neardup("explain", *pair, "--verbose", "--diff").stdout
     for heading in ("Pages", "Bits of the fingerprints", "Minima", "Features by weight", "similarity:", "[-"):
         assert heading in shown
     assert "block" not in shown
@@ -273,13 +274,8 @@ def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
 
 def test_a_page_is_named_by_the_origin_of_its_verdict(tmp_path: Path) -> None:
     first, second = edited(3, 200, 3)
-    payload = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<main><p>{second}</p></main>".encode()
-    header = (
-        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:1>\r\n"
-        "WARC-Date: 2026-01-02T03:04:05Z\r\nWARC-Target-URI: http://x.example/2\r\n"
-        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(payload)}\r\n\r\n"
-    )
-    (tmp_path / "crawl.warc").write_bytes((header.encode() + payload + b"\r\n\r\n") * 2)
+    record = warc_record("http://x.example/2", f"<main><p>{second}</p></main>".encode())
+    (tmp_path / "crawl.warc").write_bytes(record * 2)
     line = json.dumps({"url": "http://x.example/1", "text": first})
     (tmp_path / "pages.jsonl").write_text(f"\n{line}\n")  # an empty line is no page, and counts as a line
     sources = (tmp_path / "pages.jsonl", tmp_path / "crawl.warc")
@@ -414,11 +410,11 @@ def test_an_anchor_of_an_index_whose_url_has_a_newer_page_is_compared_with_nothi
         old = index.add("http://a.example/", first)
         index.add("http://a.example/", other)
         assert index.add("plain name", second).verdict == "unique"
-    pair = ("explain", old.id, "plain name", "--index", tmp_path / "index")
-    found = json.loads(neardup(*pair, "--json").stdout)
+    pair = (old.id, "plain name", "--index", tmp_path / "index")
+    found = explained(*pair)
     assert (found["verdict"], found["stored"]["verdict"]) == ("duplicate", "unique")
     assert found["stored"]["anchor"]["superseded"]
-    assert "A is compared with nothing any more: its URL has a newer page" in neardup(*pair).stdout
+    assert "A is compared with nothing any more: its URL has a newer page" in neardup("explain", *pair).stdout
 
 
 def test_an_index_is_explained_that_does_not_compare_the_anchor_for_its_rank(tmp_path: Path) -> None:
@@ -435,15 +431,15 @@ def test_an_index_is_explained_that_does_not_compare_the_anchor_for_its_rank(tmp
             "unique"
         ] * 2
     (tmp_path / "b.jsonl").write_text(json.dumps({"url": "http://b.example/", "text": " ".join(words)}))
-    pair = ("explain", "far", tmp_path / "b.jsonl", "--index", tmp_path / "index")
-    found = json.loads(neardup(*pair, "--json").stdout)
+    pair = ("far", tmp_path / "b.jsonl", "--index", tmp_path / "index")
+    found = explained(*pair)
     assert (found["verdict"], found["stored"]["verdict"], found["stored"]["named"]) == (
         "duplicate",
         "duplicate",
         "near",
     )
     assert found["stored"]["candidacy"] == {"candidates": 2, "place": 2, "compared": 1}
-    shown = neardup(*pair).stdout
+    shown = neardup("explain", *pair).stdout
     assert "no  of 2 candidates of B there, A is number 2 by rank; the first is compared" in shown
     assert "would judge B duplicate of near (similarity 0." in shown
 
@@ -453,14 +449,14 @@ def test_a_fingerprint_alone_is_judged_by_an_index_in_strict_mode_only(tmp_path:
     options = VerdictOptions.paper() if strict else VerdictOptions()
     with Index(tmp_path / "index", options=options) as index:
         index.add("a", edited(4, 200, 0)[0])
-    pair = ("explain", "a", "--index", tmp_path / "index")
-    fingerprint = json.loads(neardup(*pair, "a", "--json").stdout)["anchor"]["fingerprint"]
-    stored = json.loads(neardup(*pair, fingerprint, "--json").stdout)["stored"]
+    pair = ("a", "--index", tmp_path / "index")
+    fingerprint = explained(*pair, "a")["anchor"]["fingerprint"]
+    stored = explained(*pair, fingerprint)["stored"]
     judged_alone = ("duplicate", "a", {"candidates": 1, "place": 1, "compared": 1})
     assert (stored["verdict"], stored["named"], stored["candidacy"]) == (
         judged_alone if strict else (None, None, None)
     )
-    assert ("would judge B" in neardup(*pair, fingerprint).stdout) == strict
+    assert ("would judge B" in neardup("explain", *pair, fingerprint).stdout) == strict
 
 
 def test_an_index_judges_a_page_without_text_and_one_that_comes_again(tmp_path: Path) -> None:
@@ -469,18 +465,16 @@ def test_an_index_judges_a_page_without_text_and_one_that_comes_again(tmp_path: 
         index.add("http://a.example/", first)
     lines = [{"url": "http://b.example/", "text": " "}, {"url": "http://a.example/", "text": second}]
     (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    pair = ("explain", "http://a.example/", "--index", tmp_path / "index")
+    pair = ("http://a.example/", "--index", tmp_path / "index")
     for number, want in ((1, ("insufficient", None)), (2, ("recrawl", "http://a.example/"))):
-        stored = json.loads(neardup(*pair, f"{tmp_path}/pages.jsonl#{number}", "--json").stdout)["stored"]
+        stored = explained(*pair, f"{tmp_path}/pages.jsonl#{number}")["stored"]
         assert (stored["verdict"], stored["named"], stored["page"]) == (*want, None)
-    shown = neardup(*pair, f"{tmp_path}/pages.jsonl#2").stdout
+    shown = neardup("explain", *pair, f"{tmp_path}/pages.jsonl#2").stdout
     assert "would judge B recrawl of http://a.example/ (similarity 0." in shown
 
 
 def test_fingerprints_alone_tell_distance_and_tables() -> None:
-    found = json.loads(
-        neardup("explain", "0123456789abcdef", "0123456789abcdee", "--mode", "strict", "--json").stdout
-    )
+    found = explained("0123456789abcdef", "0123456789abcdee", "--mode", "strict")
     assert (found["verdict"], found["distance"], len(found["tables"])) == ("duplicate", 1, 10)
     assert [table["met"] for table in found["tables"]].count("exact") == 6
     assert found["features"] is None
@@ -495,17 +489,15 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
     remember(tmp_path / "neardup" / "judge", pages)
     lines = [json.dumps({"url": page.url, "text": page.text}) for page in pages]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
-    where = ("--state-dir", tmp_path, "--json")
-    wanted = json.loads(
-        neardup("explain", f"{tmp_path}/pages.jsonl#1", f"{tmp_path}/pages.jsonl#2", "--json").stdout
-    )
+    where = ("--state-dir", tmp_path)
+    wanted = explained(f"{tmp_path}/pages.jsonl#1", f"{tmp_path}/pages.jsonl#2")
     for anchor in ("http://a.example/1#top", "abababab.1.0"):
         for page in ("http://b.example/2", "abababab.1.1"):
-            found = json.loads(neardup("explain", anchor, page, *where).stdout)
+            found = explained(anchor, page, *where)
             for name in ("distance", "estimated_similarity", "least_similarity"):
                 assert found[name] == wanted[name]
             assert found["anchor"]["url"] == "http://a.example/1"
-        found = json.loads(neardup("explain", anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
+        found = explained(anchor, f"{tmp_path}/pages.jsonl#2", *where)
         assert (found["verdict"], found["tables"]) == ("duplicate", wanted["tables"])
     for arguments, said in (
         (("http://nowhere.example/",), "has no page with that URL or id"),
@@ -522,13 +514,10 @@ def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> 
     other = edited(5, 200, 0)[0]
     texts = [("http://a.example/", first), ("http://b.example/", second), ("http://b.example/", other)]
     remember(tmp_path / "neardup" / "judge", [Page(url=url, text=text) for url, text in texts])
-    where = ("--state-dir", tmp_path, "--json")
-    replaced = json.loads(neardup("explain", "abababab.1.0", "abababab.1.1", *where).stdout)
+    where = ("--state-dir", tmp_path)
+    replaced = explained("abababab.1.0", "abababab.1.1", *where)
     assert (replaced["verdict"], replaced["page"]["url"]) == ("duplicate", "http://b.example/")
-    assert (
-        json.loads(neardup("explain", "abababab.1.0", "http://b.example/", *where).stdout)["verdict"]
-        == "unique"
-    )
+    assert explained("abababab.1.0", "http://b.example/", *where)["verdict"] == "unique"
 
 
 @pytest.mark.parametrize(
@@ -537,6 +526,7 @@ def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> 
         (["nowhere.html", "0123456789abcdee"], r"source nowhere\.html"),
         (["{path}/bad.jsonl", "0123456789abcdee"], r"bad\.jsonl: missing_field"),
         (["{path}/bad.jsonl#7", "0123456789abcdee"], "fewer than 7 pages"),
+        (["{path}/bad.jsonl#0", "0123456789abcdee"], r"#0: there is no page 0"),
         (["0" * 32, "1" * 32, "--mode", "strict", "--scheme", "width=128"], "take at most 64"),
         (["http://a/", "http://b/", "--state-dir", "{path}/none"], "--index, and a page of a file as FILE#3"),
     ],
