@@ -254,25 +254,33 @@ async def test_cancelled_caller_leaves_a_child_that_answers_the_next_one(tmp_pat
         assert pool.crashes == 0
 
 
+class Around:
+    """What is asked before and told after a page that is done alone."""
+
+    def __init__(self, may_be_tried: bool = True) -> None:
+        self.may_be_tried, self.said, self.over = may_be_tried, list[str](), asyncio.Event()
+
+    async def before(self) -> bool:
+        self.said.append("before")
+        return self.may_be_tried
+
+    async def after(self) -> None:
+        self.said.append("after")
+        self.over.set()
+
+
 async def test_a_page_alone_waits_for_all_others_and_holds_them_back(tmp_path: Path) -> None:
     """Holds for a page whose caller was cancelled, too."""
     gates = [tmp_path / "first", tmp_path / "alone"]
     waits = [b"wait %s" % os.fsencode(gate) for gate in gates]
-    said: list[str] = []
-
-    async def before() -> bool:
-        said.append("before")
-        return True
-
-    async def after() -> None:
-        said.append("after")
-
+    around = Around()
+    said = around.said
     async with asyncio.timeout(HANG), ChildPool(2, configuration()) as pool:
         started = asyncio.Event()
         first = asyncio.create_task(pool.fingerprint([b"a", waits[0]], lambda _: started.set()))
         await started.wait()
         first.cancel()
-        alone = asyncio.create_task(pool.fingerprint_alone(waits[1], before, after))
+        alone = asyncio.create_task(pool.fingerprint_alone(waits[1], around.before, around.after))
         assert urls(await pool.fingerprint([b"b"])) == [b"b"] or not said
         assert said == [], "another page is at hand"
         gates[0].touch()
@@ -291,18 +299,11 @@ async def test_a_page_alone_waits_for_all_others_and_holds_them_back(tmp_path: P
 async def test_a_page_alone_is_handed_out_if_it_may_be_and_rejected_if_it_ends_its_child(
     may_be_tried: bool,
 ) -> None:
-    said: list[str] = []
-
-    async def before() -> bool:
-        return may_be_tried
-
-    async def after() -> None:
-        said.append("after")
-
+    around = Around(may_be_tried)
     async with asyncio.timeout(HANG), ChildPool(2, configuration()) as pool:
-        row = await pool.fingerprint_alone(b"die", before, after)
-        assert (row.reason if row else None, said, pool.crashes) == (
-            ("crash", ["after"], 1) if may_be_tried else (None, [], 0)
+        row = await pool.fingerprint_alone(b"die", around.before, around.after)
+        assert (row.reason if row else None, around.said, pool.crashes) == (
+            ("crash", ["before", "after"], 1) if may_be_tried else (None, ["before"], 0)
         )
         assert urls(await pool.fingerprint([b"a"])) == [b"a"]
 
@@ -312,20 +313,14 @@ async def test_a_page_alone_that_waits_for_a_store_lets_others_begin(
 ) -> None:
     monkeypatch.setenv(SLOW_GATE, str(tmp_path))
     patient = msgspec.structs.replace(configuration("Stalling"), store_seconds=0.5, memory=2 << 30)
-    over = asyncio.Event()
-
-    async def before() -> bool:
-        return True
-
-    async def after() -> None:
-        over.set()
+    around = Around()
 
     def page(text: bytes) -> bytes:
         return b'{"url": "http://a/", "text": "%s"}' % text
 
     async with asyncio.timeout(HANG), ChildPool(2, patient) as pool:
-        alone = asyncio.create_task(pool.fingerprint_alone(page(b"stall"), before, after))
-        await over.wait()
+        alone = asyncio.create_task(pool.fingerprint_alone(page(b"stall"), around.before, around.after))
+        await around.over.wait()
         assert not alone.done()
         assert len(await pool.fingerprint([page(b"other")])) == 1
         (tmp_path / "gate").touch()

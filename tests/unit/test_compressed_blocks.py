@@ -52,9 +52,6 @@ def test_single_blocks_decode_alone() -> None:
 def test_size_is_the_expected_one(n: int, width: int) -> None:
     words = sort_words(as_words(random_set(np.random.default_rng(2), n, width), width))
     assert encode(words, width).bytes == pytest.approx(expected_bytes(n, width), rel=0.02)
-
-
-def test_eight_billion_take_about_half() -> None:
     assert expected_bytes(8e9, 64) / (8e9 * 8) == pytest.approx(0.55, abs=0.01)
 
 

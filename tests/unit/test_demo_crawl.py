@@ -2,76 +2,33 @@
 
 from __future__ import annotations
 
-import re
+import random
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from resiliparse.extract.html2text import extract_plain_text
 
+from stream import Index
 from stream.demo import EXPECTED, CrawlError, chinese_messages, prepare
 from stream.demo import fetch as fetching
-from stream.demo.chinese import EDITS, MIRRORS, REPLACED, REPLACEMENT, Visit, visits
 from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
-from stream.demo.texts import TEXTS, Text
-
-HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0002ffff]")
-TITLES = {text.title: text.slug for text in TEXTS}
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 
 
-def han(text: str) -> str:
-    return "".join(HAN.findall(text))
-
-
-def jaccard(one: str, other: str) -> float:
-    a, b = ({text[i : i + 5] for i in range(len(text) - 4)} for text in (one, other))
-    return len(a & b) / len(a | b)
-
-
-def article(visit: Visit) -> tuple[str, str]:
-    """(slug, Han characters of the main content), read with the charset that the page itself names."""
-    named = re.search(rb'charset="?([\w-]+)', visit.body)
-    assert named is not None
-    html = visit.body.decode(named[1].decode())
-    title = re.search("<h1[^>]*>([^<]*)", html)
-    return TITLES[title[1]] if title else "", han(extract_plain_text(html, main_content=True))
-
-
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.slug)
-def test_an_article_is_long_enough_and_its_correction_small(text: Text) -> None:
-    body = "".join(text.paragraphs)
-    sentence, corrected = text.edit
-    assert 300 <= len(han(body)) <= 600
-    assert body.count(sentence) == 1
-    assert 0.9 < jaccard(han(body), han(body.replace(sentence, corrected))) < 1
-
-
-def test_articles_have_nothing_in_common() -> None:
-    bodies = [han("".join(text.paragraphs)) for text in TEXTS]
-    assert max(jaccard(a, b) for a in bodies for b in bodies if a is not b) < 0.02
-
-
-def test_expected_verdicts_follow_from_what_the_pages_are() -> None:
-    fetched = list(visits())
-    urls = Counter(visit.url for visit in fetched)
-    articles = {article(visit)[0] for visit in fetched} - {""}
-    assert articles == {text.slug for text in TEXTS}
-    assert sorted(urls.values())[-4:] == [1, 2, 2, 2]
-    assert {
-        "unique": len(articles),
-        "duplicate": len(MIRRORS) + len(EDITS),
-        "recrawl": sum(count - 1 for count in urls.values()) - 1,
-        "insufficient": 1,
-        "rejected": 1,
-    } == EXPECTED
-    assert sum(EXPECTED.values()) == len(chinese_messages()) == len(fetched) + 1
-    changing = {slug for visit in fetched if urls[visit.url] == 2 for slug, _ in [article(visit)]}
-    assert changing.isdisjoint(MIRRORS)
-    assert changing.isdisjoint(EDITS), "or a superseded anchor's copies would be unique again"
-    assert {REPLACED, REPLACEMENT} <= changing
+@pytest.mark.parametrize("seed", range(5))
+def test_the_chinese_pages_get_the_expected_verdicts_in_any_order_of_urls(seed: int) -> None:
+    visits = chinese_messages()
+    places = {visit.url_hint: random.Random(f"{seed} {visit.url_hint}").random() for visit in visits}
+    fingerprinter = PageFingerprinter()
+    rows = [
+        fingerprinter.message(visit.value, 1 << 20)
+        for visit in sorted(visits, key=lambda visit: places[visit.url_hint])
+    ]
+    with Index() as index:
+        assert Counter(each.verdict for each in index.judge(rows).verdict_records()) == EXPECTED
 
 
 def test_the_order_is_shuffled_repeatable_and_keeps_a_urls_visits() -> None:

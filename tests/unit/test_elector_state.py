@@ -20,7 +20,7 @@ from stream.messages.best import BestRecord, KeptPage
 from stream.messages.row_columns import NO_TIME
 from stream.tables.store.rocks import DUE, MEMBERS, Store
 from stream.text.url import host_of
-from tests.elected import decided_of, open_elector, tell_all
+from tests.elected import decided_of, open_elector
 from tests.genesis import JOURNAL
 from tests.property.best_oracle import crawl
 
@@ -143,16 +143,6 @@ def test_what_is_due_is_searched_for_behind_what_was_told(
     assert found == want
     assert starts == [CLUSTER.pack(after + 1) for after in (NO_PAGE, *found[2::3], found[-1])]
     elector.state.close()
-
-
-def test_what_was_told_is_told_once(elector: Elector) -> None:
-    assert tell_all(elector)
-    assert not elector.due(10)
-    path = elector.state.store.path
-    elector.state.close()
-    again = open_elector(path, "longest")
-    assert not again.due(10)
-    again.state.close()
 
 
 # Policies

@@ -1,10 +1,17 @@
-"""The main content is extracted from HTML, and no HTML takes the process down."""
+"""The main content is extracted from HTML in whatever language, without the boxes that sites put beside it.
+No HTML takes the process down."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from stream.text.extract import extract, extraction
+from tests.bench.quality.truth import Truth
+from tests.made_kinds import every
+from tests.made_posts import BOXES, LANGUAGES, page, sentences, words
+from tests.night import cases
 
 ARTICLE = "The journal gives every page one place in one order. " * 8
 PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
@@ -15,15 +22,15 @@ PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: r
 
 def test_main_content_is_kept_and_its_surroundings_are_not() -> None:
     code = PAGE.replace("</article>", "<code>a</code><code>b</code><code>c</code></article>")
-    for page in (PAGE, code):  # a few elements of code do not make it documentation
-        text = extract(page)
+    for html in (PAGE, code):  # a few elements of code do not make it documentation
+        text = extract(html)
         assert ARTICLE.strip() in text
         for surrounding in ("About us", "Copyright", "hidden", "color", "picture"):
             assert surrounding not in text
 
 
 @pytest.mark.parametrize(
-    ("html", "words"),
+    ("html", "text"),
     [
         ("<p>one</p><p>two<br>three</p><div>four</div>five", "one two three four five"),
         *(
@@ -41,10 +48,10 @@ def test_main_content_is_kept_and_its_surroundings_are_not() -> None:
         ("<body><nav>only a menu here</nav></body>", "only a menu here"),
     ],
 )
-def test_what_nobody_reads_as_text_is_none(html: str, words: str) -> None:
+def test_what_nobody_reads_as_text_is_none(html: str, text: str) -> None:
     """Neither elements that are hidden nor the sound of characters; blocks stay apart, and a page without
     main content gives its whole text."""
-    assert extract(html).split() == words.split()
+    assert extract(html).split() == text.split()
 
 
 PICTURES = [
@@ -95,6 +102,7 @@ def test_a_forum_is_more_than_its_first_post() -> None:
 
 
 SENTENCES = [f"Sentence {i} of the article tells of harbour number {i} and of its ships. " for i in range(60)]
+PROSE = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
 
 
 @pytest.mark.parametrize("element", ["p", "div"])
@@ -161,28 +169,25 @@ NOTE = (
 
 @pytest.mark.parametrize("box", ["<aside>", '<div class="sidebar">'])
 def test_a_box_of_prose_in_an_article_stays_and_one_of_links_goes(box: str) -> None:
-    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
     links = "".join(f'<li><a href="/{i}">Another story, number {i}</a></li>' for i in range(20))
     end = "</div>" if "div" in box else "</aside>"
-    text = extract(f"<body><div>{prose}{box}<p>{NOTE}</p>{end}{prose}{box}<ul>{links}</ul>{end}</div></body>")
+    text = extract(f"<body><div>{PROSE}{box}<p>{NOTE}</p>{end}{PROSE}{box}<ul>{links}</ul>{end}</div></body>")
     assert NOTE.strip() in text
     assert "Another story" not in text
 
 
 def test_comments_of_readers_are_left_out_of_an_article() -> None:
-    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
     comments = "".join(
         f"<li><p>Reader {i} says much about it, and then says it again.</p></li>" for i in range(90)
     )
-    text = extract(f"<body><div>{prose}</div><ol class='commentlist'>{comments}</ol></body>")
+    text = extract(f"<body><div>{PROSE}</div><ol class='commentlist'>{comments}</ol></body>")
     assert SENTENCES[19].strip() in text
     assert "Reader" not in text
 
 
 def test_a_name_of_a_bar_on_the_whole_article_takes_nothing_from_it() -> None:
-    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
     for name in ("nav", "sidebar", "widget", "footer"):
-        assert SENTENCES[19].strip() in extract(f"<body><div class='{name}'>{prose}</div></body>")
+        assert SENTENCES[19].strip() in extract(f"<body><div class='{name}'>{PROSE}</div></body>")
 
 
 def test_reference_documentation_keeps_signatures_tables_and_boxes_whatever_the_template() -> None:
@@ -264,3 +269,53 @@ def test_a_form_is_no_content_unless_it_is_the_page(around: str) -> None:
     )
     assert ARTICLE.strip() in text
     assert "Leave" not in text
+
+
+SIZES = [8, 20, 60, 200]
+ALL_SIZES = [*range(8, 201, 8)]
+sizes = pytest.mark.parametrize("sizes", cases([SIZES, ALL_SIZES], by_day=[SIZES]), ids=len)
+
+
+def made(code: str, theme: int, size: int, seed: int, box: str = "") -> str:
+    language = LANGUAGES[code]
+    title = " ".join(words(language, 3, seed + 1000))
+    menu = [" ".join(words(language, 2, 2000 + place)) for place in range(6)]
+    text = sentences(language, size, seed)
+    return page(theme, title, [text], menu, BOXES[box](language) if box else "")
+
+
+@sizes
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_two_posts_with_one_box_are_not_alike(code: str, box: str, sizes: Sequence[int]) -> None:
+    for theme in range(3):
+        for size in sizes:
+            one, other = (extract(made(code, theme, size, seed, box)) for seed in (1, 2))
+            assert Truth([one, other]).similarity(0, 1) < 0.5, (theme, size, one)
+
+
+@sizes
+def test_a_post_is_alike_with_and_without_a_box(sizes: Sequence[int]) -> None:
+    likenesses = []
+    for code in LANGUAGES:
+        for theme in range(3):
+            for size in sizes:
+                for seed, box in enumerate(BOXES):
+                    texts = [extract(made(code, theme, size, seed, each)) for each in ("", box)]
+                    likenesses.append(Truth(texts).similarity(0, 1))
+    assert sum(each >= 0.8 for each in likenesses) >= 0.98 * len(likenesses)
+
+
+def test_pages_of_every_kind_have_their_text_and_little_around_it() -> None:
+    """In eight scripts and three kinds of markup. A word of a menu may stand in the text by chance."""
+    wrong = total = 0
+    for kind, code, theme, made_page in every():
+        text = " ".join(extract(made_page.html).split())
+        assert [each for each in made_page.has if " ".join(each.split()) not in text] == [], (
+            kind,
+            code,
+            theme,
+        )
+        wrong += sum(each in text for each in made_page.lacks)
+        total += len(made_page.lacks)
+    assert wrong < 0.01 * total

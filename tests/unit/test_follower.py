@@ -1,11 +1,13 @@
-"""A follower that is cancelled, without a broker."""
+"""Roles that are cancelled or stop wait for the thread that applies or searches, without a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.state.state import State
+from stream.kafka.in_flight import in_thread
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, Rows, decode_journal
+from stream.roles.judge.forgetting import ForgetRequests
 from stream.states.follower import JudgeFollower
 from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import part, record
@@ -69,3 +73,19 @@ async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State
     with pytest.raises(asyncio.CancelledError):
         await task
     assert state.meta.applied == 2
+
+
+async def test_a_judge_that_stops_waits_for_the_thread_that_searches() -> None:
+    watch: Any = SimpleNamespace(stage=lambda name: nullcontext())
+    reader, none, ended = SimpleNamespace(position=0), SimpleNamespace(), list[bool]()
+    requests = ForgetRequests(reader, none, none, watch)  # type: ignore[arg-type]
+
+    def run(turn: Any) -> None:
+        requests._stop.wait()
+        ended.append(True)
+
+    search: Any = SimpleNamespace(run=run)
+    requests._begin(search)
+    await in_thread(lambda: None)
+    await requests.close()
+    assert ended == [True]

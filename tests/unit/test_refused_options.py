@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands import neardup
 
-TRIM = "trim --bootstrap-servers 127.0.0.1:1"
+TRIM, FORGET = (f"{command} --bootstrap-servers 127.0.0.1:1" for command in ("trim", "forget"))
 DAYS = "--lifetime 90d --pages-a-day 1e6"
 
 
@@ -52,6 +52,9 @@ DAYS = "--lifetime 90d --pages-a-day 1e6"
         (f"{TRIM} --every 1h", "checkpoints: not set"),
         (f"{TRIM} --checkpoints objects --every 0", "--every: 0 is no interval"),
         (f"{TRIM} --checkpoints objects --every 1h --json", "--every: trims again"),
+        (FORGET, "name URLs, --host, --domain or --file"),
+        (f"{FORGET} --status http://a.example/", "--status: shows all requests"),
+        (f"{FORGET} --json http://a.example/", "--json: needs --status"),
         ("plan --pages many", "pages: 'many'"),
         ("plan --pages 0", "pages: '0'"),
         ("plan --pages nan", "pages: 'nan'"),
