@@ -14,7 +14,6 @@ from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
-from tests.seeds.hyperplanes import planes_of, signs
 
 
 def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[float]]:
@@ -58,9 +57,6 @@ def test_seed_003_three_dimensions_two_bits() -> None:
     fingerprint, sums = kernel([("10", 3.0), ("01", 2.0), ("11", 4.0)])
     assert sums == [5, 3]
     assert fingerprint == "11"
-    planes = planes_of(np.array([0b10, 0b01, 0b11], np.uint64), 2)
-    assert planes[::-1].tolist() == [[1, -1, 1], [-1, 1, 1]], "r_1 and r_2 of the seed"
-    assert signs(np.array([[3.0, 2.0, 4.0]]), planes) == [0b11]
 
 
 def test_seed_004_shanghai_and_beijing() -> None:

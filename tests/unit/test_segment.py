@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import unicodedata
 
 import numpy as np
 import pytest
@@ -45,14 +44,6 @@ def test_marks_belong_to_the_word_that_they_stand_in() -> None:
     assert said(segment("हिन्दी में", "rjieba")) == ["हिन्दी", "में"]
     assert said(segment("x̄ý", "rjieba")) == ["x̄ý"]
     assert said(segment(normalise("it´s \u0301b 界\u0308c"), "rjieba")) == ["it", "s", "b", "c", "界"]
-
-
-def test_every_mark_is_known_as_one() -> None:
-    assigned = map(chr, np.flatnonzero(classes() != UNASSIGNED).tolist())
-    marks = [each for each in assigned if unicodedata.category(each)[0] == "M"]
-    joining = [mark for mark in marks if unicodedata.category(mark) != "Me" and normalise(mark)]
-    assert len(joining) > 2000
-    assert [mark for mark in joining if segment(f"x{mark}y", "rjieba") != [f"x{mark}y".encode()]] == []
 
 
 def test_a_unit_is_a_character_of_a_script_without_spaces_or_a_word_of_another() -> None:

@@ -11,6 +11,7 @@ import pytest
 from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
 from stream.fingerprint.default_weights import features, weigh
 from stream.fingerprint.keyed_hashes import hash_ranges
+from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.parity_compiled import parity_sketches
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
@@ -21,19 +22,9 @@ from tests.plain_fingerprint import token_hash
 KEYS = hash_keys(PUBLIC_SEED)
 
 
-def test_a_tie_takes_the_bit_of_the_fixed_word() -> None:
-    opposite = np.array([0x00FF00FF12345678, 0xFF00FF00EDCBA987], np.uint64)
-    assert simhash(opposite, np.array([4096, 4096])) == TIES
-
-
 def test_weights_are_rounded_square_roots_of_up_to_four_occurrences() -> None:
     counts = np.arange(1, 3000)
     assert weigh(counts).tolist() == [round(4096 * math.sqrt(min(tf, 4))) for tf in counts.tolist()]
-
-
-def test_sums_beyond_32_bits_are_exact() -> None:
-    hashes = np.array([2**64 - 1, 0], np.uint64)
-    assert set(bit_sums(hashes, np.array([2**51 + 1, 2**51])).tolist()) == {1}
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint32])
@@ -45,15 +36,6 @@ def test_a_token_hash_does_not_depend_on_its_place(kind: type, gap: int) -> None
     ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
     found = hash_ranges(np.array(list(map(ord, text)), kind), np.array(starts), np.array(ends), KEYS)
     assert found.tolist() == [token_hash(word, PUBLIC_SEED) for word in words]
-
-
-def test_different_words_have_different_hashes() -> None:
-    rng = np.random.default_rng(3)
-    points = rng.integers(0x4E00, 0x5200, 200_000).astype(np.uint32)
-    for length in (1, 2, 3, 7):
-        starts = np.arange(0, points.size - length, length)
-        distinct = {points[start : start + length].tobytes() for start in starts.tolist()}
-        assert np.unique(hash_ranges(points, starts, starts + length, KEYS)).size == len(distinct)
 
 
 def test_many_texts_have_the_fingerprints_of_each() -> None:
@@ -89,3 +71,13 @@ def test_many_texts_have_the_sketches_of_each(bins: int) -> None:
     units[bounds[11] : bounds[12]] %= 20  # with repetitions
     expected = [sketch(shingles(units[a:b], 3), scheme) for a, b in pairwise(bounds.tolist())]
     assert [row.tobytes() for row in parity_sketches(units, bounds, 3, bins)] == expected
+
+
+def test_distances_of_every_width() -> None:
+    values = [0, 1, 2**64 - 1, 2**127 | 1]
+    wide = from_integers(values, 128)
+    assert wide.shape == (4, 2)
+    assert distances(wide, wide[:1]).tolist() == [0, 1, 64, 2]
+    narrow = from_integers(values[:3], 64)
+    assert distances(narrow[:1], narrow).tolist() == [0, 1, 64]
+    assert from_integers([], 128).shape == (0, 2)

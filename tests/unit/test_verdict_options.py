@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import ValidationError, convert, structs
 
+from stream.cli.options import structure
+from stream.errors import SettingsError
 from stream.fingerprint import minima
 from stream.messages.verdict_options import DECIDING, RULE, VerdictOptions
 
@@ -56,6 +58,7 @@ def test_every_default_that_decides_changes_the_id(name: str, monkeypatch: pytes
     [
         ({"distance": 14}, "distance=14: decides in mode=strict alone"),
         ({"short_distance": 20}, "short_distance=20: decides in mode=strict alone"),
+        ({"mode": "strict", "distance": 3, "short_distance": 9}, "short_distance=9"),
         ({"mode": "strict"}, "mode=strict: distance is missing"),
         ({"mode": "strict", "distance": 4}, "distance=4 needs other blocks"),
         ({"blocks": 6}, "blocks=6: divides fingerprints in mode=strict alone; otherwise it is 5"),
@@ -80,12 +83,23 @@ def test_evidence_that_is_none_is_refused(evidence: str) -> None:
         convert({"evidence": evidence}, VerdictOptions)
 
 
-@pytest.mark.parametrize("lifetime", [600, 90 * 86_400, 100 * 365 * 86_400])
-def test_a_lifetime_is_in_seconds(lifetime: int) -> None:
-    assert convert({"lifetime": lifetime}, VerdictOptions).lifetime == lifetime
-
-
-@pytest.mark.parametrize("lifetime", [0, 599, -600, 100 * 365 * 86_400 + 1, 600.5, "90d"])
-def test_a_lifetime_that_cannot_be_is_refused(lifetime: object) -> None:
-    with pytest.raises(ValidationError, match="lifetime"):
-        convert({"lifetime": lifetime}, VerdictOptions)
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ("90d", 7_776_000),
+        ("1.5h", 5400),
+        ("600", 600),
+        ("36500d", 3_153_600_000),
+        ("9m", "--option: lifetime=540s: must be from 10 minutes to 100 years"),
+        ("36501d", "--option: lifetime=3153686400s: must be from 10 minutes to 100 years"),
+        (f"{'9' * 400}d", f"--option lifetime={'9' * 400}d: not a whole number of seconds"),
+        ("600.5", r"--option lifetime=600\.5: not a whole number of seconds"),
+        ("-1d", "--option lifetime=-1d: '-1d' is not a duration; write 3600, 90s, 15m, 1h or 7d"),
+    ],
+)
+def test_a_lifetime_is_a_duration_of_ten_minutes_to_a_hundred_years(given: str, outcome: int | str) -> None:
+    if isinstance(outcome, int):
+        assert structure(VerdictOptions, (f"lifetime={given}",), "--option").lifetime == outcome
+    else:
+        with pytest.raises(SettingsError, match=f"^{outcome}"):
+            structure(VerdictOptions, (f"lifetime={given}",), "--option")

@@ -1,1 +1,0 @@
-"""What the seeds derive SimHash and MinHash from, written plainly: references for tests."""
