@@ -160,11 +160,3 @@ def test_a_state_whose_records_do_not_fit_its_tables_is_refused(tmp_path: Path) 
         store.write(writes)
     with pytest.raises(StateError, match=r"anchors \[0, 1\) in the tables, but records of \[0, 0\)"):
         Index(tmp_path / "mine")
-
-
-def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with Index() as index:
-        index.add("a", HARBOUR)
-        assert list(tmp_path.iterdir())
-    assert not list(tmp_path.iterdir())

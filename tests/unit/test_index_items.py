@@ -36,45 +36,32 @@ ITEMS: list[tuple[Any, str, str | None]] = [  # item, name in the answer, reason
     ({"url": URL, "html": memoryview(f"<p>{HARBOUR}".encode())}, URL, None),
     ({"url": np.str_(URL), "text": np.str_(HARBOUR), "fetched_at": np.int64(5)}, URL, None),
     ({"url": URL, "text": HARBOUR, "fetched_at": datetime(2026, 1, 2, tzinfo=UTC)}, URL, None),
-    ({"url": URL, "text": HARBOUR, "fetched_at": "2026-01-02T03:04:05Z"}, URL, None),
     ({"url": URL, "body": HARBOUR.encode(), "content_encoding": "identity"}, URL, None),
     ({"url": URL, "text": HARBOUR, 5: 6, None: 7}, URL, None),
     ({"url": URL, "text": 5}, URL, "wrong_type"),
     ({"url": 5, "text": HARBOUR}, "", "wrong_type"),
     ({"url": URL, "text": HARBOUR, "fetched_at": object()}, URL, "wrong_type"),
-    ({"url": URL, "text": HARBOUR, "charset": [1]}, URL, "wrong_type"),
     ({"url": URL, "body": HARBOUR}, URL, "bad_base64"),
-    ({"url": URL, "text": HARBOUR, "html": HARBOUR}, URL, "ambiguous_content"),
-    ({"url": "a", "text": HARBOUR}, "a", "bad_url"),
     ({"text": HARBOUR}, "", "missing_field"),
-    ({"url": URL}, URL, "missing_field"),
-    ({"ab": 1, "cd": 2}, "", "missing_field"),
     ({}, "", "missing_field"),
     ((17, HARBOUR), "17", None),
     ((-3, HARBOUR), "-3", None),
     ((np.uint64(2**64 - 1), HARBOUR), "18446744073709551615", None),
     (("", HARBOUR), "", None),
-    (["a", HARBOUR], "a", None),
     (("a\ud800", HARBOUR), "a\ufffd", None),
     ((True, HARBOUR), "", "wrong_type"),
     ((10**5000, HARBOUR), "", "wrong_type"),
-    ((1.0, HARBOUR), "", "wrong_type"),
     ((None, HARBOUR), "", "wrong_type"),
-    ((b"a", HARBOUR), "", "wrong_type"),
     (((1, 2), HARBOUR), "", "wrong_type"),
-    ((Path("a"), HARBOUR), "", "wrong_type"),
     ((np.array([1, 2]), HARBOUR), "", "wrong_type"),
     (("a", None), "a", "wrong_type"),
     (("a", HARBOUR.encode()), "a", "wrong_type"),
-    (("a", 5), "a", "wrong_type"),
     (("a", HARBOUR, "c"), "", "wrong_type"),
     (("a",), "", "wrong_type"),
     ((), "", "wrong_type"),
     ("ab", "", "wrong_type"),
-    (b"ab", "", "wrong_type"),
     ({"a", "b"}, "", "wrong_type"),
     (None, "", "wrong_type"),
-    (5, "", "wrong_type"),
     (object(), "", "wrong_type"),
     (Page(url=URL, text=5), URL, "wrong_type"),  # type: ignore[arg-type]
 ]
@@ -114,12 +101,7 @@ def test_what_is_removed_is_as_if_it_had_not_been_added(tmp_path: Path) -> None:
         assert index.remove("a") == 1
         assert (index.near(HARBOUR), [each.name for each in index.near(MARKET)]) == ([], ["c"])
         assert verdicts(index, ("d", HARBOUR), ("a", HARBOUR)) == ["unique", "duplicate"]
-        assert (index.remove("a"), index.remove("a"), index.remove("never there"), index.remove(17)) == (
-            1,
-            0,
-            0,
-            0,
-        )
+        assert [index.remove(name) for name in ("a", "a", "never there", 17)] == [1, 0, 0, 0]
         assert len(index) == 6
     with Index(tmp_path / "index") as index:
         assert index.remove_all(["d", "b", "d"]) == 2

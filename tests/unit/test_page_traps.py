@@ -21,7 +21,6 @@ from stream.pages.content import page_text
 from stream.pages.content_type import MAX_CONTENT_TYPE, content_type
 from stream.pages.page import Page
 from stream.text import normalise as normalising
-from stream.text.decode import decode
 from stream.text.letters import with_same_letters
 from stream.text.normalise import MAX_LIGATURES, MAX_MARKS, normalise, reference
 from stream.text.normalise_compiled import encoded, normalised_points
@@ -86,14 +85,6 @@ def test_a_content_type_is_read_so_far() -> None:
     assert content_type(f"text/html; charset={blanks}latin-1").charset is None
     with pytest.raises(PageError, match="unsupported_content"):
         page_text(Page(url="u", body=b"x", content_type=f"application/{'x' * MAX_CONTENT_TYPE}+xml"))
-
-
-@pytest.mark.parametrize("quote", ["", '"', "'"])
-@pytest.mark.parametrize("blank", ["", " ", "\n  "])
-def test_blanks_and_quotes_around_a_charset_are_read_over(quote: str, blank: str) -> None:
-    value = f"charset{blank}={blank}{quote}{blank}gbk{quote}"
-    assert decode("灯塔".encode("gbk"), header=content_type(f"text/html; {value}").charset) == "灯塔"
-    assert decode(f"<meta {value}>灯塔".encode("gbk")).endswith("灯塔")
 
 
 LARGEST = 16 << 20

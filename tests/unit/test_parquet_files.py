@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from stream.errors import PageError, SettingsError
+from stream.errors import PageError
 from stream.pages.page import decode_page
 from stream.sources.open import open_source
 
@@ -67,16 +67,6 @@ def test_a_file_without_rows_has_no_page(tmp_path: Path) -> None:
     assert texts(written(tmp_path, pa.table({"url": pa.nulls(0), "text": pa.nulls(0)}))) == []
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_of_all_encodings_are_read(tmp_path: Path, compression: str, version: str) -> None:
-    table = pa.table({"url": ["http://a/"] * 9, "text": ["a", None, *"cdefghi"], "fetched_at": range(9)})
-    encodings: dict[str, Any] = {"text": "DELTA_BYTE_ARRAY", "fetched_at": "DELTA_BINARY_PACKED"}
-    for options in ({"use_dictionary": True}, {"use_dictionary": False, "column_encoding": encodings}):
-        source = written(tmp_path, table, compression=compression, data_page_version=version, **options)
-        assert [each.place for each in open_source(source)] == [f"row {row + 1}" for row in range(9)]
-
-
 def test_every_cut_and_every_bad_footer_is_damage(tmp_path: Path) -> None:
     sink = io.BytesIO()
     parquet.write_table(pa.table({"url": ["http://a/"] * 3, "text": list("abc")}), sink, row_group_size=1)
@@ -95,27 +85,3 @@ def test_every_cut_and_every_bad_footer_is_damage(tmp_path: Path) -> None:
         source = open_source(str(tmp_path / "a.parquet"))
         with pytest.raises(PageError, match=r"damaged_source: .*a\.parquet after row 0"):
             list(source)
-
-
-def test_each_flipped_byte_is_damage_or_costs_its_cells(tmp_path: Path) -> None:
-    sink = io.BytesIO()
-    table = pa.table({"url": ["http://a/"] * 2, "text": ["a", "b"], "fetched_at": [1, None]})
-    parquet.write_table(table, sink, row_group_size=1, compression="none")
-    whole = sink.getvalue()
-    outcomes: set[str] = set()
-    for place in range(4, len(whole), 5):
-        data = bytearray(whole)
-        data[place] ^= 1 << place % 8
-        (tmp_path / "a.parquet").write_bytes(data)
-        source = open_source(str(tmp_path / "a.parquet"))
-        source.strict = False
-        try:
-            for message in source:
-                try:
-                    decode_page(message.value, 1 << 20)
-                except PageError as error:
-                    outcomes.add(error.reason)
-            outcomes.add("damage" if source.damages else "read")
-        except SettingsError:
-            outcomes.add("refused")  # a column has another name or type
-    assert {"damage", "read", "refused"} <= outcomes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,17 +70,6 @@ def test_batches_equal_those_of_the_builder(records: Records, limit: int) -> Non
         assert one._build() == bytes(other._build())
 
 
-@given(records=RECORDS)
-@settings(max_examples=30)
-def test_compressed_batches_hold_the_same_records(records: Records) -> None:
-    (made,), (wanted,) = ours(records, 1 << 30), theirs(records, 1 << 30)
-    plain = bytes(wanted._build())
-    assert [(*each[:1], *each[2:]) for each in read(made._build())] == [
-        (*each[:1], *each[2:]) for each in read(plain)
-    ]
-    assert len(made._build()) == made.size() <= len(plain)
-
-
 async def test_the_producer_asks_a_batch_for_nothing_else() -> None:
     source = inspect.getsource(message_accumulator)
     asked = set(re.findall(r"\b_?builder\.(\w+)", source.partition("class MessageBatch")[2]))
@@ -93,10 +81,3 @@ async def test_the_producer_asks_a_batch_for_nothing_else() -> None:
     batch.set_producer_state(1, 2, 3)
     assert read(batch.get_data_buffer())[0][2:4] == (b"k", b"v")
     assert batch.get_data_buffer() is batch.get_data_buffer(), "a retry sends the same bytes"
-
-
-def test_header_blocks_stand_one_after_the_other() -> None:
-    blocks = [header_block(headers) for headers in HEADERS]
-    texts = Texts.of(blocks)
-    assert [texts.data[first:end].tobytes() for first, end in pairwise(texts.edges.tolist())] == blocks
-    assert texts.strings() == blocks

@@ -171,7 +171,6 @@ def test_the_environment_of_settings_loads_equal_ones(
             "requires either sasl_token_file or",
         ),
         ({"security_protocol": "TLS"}, "^--security-protocol: "),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "^--sasl-mechanism: "),
     ],
 )
 def test_half_a_security_is_refused(options: dict[str, str], named: str) -> None:

@@ -12,13 +12,14 @@ import lzma
 import os
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
 from fastwarc.stream_io import BrotliWriter
+from pyarrow import parquet
 
 from stream.cli.options import SOURCE_FORMAT
 from stream.errors import PageError, SettingsError
@@ -30,6 +31,7 @@ from stream.sources.jsonl import JsonlSource
 from stream.sources.open import FORMATS, open_source, open_sources
 from stream.sources.small import SMALL_BYTES, are_small
 from stream.sources.source import Message
+from stream.sources.table import ParquetSource
 from stream.sources.warc import WarcSource
 from tests.waiting import until
 
@@ -82,6 +84,12 @@ def warc_record(
 def warc(path: Path, data: bytes) -> WarcSource:
     path.write_bytes(data)
     return WarcSource(str(path))
+
+
+def parquet_file(columns: dict[str, list[str]]) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(columns), sink)
+    return sink.getvalue()
 
 
 # JSON Lines
@@ -239,57 +247,6 @@ def test_sources_that_would_share_urls_are_refused(
 # Tables
 
 
-def test_rows_of_csv_are_page_messages(tmp_path: Path) -> None:
-    path = tmp_path / "crawl.csv.gz"
-    rows = (
-        "\ufeffURL,Text,note,fetched_at\n"
-        'http://a.example/1,"one\nand ""two""",x,2025-03-01T01:02:03Z\n\n,three,,\n'
-    )
-    path.write_bytes(gzip.compress(rows.encode()))
-    first, second = open_source(str(path))
-    assert decoded(first) == {
-        "url": "http://a.example/1",
-        "text": 'one\nand "two"',
-        "fetched_at": "2025-03-01T01:02:03Z",
-    }
-    assert (decoded(second), second.url_hint, second.origin[-6:]) == ({"text": "three"}, None, "line 5")
-    (tmp_path / "crawl.tsv").write_text("html\turl\tcanonical_url\n<p>one, two\thttp://a.example/1\t/2\n")
-    (message,) = open_source(str(tmp_path / "crawl.tsv"))
-    assert decoded(message) == {
-        "url": "http://a.example/1",
-        "html": "<p>one, two",
-        "canonical_url": "/2",
-    }
-
-
-@pytest.mark.parametrize("name", ["crawl.parquet", "part-0001"])
-def test_rows_of_parquet_are_page_messages(tmp_path: Path, name: str) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    rows = pyarrow.table(
-        {
-            "url": [f"http://a.example/{n}" for n in range(1000)],
-            "html": [BODY, None] * 500,
-            "text": [None, "two"] * 500,
-            "fetched_at": [datetime(2025, 3, 1, 1, 2, 3, tzinfo=UTC), None] * 500,
-            "other": [1.0] * 1000,
-        }
-    )
-    parquet.write_table(rows, tmp_path / name)
-    source = open_source(str(tmp_path / name))
-    first, second, *others = source
-    assert decoded(first) == {
-        "url": "http://a.example/0",
-        "body": BODY,
-        "content_type": "text/html",
-        "fetched_at": "2025-03-01T01:02:03.000Z",
-    }
-    assert decode_page(first.value, 1 << 20).body == BODY
-    assert decoded(second) == {"url": "http://a.example/1", "text": "two"}
-    assert (len(others), source.bytes_read) == (998, source.total_bytes)
-
-
 def test_tables_that_hold_no_pages_are_named_with_their_columns(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("name,age\nAda,36\n")
     with pytest.raises(SettingsError, match=r"people\.csv: no columns `url` and .*; it has name, age"):
@@ -357,6 +314,7 @@ def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
         ("CC-MAIN-0001", warc_record(), WarcSource),
         ("archive.gz", gzip.compress(warc_record()), WarcSource),
         ("x.warc.wet.gz", gzip.compress(warc_record()), WarcSource),
+        ("part-0002", parquet_file({"url": ["http://a.example/"], "text": ["a"]}), ParquetSource),
     ],
 )
 def test_a_source_is_chosen_by_name_then_by_content(
@@ -384,14 +342,6 @@ def test_what_is_no_source_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_the_commands_offer_the_formats_that_there_are() -> None:
     assert tuple(SOURCE_FORMAT.choices) == FORMATS
-
-
-def test_fields_that_are_none_are_left_out() -> None:
-    assert json.loads(encode_page(Page(url="u", text="正文", charset="big5"))) == {
-        "url": "u",
-        "text": "正文",
-        "charset": "big5",
-    }
 
 
 @pytest.mark.parametrize(

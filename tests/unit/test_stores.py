@@ -333,6 +333,10 @@ STS = """<AssumeRole{0}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/
 PRINTED = json.dumps(
     {"Version": 1, "AccessKeyId": "printed-id", "SecretAccessKey": "word", "SessionToken": "token"}
 )
+MACHINE = {
+    "AccessKeyId": "machine-id", "SecretAccessKey": "word", "Token": "token",
+    "Expiration": "2999-01-01T00:00:00Z",
+}  # fmt: skip
 CONFIG = f"""
 [default]
 region = eu-north-1
@@ -567,14 +571,7 @@ def test_credentials_of_the_machine_sign_requests(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         environment.delenv(name)
     environment.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{os.environ['AWS_ENDPOINT_URL']}/credentials")
-    server.body = json.dumps(
-        {
-            "AccessKeyId": "machine-id",
-            "SecretAccessKey": "word",
-            "Token": "token",
-            "Expiration": "2999-01-01T00:00:00Z",
-        }
-    )
+    server.body = json.dumps(MACHINE)
     asks: list[object] = []
 
     def counted(name: str) -> aws.S3Options:
@@ -609,8 +606,7 @@ def test_a_metadata_service_that_fails_is_asked_again(
         environment.delenv(name)
     environment.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", os.environ["AWS_ENDPOINT_URL"])
     roles = "/latest/meta-data/iam/security-credentials/"
-    role = {"AccessKeyId": "machine-id", "SecretAccessKey": "word", "Token": "token"}
-    server.body = json.dumps(role | {"Expiration": "2999-01-01T00:00:00Z"})
+    server.body = json.dumps(MACHINE)
     left = iter([True] * failures)
     answer = server.answer
 

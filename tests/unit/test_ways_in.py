@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import os
 from collections.abc import Iterable, Sequence
 from math import inf, isfinite, nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -370,18 +370,11 @@ UNFIT = [
     ("text", pa.array([["a"]]), "list<.*string>"),
     ("text", pa.array([{"a": "b"}]), "struct<a: string>"),
     ("html", pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())), "map<string, string.*>"),
-    ("body", pa.array([[1]], pa.list_(pa.uint8(), 1)), r"fixed_size_list<.*>\[1\]"),
-    ("text", pa.array([["a"]], pa.large_list(pa.string())), "large_list<.*>"),
     ("text", pa.array([1]), "int64"),
-    ("text", pa.array([1.5]), "double"),
     ("text", pa.array([True]), "bool"),
     ("text", pa.array([0]).view(pa.timestamp("ms")), r"timestamp\[ms\]"),
-    ("text", pa.array([1]).cast(pa.decimal128(21, 2)), r"decimal128\(21, 2\)"),
     ("url", pa.array([b"http://a.example/"]), "binary"),
-    ("content_type", pa.array([b"text/html"]), "binary"),
     ("fetched_at", pa.array([1]).cast(pa.decimal128(20, 0)), r"decimal128\(20, 0\)"),
-    ("fetched_at", pa.array([True]), "bool"),
-    ("fetched_at", pa.array([0]).view(pa.duration("ms")), r"duration\[ms\]"),
     ("fetched_at", pa.array([b"2024-02-03T04:05:06Z"]), "binary"),
     ("canonical_url", pa.array([{"href": "a"}]), "struct<href: string>"),
 ]
@@ -572,36 +565,19 @@ def test_a_large_key_rejects_a_row_in_every_way(tmp_path: Path) -> None:
     assert [reason for _, reason in scanned(rows, tmp_path)] == expected
 
 
-def test_a_row_with_a_string_that_no_page_has_is_damage() -> None:
-    made = fingerprint_batch(pa.record_batch({"url": [URL], "text": [text(1)], "order": [1]}))
-    (row,) = made.to_pylist()
-    with pytest.raises(ValueError, match="a string longer than a page can have"):
-        rows_of(pa.RecordBatch.from_pylist([row | {"url": "u" * (MAX_URL + 1)}], schema=made.schema), SCHEME)
-
-
 def test_a_saved_page_with_a_time_after_the_last_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some file systems store years that RFC 3339 does not have."""
-    (tmp_path / "pages").mkdir()
     for name in ("a", "b", "c"):
-        (tmp_path / "pages" / f"{name}.txt").write_text(text(name))
+        (tmp_path / f"{name}.txt").write_text(text(name))
     real = Path.stat
 
     def stat(self: Path, **options: Any) -> Any:
         found = real(self, **options)
-        return Later(found) if self.name == "b.txt" else found
-
-    class Later:
-        st_mtime_ns = FAR * 1_000_000
-
-        def __init__(self, found: os.stat_result) -> None:
-            self._found = found
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._found, name)
+        later = SimpleNamespace(st_mtime_ns=FAR * 1_000_000, st_size=found.st_size, st_mode=found.st_mode)
+        return later if self.name == "b.txt" else found
 
     monkeypatch.setattr(Path, "stat", stat)
-    expected = [None, "wrong_type", None]
-    assert [reason for _, reason in scanned(tmp_path / "pages", tmp_path)] == expected
-    assert [each.row.reason for each in read(fingerprinted(tmp_path / "pages", tmp_path))] == expected
+    rows = streamed(list(open_source(str(tmp_path))))
+    assert [row.reason for row in rows] == [None, "wrong_type", None]

@@ -25,9 +25,7 @@ TEXT = "The harbour authority will repair the old lighthouse on the north pier b
 HTML = f"<html><head><meta charset=utf-8><title>t</title></head><body><p>{TEXT}</p></body></html>"
 JAPANESE = "港湾局は冬の嵐が来る前に北埠頭の古い灯台を修理します。工事は月曜日に始まり、六週間かかります。"
 EMPTY = HTML.replace("<title>", "<script src='a'/><title/><title>")
-SOUP = HTML.replace("</p>", "<br>")
 CDATA = HTML.replace(TEXT, f"<![CDATA[{TEXT}]]>")
-COMMENT = f"<!-- <meta charset=big5> --><p>{JAPANESE * 3}"
 RUSSIAN = "Портовое управление отремонтирует старый маяк на северном молу до зимних штормов в бухте."
 LATE = f"<!--{'x' * 2000}--><meta charset=koi8-r><p>{RUSSIAN}"
 FINGERPRINTER = PageFingerprinter()
@@ -52,32 +50,21 @@ class Case(NamedTuple):
 PAGES = [
     Case("HTML", "text/html; charset=utf-8", HTML.encode(), TEXT, ".html"),
     Case("HTML without a type", None, HTML.encode(), TEXT),
-    Case("HTML with an empty type", "", HTML.encode(), TEXT),
     Case("HTML with a type that is none", "utf-8", HTML.encode(), TEXT),
     Case("HTML with anything", "*/*", HTML.encode(), TEXT),
-    Case("HTML without a semicolon", "text/html charset=utf-8", HTML.encode(), TEXT),
     Case("HTML in capitals", "TEXT/HTML;CHARSET=UTF-8", HTML.encode(), TEXT),
     Case("HTML of two values", "image/png, text/html", HTML.encode(), TEXT),
-    Case("HTML with a charset of its own", "text/html; charset=none", HTML.encode(), TEXT),
-    Case("HTML that begins as XML", "text/html", b"<?xml version='1.0'?>" + HTML.encode(), TEXT, ".htm"),
     Case("XHTML", "application/xhtml+xml", EMPTY.encode(), TEXT, ".xhtml"),
-    Case("soup as XHTML", "application/xhtml+xml", SOUP.encode(), TEXT, ".xht"),
     Case("CDATA", "application/xhtml+xml", CDATA.encode(), TEXT),
     Case("Latin-1 by the header", "text/html;charset=iso-8859-1", f"<p>{TEXT}".encode("latin-1"), TEXT),
     Case("UTF-16 with a mark", "text/html;charset=gbk", HTML.encode("utf-16"), TEXT, ".html"),
     Case("UTF-16 without one", "text/plain", TEXT.encode("utf-16-le"), TEXT, ".txt"),
     Case("ISO-2022-JP undeclared", "text/html", f"<p>{JAPANESE}".encode("iso2022_jp"), JAPANESE, ".html"),
-    Case("a charset in a comment", "text/html", COMMENT.encode("euc_jp"), JAPANESE * 3),
     Case("a late charset", "text/html", LATE.encode("koi8-r"), RUSSIAN),
-    Case("xmp", "text/html", f"<xmp>{TEXT}</xmp>".encode(), TEXT, ".html"),
     Case("text", "text/plain", TEXT.encode(), TEXT, ".txt"),
-    Case("text without a type", None, TEXT.encode(), TEXT),
     Case("an image", "image/png", b"\x89PNG\r\n\x1a\n\0", None),
-    Case("an image without a type", None, b"\x89PNG\r\n\x1a\n\0" + bytes(99), None),
     Case("an archive as text", "text/plain", b"PK\3\4" + bytes(99), None, ".txt"),
     Case("bytes", "application/octet-stream", HTML.encode(), None),
-    Case("an unheard-of type", "x/y", HTML.encode(), None),
-    Case("a PDF without a type", "", b"%PDF-1.7 and text", None),
 ]  # fmt: skip
 
 
