@@ -8,9 +8,8 @@ import abc
 import dataclasses
 import random
 import shutil
-import stat
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, closing, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,7 +26,6 @@ from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
 from stream.errors import (
     DamagedStateError,
-    DiskError,
     StaleError,
     StateBusyError,
     StateError,
@@ -45,7 +43,6 @@ from stream.states.upkeep import Upkeep
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT
 from stream.tables.store.scrub_child import scrub
-from tests.unit.test_state_disk import full
 from tests.waiting import until
 
 OFTEN = 1e-6
@@ -157,11 +154,6 @@ class LifeOfAState(abc.ABC):
             assert self.meta_of(tmp_path) == flushed != state.meta
         assert self.meta_of(tmp_path) == state.meta
 
-    def test_nobody_else_may_read_it(self, tmp_path: Path) -> None:
-        self.finish(tmp_path / "state")
-        paths = [tmp_path / "state", *(tmp_path / "state").iterdir()]
-        assert {stat.S_IMODE(each.stat().st_mode) & 0o077 for each in paths} == {0}
-
     async def test_a_damaged_one_is_refused_by_name_or_set_aside(self, tmp_path: Path) -> None:
         path = tmp_path / "state"
         self.finish(path)
@@ -253,28 +245,6 @@ class LifeOfAState(abc.ABC):
                 for _ in range(3):
                     upkeep.attend()  # nothing was written since
                 assert sorted(tmp_path.glob("*.sst")) == files
-
-    def test_a_full_disk_ends_it_and_nothing_that_was_flushed_is_lost(self, tmp_path: Path) -> None:
-        path = tmp_path / "state"
-        state = self.open(path)
-        self.advance(state)
-        state.store.flush()
-        flushed = state.meta
-        self.advance(state)
-        with full(64):
-            with pytest.raises(DiskError, match=f"directory {path}: "):
-                state.store.flush()
-            with suppress(DiskError):
-                state.close()
-        assert self.meta_of(path) in (flushed, state.meta)
-        assert self.finish(path) == self.finish(tmp_path / "whole")
-
-    def test_a_directory_that_is_gone_is_named(self, tmp_path: Path) -> None:
-        state = self.open(tmp_path / "state")
-        self.advance(state)
-        shutil.rmtree(tmp_path / "state")
-        with pytest.raises(DiskError, match=f"directory {tmp_path}/state: it is gone"):
-            state.close()
 
     def test_what_is_forgotten_is_erased_though_it_is_killed_meanwhile(self, tmp_path: Path) -> None:
         self.finish(tmp_path / "0")

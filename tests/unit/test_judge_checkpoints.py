@@ -143,21 +143,6 @@ async def test_uploads_leave_processors_to_the_judge(judge: Judge, monkeypatch: 
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == ours
 
 
-async def test_a_ledger_record_alone_makes_a_checkpoint(often: Judge) -> None:
-    """Logs are trimmed to the record that the oldest checkpoint names."""
-
-    def ledgers() -> list[int]:
-        return [often.catalogue.read(each).ledger for each in often.catalogue.kept(JOURNAL, JUDGE)]
-
-    often.apply(1)
-    async with often.checkpoints.beside(OURS):
-        await often.until(lambda: ledgers() == [0])
-        often.apply(1, decided=3, ledger=2)
-        await often.until(lambda: ledgers() == [2, 0])
-        await often.idle()
-    assert often.kept == [1, 1]
-
-
 async def test_an_erasing_alone_makes_a_checkpoint_and_those_before_go(often: Judge) -> None:
     """Though nothing is judged any more, and there are less than are kept."""
     catalogue, home = often.catalogue, often.objects / JOURNAL

@@ -12,14 +12,12 @@ from stream.checkpoints.catalogue import Catalogue, Contents, Known
 from stream.checkpoints.kinds import JUDGE, is_kind
 from stream.checkpoints.known_damage import RECORD
 from stream.checkpoints.manifest import (
-    VERIFIED,
     CheckpointName,
     Manifest,
     checkpoint_of,
     decode,
     encode,
 )
-from stream.checkpoints.pruning import ABANDONED_SECONDS
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
@@ -30,9 +28,9 @@ from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.status import _checkpoints, _Decided, _directories
 from stream.settings import Settings
 from stream.tables.store.rocks import DUE
-from tests.checkpointed import OTHERS, Place, age
+from tests.checkpointed import OTHERS, Place
 from tests.commands import neardup
-from tests.elected import KAFKA, decided_of, open_elector
+from tests.elected import decided_of, open_elector
 from tests.genesis import JOURNAL, genesis_of
 from tests.property.best_oracle import crawl
 
@@ -101,21 +99,6 @@ def test_those_of_electors_are_old_until_what_was_named_alone_is_erased(
         "store", genesis_of(), _Decided(pages={}, offset=2, elected=elected, requests=requests)
     )
     assert [each.why[: len("1 checkpoints")] for each in found] == ["1 checkpoints" for _ in left]
-
-
-def test_an_elector_that_is_gone_loses_its_checkpoints_after_a_week_even_verified_ones(place: Place) -> None:
-    """They would hold the logs for ever."""
-    elector = elect(place.path / ELECTOR)
-    manifest = upload(elector.state, place.catalogue)
-    elector.state.close()
-    place.catalogue.add(manifest, VERIFIED)
-    path = place.manifest(manifest.name)
-    for applied, seconds, kept in ((1, ABANDONED_SECONDS - 60, 1), (2, ABANDONED_SECONDS + 60, 0)):
-        age(path, seconds)
-        place.make(applied, kept=1, cluster=KAFKA)
-        assert len(place.catalogue.kept(JOURNAL, ELECTOR)) == kept
-    assert place.catalogue.contents(JOURNAL).verified == {}
-    assert len(place.kept) == 1
 
 
 def test_a_state_that_its_role_would_not_open_is_damaged(place: Place) -> None:

@@ -27,46 +27,41 @@ def admitted(ledger: Ledger, *records: Rows) -> tuple[list[int], Admission]:
     return found, admission
 
 
-def test_a_redelivered_range_is_trimmed_to_what_is_new() -> None:
+FIRST, EMPTY = part(0, 3, opening=True), part(20, 20, opening=True)
+
+
+@pytest.mark.parametrize(
+    ("records", "found", "redelivered", "gaps", "expected", "lost"),
+    [
+        ([FIRST], [0, 1, 2], 0, [], 3, 0),
+        ([FIRST, part(1, 5)], [0, 1, 2, 3, 4], 2, [], 5, 0),
+        ([FIRST, part(5, 7)], [0, 1, 2], 0, [3], 3, 0),
+        ([FIRST, part(5, 7), part(3, 7)], [0, 1, 2, 3, 4, 5, 6], 0, [3], 7, 0),
+        ([part(9, 9, opening=True), part(9, 11)], [9, 10], 0, [], 11, 0),
+        ([FIRST, part(9, 9, opening=True)], [0, 1, 2], 0, [], 9, 6),
+        ([FIRST, part(9, 9, opening=True), part(9, 11), EMPTY], [0, 1, 2, 9, 10], 0, [], 20, 6 + 9),
+    ],
+    ids=["first", "redelivered", "gap", "behind a gap", "position", "lost", "lost twice"],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_each_offset_is_admitted_once_and_in_order(
+    records: list[Rows],
+    found: list[int],
+    redelivered: int,
+    gaps: list[int],
+    expected: int,
+    lost: int,
+    together: bool,
+) -> None:
+    """Whether one batch has all records or each has one. What an empty opening leaves out is lost, unless it
+    is the position of a new partition."""
     ledger = Ledger()
-    assert admitted(ledger, part(0, 3, opening=True))[0] == [0, 1, 2]
-    found, admission = admitted(ledger, part(1, 5))
-    assert (found, admission.redelivered) == ([3, 4], 2)
-
-
-def test_a_range_beyond_the_expected_offset_waits() -> None:
-    ledger = Ledger()
-    admitted(ledger, part(0, 3, opening=True))
-    found, admission = admitted(ledger, part(5, 7))
-    assert found == []
-    assert [gap.expected for gap in admission.gaps] == [3]
-    assert admitted(ledger, part(3, 7))[0] == [3, 4, 5, 6]
-
-
-def test_an_empty_opening_above_the_expected_offset_counts_what_is_gone_and_goes_on() -> None:
-    ledger = Ledger()
-    admitted(ledger, part(0, 3, opening=True))
-    _, admission = admitted(ledger, part(9, 9, opening=True))
-    assert [(each.expected, each.lost) for each in admission.progress.values()] == [(9, 6)]
-    found, admission = admitted(ledger, part(9, 11))
-    assert (found, admission.gaps) == ([9, 10], [])
-
-
-def test_an_empty_opening_of_a_new_partition_is_its_position() -> None:
-    ledger = Ledger()
-    admitted(ledger, part(9, 9, opening=True))
-    found, admission = admitted(ledger, part(9, 11))
-    assert (found, admission.gaps) == ([9, 10], [])
-
-
-def test_an_empty_opening_within_one_batch_counts_too() -> None:
-    ledger = Ledger()
-    found, admission = admitted(
-        ledger, part(0, 3, opening=True), part(9, 9, opening=True), part(9, 11), part(20, 20, opening=True)
-    )
-    assert found == [0, 1, 2, 9, 10]
-    assert [(each.expected, each.lost) for each in admission.progress.values()] == [(20, 6 + 9)]
-    assert admission.gaps == []
+    batches = [admitted(ledger, *each) for each in ([records] if together else [[each] for each in records])]
+    assert [offset for offsets, _ in batches for offset in offsets] == found
+    assert sum(admission.redelivered for _, admission in batches) == redelivered
+    assert [gap.expected for _, admission in batches for gap in admission.gaps] == gaps
+    (progress,) = ledger.progress.values()
+    assert (progress.expected, progress.lost) == (expected, lost)
 
 
 @pytest.mark.parametrize(

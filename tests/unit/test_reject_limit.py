@@ -30,40 +30,35 @@ def limit_over(partitions: int, limit: float = 0.9) -> RejectLimit:
     return made
 
 
-def test_a_fault_of_the_producer_in_every_partition_is_refused() -> None:
-    limit = limit_over(8)
-    refused = [limit.refuses(batch(n % 8, [FAULT] * 50)) for n in range(20)]
-    assert refused == [False] * 19 + [True]
-    assert limit.why is not None
-    assert "reject_limit: 100.0% of the last 1000 pages" in limit.why
-    assert FAULT in limit.why
+@pytest.mark.parametrize(
+    ("partitions", "share", "batches", "refused"),
+    [
+        (8, 0.9, [(n % 8, [FAULT] * 50) for n in range(20)], 19),
+        (4, 0.9, [(0, [FAULT] * 50), (1, [None] * 5)] * 100, None),
+        (1, 0.9, [(0, [FAULT] * (WINDOW - 1)), (0, [FAULT])], 1),
+        (1, 0.5, [(0, [FAULT, None] * 25)] * 50, None),
+        (1, 0.5, [(0, [FAULT, FAULT, None] * 25)] * 50, 3),
+        (1, 1.0, [(0, [FAULT] * 50)] * 50, None),
+    ],
+    ids=["all partitions", "one partition of four", "the only one", "half", "two of three", "no limit"],
+)
+def test_a_fault_of_the_producer_is_refused_above_the_limit_in_all_partitions(
+    partitions: int, share: float, batches: list[tuple[int, list[str | None]]], refused: int | None
+) -> None:
+    """`refused` is the number of the first batch that is."""
+    limit = limit_over(partitions, share)
+    numbers = (number for number, each in enumerate(batches) if limit.refuses(batch(*each)))
+    assert next(numbers, None) == refused
+    assert (limit.why is None) == (refused is None)
+    if partitions == 8:
+        assert "reject_limit: 100.0% of the last 1000 pages" in str(limit.why)
+        assert FAULT in str(limit.why)
 
 
 @pytest.mark.parametrize("reason", sorted(set(REASONS) - PRODUCER))
 def test_what_strangers_can_cause_never_counts(reason: str) -> None:
     limit = limit_over(1)
     assert not any(limit.refuses(batch(0, [reason] * 50)) for _ in range(100))
-
-
-def test_one_partition_alone_stops_nothing() -> None:
-    limit = limit_over(4)
-    for _ in range(100):
-        assert not limit.refuses(batch(0, [FAULT] * 50))
-        assert not limit.refuses(batch(1, [None] * 5))
-
-
-def test_a_worker_of_one_partition_looks_at_that() -> None:
-    limit = limit_over(1)
-    assert not limit.refuses(batch(0, [FAULT] * (WINDOW - 1)))
-    assert limit.refuses(batch(0, [FAULT]))
-
-
-def test_a_share_up_to_the_limit_is_taken() -> None:
-    limit = limit_over(1, 0.5)
-    assert not any(limit.refuses(batch(0, [FAULT, None] * 25)) for _ in range(50))
-    assert any(limit.refuses(batch(0, [FAULT, FAULT, None] * 25)) for _ in range(50))
-    off = limit_over(1, 1.0)
-    assert not any(off.refuses(batch(0, [FAULT] * 50)) for _ in range(50))
 
 
 def test_the_next_batch_is_a_try_and_counting_begins_anew_when_it_passes() -> None:

@@ -24,6 +24,7 @@ from stream.checkpoints.known_damage import RECORD, known_damage, note_damage
 from stream.checkpoints.manifest import (
     MANIFEST_BYTES,
     PRUNED,
+    VERIFIED,
     CheckpointFile,
     Manifest,
     checkpoint_of,
@@ -172,17 +173,15 @@ def test_an_upload_that_is_stopped_leaves_no_manifest_and_the_next_one_goes_on(p
     verify(place.catalogue, manifest)
 
 
-def test_a_state_that_has_come_no_further_makes_no_other_checkpoint(place: Place, made: Manifest) -> None:
-    (second,) = place.make(1, decided=made.decided + 1)
-    assert second == made
-    assert place.kept == [made.name]
-
-
-def test_a_newer_ledger_record_makes_another_checkpoint_of_the_same_journal_offset(place: Place) -> None:
+def test_a_state_makes_another_checkpoint_if_it_has_come_further_or_has_a_newer_ledger(place: Place) -> None:
     """Or logs could not be trimmed to it before the next page."""
-    made = [place.make(1, decided=ledger + 2, ledger=ledger)[0] for ledger in (0, 2, 4)]
-    assert place.kept == [each.name for each in reversed(made)]
-    assert [place.catalogue.read(each.name).ledger for each in made] == [0, 2, 4]
+    made = [
+        place.make(1, decided=decided, ledger=ledger)[0]
+        for decided, ledger in ((2, 0), (3, 0), (4, 2), (6, 4))
+    ]
+    assert made[0] == made[1]
+    assert place.kept == [each.name for each in made[:0:-1]]
+    assert [place.catalogue.read(each.name).ledger for each in made[1:]] == [0, 2, 4]
 
 
 def test_a_name_says_when_it_was_made_what_is_erased_and_by_which_directory(place: Place) -> None:
@@ -492,16 +491,6 @@ def test_checkpoints_of_an_earlier_version_are_named_and_left(place: Place, made
     assert len(contents.kept) == 2
 
 
-def test_a_state_that_was_built_again_keeps_its_own_checkpoints(place: Place) -> None:
-    for applied in (7, 8):
-        (further,) = place.make(applied, of="lost", kept=2)
-        age(place.manifest(further.name), 60)
-    for applied in (2, 3):
-        place.make(applied, of="again", kept=2)
-        assert applied in {place.catalogue.read(name).applied for name in place.kept}
-    assert [place.catalogue.read(name).applied for name in place.kept] == [3, 2]
-
-
 @pytest.mark.parametrize("days", [-30, 30])
 def test_a_clock_that_is_wrong_removes_nothing(
     place: Place, made: Manifest, monkeypatch: pytest.MonkeyPatch, days: int
@@ -529,69 +518,55 @@ def test_a_checkpoint_stands_though_older_ones_cannot_be_pruned(
     assert [each["event"] for each in logs] == ["checkpoint_not_pruned"]
 
 
-def test_checkpoints_of_a_directory_that_is_gone_go_after_a_week(place: Place, made: Manifest) -> None:
-    for applied, seconds, stays in ((2, ABANDONED_SECONDS - 60, True), (3, ABANDONED_SECONDS + 60, False)):
-        age(place.manifest(made.name), seconds)
-        place.make(applied, of="other", instance=OTHERS)
-        assert (made.name in place.kept) is stays
-    gone = set(place.files)
-    for each in (*place.files.values(), *place.objects.glob(f"{JOURNAL}/pruned/*/*")):
-        age(each, SPARED_SECONDS + 60)
-    place.make(4, of="other", instance=OTHERS)
-    assert gone & {each.digest for each in made.files} - set(place.files)
-    assert {each.directory for each in place.kept} == {OTHERS}
-
-
-@pytest.mark.parametrize("others", [{"applied": (2,)}, {"applied": (2, 3), "cluster": "mirror"}])
-def test_one_checkpoint_of_another_directory_or_those_of_another_cluster_make_none_gone(
-    place: Place, made: Manifest, others: dict[str, Any]
-) -> None:
-    age(place.manifest(made.name), 2 * ABANDONED_SECONDS)
-    place.make(*others.pop("applied"), of="other", instance=OTHERS, **others)
-    assert made.name in place.kept
-
-
-def test_directories_to_which_nothing_comes_do_not_count_each_other_as_gone(
-    place: Place, made: Manifest
-) -> None:
-    (other,) = place.make(1, of="other", instance=OTHERS)
-    for each in (made, other):
-        age(place.manifest(each.name), 2 * ABANDONED_SECONDS)
-    uploads_of(place.catalogue).prune(JOURNAL)
-    assert set(place.kept) == {made.name, other.name}
-
-
-@pytest.mark.parametrize(
-    ("instance", "seconds", "spoilt", "fields"),
-    [
-        (OURS, SPARED_SECONDS - 60, False, {}),
-        (OURS, SPARED_SECONDS + 60, False, {}),
-        (OTHERS, SPARED_SECONDS + 60, False, {}),
-        (OTHERS, SPARED_SECONDS + 60, True, {}),
-        (OTHERS, SPARED_SECONDS + 60, False, {"cluster": "mirror"}),
+DAY, WEEK, MIRROR, OTHER = SPARED_SECONDS, ABANDONED_SECONDS, {"cluster": "mirror"}, {"directory": OTHERS}
+FURTHER = {"offsets": {"journal": {0: 8}, "decisions": {0: 16}}}
+ELECTOR, ERASED, VERIFIED_TOO = {"kind": "elector"}, {"erased": 2}, {"verified": True}
+SCENES: dict[str, list[tuple[float, dict[str, Any], bool]]] = {
+    "the last two of a directory stay": [(30, {}, False), (20, {}, True), (10, {}, True)],
+    "though others had come further": [(30, FURTHER, False), (20, {}, True), (10, {}, True)],
+    "a directory is gone after a week": [(WEEK + 60, {}, False), (9, OTHER, True), (8, OTHER, True)],
+    "not before": [(WEEK - 60, {}, True), (9, OTHER, True), (8, OTHER, True)],
+    "nor because of one checkpoint": [(2 * WEEK, {}, True), (9, OTHER, True)],
+    "nor because of another cluster": [
+        (2 * WEEK, {}, True), (9, OTHER | MIRROR, True), (8, OTHER | MIRROR, True),
     ],
-)
-def test_what_is_not_erased_goes_a_day_after_a_later_one_of_its_kind(
-    place: Place, made: Manifest, instance: str, seconds: float, spoilt: bool, fields: dict[str, Any]
-) -> None:
-    """Of its Kafka cluster, and if that one can be read."""
-    (clean,) = place.make(
-        2, of=f"of-{instance}", instance=instance, forgetting=Forgetting(decided=4, erased=4), **fields
-    )
-    if spoilt:
-        place.manifest(clean.name).write_bytes(b"damaged")
-    age(place.manifest(made.name), seconds + 60)
-    age(place.manifest(clean.name), seconds)
-    uploads_of(Place(place.path).catalogue).prune(JOURNAL)
-    stays = seconds < SPARED_SECONDS or spoilt or bool(fields)
-    assert place.kept == [clean.name, *([made.name] if stays else [])]
+    "nor if nothing comes to either": [(2 * WEEK, {}, True), (2 * WEEK, OTHER, True)],
+    "what is not erased stays a day": [(DAY, {}, True), (DAY - 60, ERASED, True)],
+    "and goes then": [(DAY + 120, {}, False), (DAY + 60, ERASED, True)],
+    "also that of another directory": [(DAY + 120, {}, False), (DAY + 60, ERASED | OTHER, True)],
+    "not because of another cluster": [(DAY + 120, {}, True), (DAY + 60, ERASED | OTHER | MIRROR, True)],
+    "nor of a damaged one": [(DAY + 120, {}, True), (DAY + 60, ERASED | {"damaged": True}, True)],
+    "what is erased again is newer": [(DAY + 120, ERASED, True), (10, {}, True)],
+    "a verified one stays in each cluster": [
+        (60, VERIFIED_TOO, True), (50, OTHER | MIRROR | VERIFIED_TOO, False),
+        (40, OTHER | MIRROR | VERIFIED_TOO, True), (30, OTHER | MIRROR, True), (20, {}, True), (10, {}, True),
+    ],
+    "that of an elector that is gone goes": [
+        (WEEK + 60, ELECTOR | VERIFIED_TOO, False), (9, {}, True), (8, {}, True),
+    ],
+}  # fmt: skip
+"""Seconds since each checkpoint was uploaded, what it is, and whether it stays."""
 
 
-def test_a_state_that_was_built_again_and_erases_again_keeps_its_newest_checkpoint(place: Place) -> None:
-    (before,) = place.make(1, of="lost", forgetting=Forgetting(decided=2, erased=2))
-    age(place.manifest(before.name), SPARED_SECONDS + 60)
-    (again,) = place.make(1, of="again")
-    assert place.kept == [again.name, before.name]
+@pytest.mark.parametrize("name", SCENES)
+def test_who_prunes_keeps_what_others_may_need(place: Place, made: Manifest, name: str) -> None:
+    place.manifest(made.name).unlink()
+    expected = set()
+    for seconds, fields, stays in SCENES[name]:
+        fields = dict(fields)
+        damaged, verified = fields.pop("damaged", False), fields.pop("verified", False)
+        stored = replace(made, time=made.time - int(1000 * seconds), **fields)
+        place.catalogue.add(stored)
+        age(place.manifest(stored.name), seconds)
+        if verified:
+            place.catalogue.add(stored, VERIFIED)
+            age(place.manifest(stored.name, VERIFIED), seconds)
+        if damaged:
+            place.manifest(stored.name).write_bytes(b"damaged")
+        expected |= {stored.name} if stays else set()
+    uploads_of(Place(place.path).catalogue, kept=2).prune(JOURNAL)
+    contents = place.catalogue.contents(JOURNAL)
+    assert set(contents.verified) <= set(contents.kept) == expected
 
 
 def test_damage_is_noted_by_the_content_of_the_file(place: Place) -> None:

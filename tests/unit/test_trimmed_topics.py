@@ -1,11 +1,16 @@
-"""States and readers whose position is before the beginning of a log, without a broker."""
+"""Logs of which the beginning or the end is gone: states, readers and a trim, without a broker."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from stream.errors import StateError, TrimmedLogError
+from stream.checkpoints.catalogue import Catalogue
+from stream.errors import StaleError, StateError, TrimmedLogError
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_sources import DecidedSources
 from stream.messages.decision import (
@@ -14,6 +19,7 @@ from stream.messages.decision import (
     encode_decisions,
     ledger_record,
 )
+from stream.roles.trimmer import trim
 from stream.settings import Settings
 from stream.states.position import Logs, Position, misfit
 from tests.genesis import genesis_of
@@ -42,30 +48,29 @@ def decision(*sources: SourceProgress) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("position", "expected"),
+    ("position", "kind", "expected"),
     [
-        (Position(0, NOTHING_APPLIED, 0), "topic crawl.decisions: needed from 0 on, but it starts at 20"),
-        (Position(40, DIGEST, 19), "topic crawl.decisions: needed from 19 on, but it starts at 20"),
+        (
+            Position(0, NOTHING_APPLIED, 0),
+            TrimmedLogError,
+            "decisions: needed from 0 on, but it starts at 20",
+        ),
+        (Position(40, DIGEST, 19), TrimmedLogError, "decisions: needed from 19 on, but it starts at 20"),
         # The record before the position is needed, too: its digest tells journals apart.
-        (Position(30, DIGEST, 20), "topic crawl.journal: needed from 29 on, but it starts at 30"),
-        (Position(0, NOTHING_APPLIED, 25), "topic crawl.journal: needed from 0 on, but it starts at 30"),
+        (Position(30, DIGEST, 20), TrimmedLogError, "journal: needed from 29 on, but it starts at 30"),
+        (Position(0, NOTHING_APPLIED, 25), TrimmedLogError, "journal: needed from 0 on, but it starts at 30"),
+        # Its records are not gone: the log lost others, and no checkpoint helps.
+        (Position(40, DIGEST, 31), StateError, "decisions up to 31, but it ends at 30"),
+        (Position(41, DIGEST, 30), StateError, "journal up to 41, but it ends at 40"),
     ],
 )
-async def test_a_position_before_a_log_is_named_with_the_topic(position: Position, expected: str) -> None:
+async def test_a_position_before_or_behind_a_log_is_named_with_the_topic(
+    position: Position, kind: type[Exception], expected: str
+) -> None:
     reason = await misfit(position, LOGS, SETTINGS, GENESIS)
-    assert isinstance(reason, TrimmedLogError)
-    assert str(reason) == expected
-
-
-async def test_a_position_behind_a_log_is_no_trim() -> None:
-    """Its records are not gone: the log lost others, and no checkpoint helps."""
-    for position, expected in (
-        (Position(40, DIGEST, 31), "has applied topic crawl.decisions up to 31, but it ends at 30"),
-        (Position(41, DIGEST, 30), "has applied topic crawl.journal up to 41, but it ends at 40"),
-    ):
-        reason = await misfit(position, LOGS, SETTINGS, GENESIS)
-        assert type(reason) is StateError
-        assert str(reason) == expected
+    assert type(reason) is kind
+    applied = "has applied " if kind is StateError else ""
+    assert str(reason) == f"{applied}topic crawl.{expected}"
 
 
 async def read(sources: DecidedSources) -> list[SourceProgress]:
@@ -105,3 +110,36 @@ async def test_a_log_that_starts_with_anything_else_is_refused(begins: bytes) ->
     whole = DecidedSources(TopicInMemory("decisions", [decision(progress(0, 1))]))
     await whole.begin()
     assert await whole.poll() == [progress(0, 1)]
+
+
+@pytest.mark.parametrize("lost", ["crawl.decisions", "crawl.journal"])
+async def test_a_log_that_ends_before_the_offset_holds_the_trim(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def delete(_client: object, topic: str, before: int) -> int:
+        if topic == lost:
+            raise StaleError(f"topic {topic}: ends before offset {before}")
+        return before
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    async def survey(_: object) -> trim._Survey:
+        return trim._Survey([], [], [], [], set())
+
+    async def bounds() -> dict[str, LogBounds]:
+        return {"crawl.decisions": LogBounds(0, 50, 50), "crawl.journal": LogBounds(0, 90, 90)}
+
+    async def point(*_: object, **__: object) -> tuple[Any, trim.Hold]:
+        return SimpleNamespace(offset=20, end=31), trim.Hold(trim.CHECKPOINT, "the oldest one")
+
+    run = trim._Run(SETTINGS, GENESIS, Catalogue(str(tmp_path)), None)  # type: ignore[arg-type]
+    for name, stub in (("_bounds", bounds), ("_survey", survey), ("_point", point)):
+        monkeypatch.setattr(run, name, stub)
+    monkeypatch.setattr(run, "_refuse_few_replicas", nothing)
+    monkeypatch.setattr(trim, "first_since", nothing)
+    monkeypatch.setattr(trim, "delete_records", delete)
+    outcome = await run.trim(0, dry_run=False)
+    assert outcome.held.reason == trim.LOGS
+    assert outcome.held.text.startswith(f"topic {lost}: ends before offset")
+    assert [each.start for each in outcome.logs] == ([0, 0] if lost == "crawl.decisions" else [20, 0])

@@ -13,7 +13,7 @@ from stream.checkpoints.restoring import verify
 from stream.checkpoints.verification import verify_whole
 from stream.errors import DamagedCheckpointError, DiskError
 from stream.tables.store.failures import translate
-from tests.checkpointed import OTHERS, Place, age
+from tests.checkpointed import Place, age
 from tests.genesis import JOURNAL, genesis_of
 
 
@@ -56,17 +56,6 @@ def test_the_last_one_that_was_verified_stays_until_a_later_one_is(place: Place)
     assert place.kept == [fifth.name, fourth.name]
     assert marks(place) == {fourth.name}
     assert place.catalogue.read(second.name) == second  # pruned
-
-
-def test_a_mirror_of_the_journal_keeps_its_own_verified_checkpoint(place: Place) -> None:
-    """Each Kafka cluster has logs of its own, which are trimmed because of it."""
-    (first,) = place.make(1, kept=1)
-    mark(place, first)
-    for applied in (2, 3):
-        (mirrored,) = place.make(applied, of="mirror", instance=OTHERS, kept=1, cluster="mirror")
-        mark(place, mirrored)
-    (last,) = place.make(4, kept=1)
-    assert place.kept == [last.name, mirrored.name, first.name]
 
 
 def test_one_that_is_pruned_while_it_is_verified_is_whole_and_stays_then(place: Place) -> None:
