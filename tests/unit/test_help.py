@@ -33,9 +33,3 @@ def test_limits_are_listed_last_and_no_rule_of_ours_is_cited(command: tuple[str,
     sections = re.findall(r"^(\w.*):$", shown, re.MULTILINE)
     order = ["Options", "How sources are read", "What counts as alike", "Limits of time and memory"]
     assert [each for each in sections if each in order] == [each for each in order if each in sections]
-
-
-def test_values_are_named_by_what_they_are() -> None:
-    shown = neardup("scan", "--help").stdout
-    for option in ("--page-deadline SECONDS", "--page-bytes SIZE", "--worker-processes NUMBER"):
-        assert option in shown

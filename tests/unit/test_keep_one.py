@@ -39,13 +39,6 @@ NEW = [
     ("https://b.example/mill", f"{'unquestionably ' * 6}{MILL.split(' ', 6)[6]}", 7),
     ("https://c.example/mill", f"{MILL.rsplit(' ', 6)[0]} not a word of these at all", 7),
 ]
-QUALITY = {
-    "https://a.example/harbour": 9.0,  # which has a newer version
-    "https://b.example/harbour": -1e300,
-    "https://c.example/harbour": 0.25,
-    "https://b.example/mill": 0.0,
-    "https://c.example/mill": -0.5,
-}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +50,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "url": [url for url, _, _ in pages],
             "text": [each for _, each, _ in pages],
             "fetched_at": [None if day is None else day * 86_400_000 for _, _, day in pages],
-            "quality": [QUALITY.get(url) for url, _, _ in pages],
             "order": [0] * len(pages),
             "source": [f"{name}.jsonl"] * len(pages),
             "position": list(range(len(pages))),
@@ -85,42 +77,17 @@ def keep_one(keep: str, rows: list[Path], verdicts: Path) -> Any:
     return database
 
 
-def urls(database: Any, question: str) -> set[str]:
-    return {url.removeprefix("https://") for (url,) in database.execute(question).fetchall()}
-
-
-@pytest.mark.parametrize(
-    ("keep", "expected"),
-    [
-        ("first", {"a.example/harbour?utm_source=feed", "a.example/mill"}),
-        ("longest", {"b.example/harbour", "b.example/mill"}),
-        ("newest", {"c.example/harbour", "a.example/mill"}),  # of three of one day, the first
-        ("quality", {"c.example/harbour", "b.example/mill"}),
-        ("hosts=nowhere.example,c.example", {"c.example/harbour", "c.example/mill"}),
-    ],
-)
-def test_one_page_of_each_cluster_is_kept(corpus: Path, keep: str, expected: set[str]) -> None:
-    with kept(corpus, keep) as database:
-        alone = {"a.example/market?utm_source=feed", "d.example/market", "e.example/short"}
-        assert urls(database, "SELECT url FROM kept") == expected | alone
-        accounted = database.execute("SELECT id FROM kept UNION ALL SELECT id FROM dropped").fetchall()
-        assert len(accounted) == len(set(accounted)) == len(OLD + NEW)
-
-
 def test_the_best_needs_a_quality(corpus: Path) -> None:
-    with kept(corpus, "first") as database:
-        database.execute("UPDATE judged SET quality = NULL")
-        rules = (SQL / "keep_one.sql").read_text()
-        database.execute(rules)
-        database.execute("SET VARIABLE keep = 'quality'")
-        with pytest.raises(duckdb.InvalidInputException, match="no page of `judged` has a quality"):
-            database.execute(rules)
+    with pytest.raises(duckdb.InvalidInputException, match="no page of `judged` has a quality"):
+        kept(corpus, "quality")
 
 
 def test_every_other_page_says_why_it_is_dropped_and_for_which(corpus: Path) -> None:
     with kept(corpus, "longest") as database:
         question = "SELECT url, why, kept_url FROM dropped WHERE url NOT LIKE '%/mill' ORDER BY why, position"
         found = database.execute(question).fetchall()
+        accounted = database.execute("SELECT id FROM kept UNION ALL SELECT id FROM dropped").fetchall()
+    assert len(accounted) == len(set(accounted)) == len(OLD + NEW)
     longest = "https://b.example/harbour"
     assert found == [
         ("https://a.example/harbour", "old version", None),
@@ -130,17 +97,6 @@ def test_every_other_page_says_why_it_is_dropped_and_for_which(corpus: Path) -> 
         ("https://a.example/harbour?utm_source=feed", "same cluster", longest),
         ("https://f.example/short", "same short text", "https://e.example/short"),
     ]
-
-
-def test_a_page_unlike_the_one_that_is_kept_shows_by_its_distance(corpus: Path) -> None:
-    """Two duplicates of an anchor need not be duplicates of each other."""
-    question = "SELECT url, distance, bits FROM dropped WHERE url LIKE '%c.example/mill'"
-    with kept(corpus, "first") as database:
-        ((_, distance, bits),) = database.execute(question).fetchall()
-        assert bits == distance
-    with kept(corpus, "longest") as database:
-        ((_, distance, bits),) = database.execute(question).fetchall()
-        assert bits > distance
 
 
 def test_what_is_kept_is_found_in_files_of_json_lines(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import fresh
 from tests.nightly import JOBS, KAFKAS, ROOT, divide
-from tests.seconds import TABLE, order_of_files, seconds_of_files
+from tests.seconds import TABLE
 
 
 @pytest.mark.parametrize("count", [1, 12])
@@ -24,26 +24,6 @@ def test_each_file_and_job_is_in_one_part(count: int) -> None:
     by_night = [file for part in parts for file in part.checked]
     assert len(by_night) == len(set(by_night)) > 5
     assert set(by_night) <= set(files)
-
-
-def test_no_part_takes_longer_than_the_others_if_it_is_not_one_job() -> None:
-    parts = divide(12)
-    seconds = sorted(part.seconds for part in parts)
-    longest = max(job.seconds for job in JOBS)
-    assert seconds[-1] <= max(longest, 2 * sum(seconds) / len(seconds))
-
-
-def test_long_files_are_begun_first_and_those_that_wait_among_those_that_compute() -> None:
-    seconds = seconds_of_files(ROOT)
-    order = order_of_files(seconds)
-    assert sorted(order) == sorted(seconds)
-    waiting = [file for file in order if file.startswith(("tests/kafka/", "tests/chaos/", "tests/browser/"))]
-    for kind in (waiting, [file for file in order if file not in waiting]):
-        assert [seconds[file] for file in kind] == sorted((seconds[file] for file in kind), reverse=True)
-        halves = [
-            sum(seconds[file] for file in set(kind).intersection(half)) for half in (order[:60], order[60:])
-        ]
-        assert min(halves) > 0.2 * sum(halves)
 
 
 def test_every_file_with_known_seconds_is_there() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from math import nan
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from docs.site.metrics_page import ROLES, page
+from docs.site.metrics_page import ROLES
 from stream.dashboard.deployment import system
 from stream.errors import PortTakenError
 from stream.fingerprint.row import Row, Status
@@ -28,14 +27,6 @@ from stream.roles.judge.watch import JudgeWatch
 from stream.roles.worker.backlog import JournalBatch
 from stream.roles.worker.watch import WorkerWatch
 from stream.settings import load
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_the_documentation_is_what_the_definitions_print() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text("utf-8") == page(), (
-        "python -m docs.site.metrics_page > docs/metrics.md"
-    )
 
 
 def test_metrics_are_named_by_convention() -> None:

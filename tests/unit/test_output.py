@@ -27,15 +27,15 @@ from stream.kafka.member import member_id
 from stream.local.index import Index
 from stream.local.scan_log import VerdictLog
 from stream.local.scan_output import _Lines
-from stream.messages.verdict import MessagePosition, VerdictRecord
+from stream.messages.verdict import VerdictRecord
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import write_compressed
 from stream.output import Output, writing
-from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError, Sink
 from stream.sinks.open import open_sink
 from stream.stores.directory import DirectoryStore
 from tests.fingerprint_sets import random_set
+from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.waiting import HANG_SECONDS
 
 NEARDUP = (sys.executable, "-m", "stream.cli")
@@ -297,25 +297,11 @@ def test_a_path_that_cannot_be_written_is_named(path: str, complaint: str, tmp_p
 # Files of roles, and databases.
 
 
+MADE = VerdictMaker()
+
+
 def verdict(number: int) -> VerdictRecord:
-    source = MessagePosition("pages", "ab" * 16, 0, number)
-    return VerdictRecord(
-        id=f"{'c' * 32}.{number}.0",
-        url=f"http://a.example/{random.Random(number).randbytes(40).hex()}",
-        verdict="unique",
-        change="new",
-        cluster=None,
-        duplicate_of=None,
-        distance=None,
-        similarity=None,
-        fingerprint=None,
-        text_hash=None,
-        scheme="0" * 16,
-        source=source,
-        fetched_at=None,
-        decided_at=rfc3339(number),
-        reason=None,
-    )
+    return MADE.one("unique", url=f"http://a.example/{random.Random(number).randbytes(40).hex()}")
 
 
 def write_output(directory: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import pydoc
 import shutil
 import subprocess
 import sys
@@ -35,15 +34,6 @@ def test_a_public_name_is_what_its_module_defines(name: str) -> None:
 def test_every_public_name_is_listed_once_and_has_a_home() -> None:
     assert set(stream.__all__) <= set(stream._HOME_OF)
     assert set(stream.__all__) <= set(dir(stream))
-
-
-def test_the_help_can_be_read() -> None:
-    """Three quarters of it are what the base classes of structs and exceptions have."""
-    told = pydoc.plain(pydoc.render_doc(stream)).splitlines()
-    assert len(told) < 1300
-    for name in ("Index", "Page", "Scheme", "VerdictOptions"):
-        assert any(f"class {name}(" in line for line in told)
-    assert not any("class Judge(" in line for line in told)
 
 
 def test_other_names_are_an_attribute_error() -> None:
@@ -81,15 +71,8 @@ def test_type_checkers_see_the_public_names(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "from neardup import Index, Simhash\nIndex().add('a', 'b').verdict.upper().nothing\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--cache-dir",
-        str(ROOT / ".mypy_cache"),
-        "program.py",
-    ]
+    arguments = ("--strict", "--cache-dir", str(ROOT / ".mypy_cache"), "program.py")
+    command = [sys.executable, "-m", "mypy", *arguments]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
     assert [line.partition("error: ")[2].rpartition("  ")[0] for line in told.splitlines()[:-1]] == [
         'Module "neardup" has no attribute "Simhash"',

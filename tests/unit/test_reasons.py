@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from stream.messages.reasons import REASONS, page
+from stream.messages.reasons import REASONS
 
 ROOT = Path(__file__).parents[2]
 OF_SOURCES = {"damaged_source"}
@@ -37,8 +37,3 @@ def test_every_reason_in_the_code_is_listed_and_no_other() -> None:
     for file in (ROOT / "stream").rglob("*.py"):
         used.update(given(ast.parse(file.read_text("utf-8"))))
     assert used - OF_SOURCES == set(REASONS)
-
-
-def test_the_page_is_printed_from_the_list() -> None:
-    printed = (ROOT / "docs" / "reasons.md").read_text("utf-8")
-    assert printed == page(), "python -m stream.messages.reasons > docs/reasons.md"

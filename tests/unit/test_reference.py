@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
-from docs.site import settings_page, topics_page
+import pytest
+
+from docs.site import metrics_page, settings_page, topics_page
+from stream.messages import reasons
 from stream.settings import Settings, load
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+PRINTED: dict[str, tuple[str, Callable[[], str | list[str]]]] = {
+    "reference/settings.md": ("docs.site.settings_page", settings_page.page),
+    "reference/neardup.toml": ("docs.site.settings_page sample", settings_page.sample),
+    "reference/topics.md": ("docs.site.topics_page", topics_page.page),
+    "metrics.md": ("docs.site.metrics_page", metrics_page.page),
+    "reasons.md": ("stream.messages.reasons", reasons.page),
+}
+"""Page -> the module that prints it, as `python -m` takes it, and its function."""
 
 
 def kept(name: str) -> list[str]:
-    return (REFERENCE / name).read_text("utf-8").splitlines()
+    return (DOCS / name).read_text("utf-8").splitlines()
 
 
-def test_the_page_of_settings_is_printed_from_the_settings() -> None:
-    printed = "\n".join(settings_page.page()).splitlines()
-    assert kept("settings.md") == printed, "python -m docs.site.settings_page > docs/reference/settings.md"
-
-
-def test_the_sample_file_is_printed_from_the_settings() -> None:
-    printed = "\n".join(settings_page.sample()).splitlines()
-    command = "python -m docs.site.settings_page sample > docs/reference/neardup.toml"
-    assert kept("neardup.toml") == printed, command
-
-
-def test_the_page_of_topics_is_printed_from_their_plan() -> None:
-    printed = "\n".join(topics_page.page()).splitlines()
-    command = "python -m docs.site.topics_page > docs/reference/topics.md"
-    assert kept("topics.md") == printed, command
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_page_is_what_the_code_prints(name: str) -> None:
+    module, page = PRINTED[name]
+    made = page()
+    printed = made if isinstance(made, str) else "\n".join(made)
+    assert kept(name) == printed.splitlines(), f"python -m {module} > docs/{name}"
 
 
 def test_every_line_of_the_sample_is_a_setting_with_a_valid_value() -> None:
     """Options that contradict each other, such as those of TLS and of plain text, are tried alone."""
-    lines = [line[1:] for line in kept("neardup.toml") if re.match(r"#\w", line)]
+    lines = [line[1:] for line in kept("reference/neardup.toml") if re.match(r"#\w", line)]
     values = tomllib.loads("\n".join(lines))
     assert list(values) == list(Settings.model_fields)
     together = {

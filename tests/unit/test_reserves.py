@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -161,10 +160,3 @@ def test_masks_that_no_anchor_can_have_are_refused(tmp_path: Path) -> None:
         judge.apply(entries, decisions)
     finally:
         state.close()
-
-
-def test_every_pair_of_a_triangle_is_there_once() -> None:
-    triangles = [tuple(range(3 * at, 3 * at + 3)) for at in range(10)]
-    assert sorted(map(sorted, EVERY_PAIR)) == sorted(
-        [*pair] for triangle in triangles for pair in combinations(triangle, 2)
-    )

@@ -158,12 +158,13 @@ def test_commands_say_which_share_of_html_is_compared(tmp_path: Path) -> None:
 def test_a_run_without_a_page_ends_with_1_if_something_was_passed_over(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "empty.jsonl").write_bytes(b"")
-    for command in (("scan",), ("fingerprint",), ("dedup", "-o", tmp_path / "kept")):
+    commands = (("scan",), ("fingerprint",), ("dedup", "-o", tmp_path / "kept"))
+    for command in commands:
         assert neardup(command[0], tmp_path / "site", *command[1:]).exit_code == 0, (
             "an empty source is no error"
         )
     (tmp_path / "site" / "a.jpg").write_bytes(b"\xff\xd8")
-    for command in (("scan",), ("fingerprint",), ("dedup", "-o", tmp_path / "kept")):
+    for command in (*commands, ("match",), ("match", "--verified")):
         outcome = neardup(command[0], tmp_path / "site", *command[1:])
         assert outcome.exit_code == 1
         assert "passed over: 1 files without the suffix of a page that do not begin as HTML" in outcome.stderr

@@ -1,8 +1,9 @@
-"""`neardup scan` reports rejected pages, and records that are not pages."""
+"""What `neardup scan` reports and writes, and the limit that it judges by."""
 
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import re
 import subprocess
@@ -227,3 +228,34 @@ def test_few_pages_are_judged_alike_without_compiling(tmp_path: Path, command: s
     )
     assert few == compiled
     assert few.count("\n") == {"scan": len(texts) + 1, "dedup": 3}[command]
+
+
+def verdicts_in_csv(source: Path, *arguments: str | Path) -> list[dict[str, str]]:
+    output = source.with_name("verdicts.csv")
+    scan(source, "-o", output, *arguments)
+    with output.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_no_cell_of_verdicts_is_a_formula(tmp_path: Path) -> None:
+    pages = [{"url": "=1+1", "text": TEXT}, {"url": "http://a.example/", "text": TEXT}]
+    (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    verdicts = verdicts_in_csv(tmp_path / "pages.jsonl")
+    assert [each["url"] for each in verdicts] == ["'=1+1", "http://a.example/"]
+
+
+def test_similarity_is_the_limit_of_verdicts(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(200)]
+    texts = [words, [*words[:190], *(f"other{number}" for number in range(10))]]
+    pages = [{"url": f"http://{len(each[-1])}.example/", "text": " ".join(each)} for each in texts]
+    (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    for limit, due in ((".98", "unique"), (".7", "duplicate")):
+        verdicts = verdicts_in_csv(tmp_path / "pages.jsonl", "--similarity", limit)
+        assert [each["verdict"] for each in verdicts] == ["unique", due]
+
+
+def test_a_scan_that_goes_on_writes_csv_anew(tmp_path: Path) -> None:
+    (tmp_path / "pages.jsonl").write_text(json.dumps({"url": "http://a.example/", "text": TEXT}))
+    for due in ("unique", "recrawl"):
+        verdicts = verdicts_in_csv(tmp_path / "pages.jsonl", "--index", tmp_path / "index")
+        assert [each["verdict"] for each in verdicts] == [due]

@@ -20,7 +20,6 @@ from stream.errors import (
     SettingsError,
 )
 from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import Scheme
 from stream.local import scan as scan_module
 from stream.rows.arrow import Place, PlacedRow
 from tests.commands import neardup
@@ -110,14 +109,6 @@ def test_an_index_is_continued_by_a_later_scan(corpus: tuple[Path, Path], tmp_pa
     assert [verdict["verdict"] for verdict in lines(tmp_path / "more")] == ["recrawl"]
 
 
-def test_an_index_is_not_put_among_rows(corpus: tuple[Path, Path]) -> None:
-    _, rows = corpus
-    before = sorted(rows.iterdir())
-    with pytest.raises(SettingsError, match=r"index .*rows: would change .*rows"):
-        scan(rows, "--index", rows)
-    assert sorted(rows.iterdir()) == before
-
-
 def test_rows_that_are_named_twice_are_judged_and_counted_once(tmp_path: Path) -> None:
     rows = directory(tmp_path / "rows", fingerprint_batch(table(20)))
     summary = json.loads(scan(rows, rows, "--json").stdout)
@@ -172,15 +163,6 @@ def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: P
     (tmp_path / "empty").mkdir()
     with pytest.raises(RowsError, match="no _neardup_rows"):
         scan(tmp_path / "empty", "--format", "rows")
-
-
-def test_a_wide_scheme_is_scanned_as_its_pages(tmp_path: Path) -> None:
-    rows, scheme = tmp_path / "rows", ["--scheme", "width=128"]
-    pages = jsonl(tmp_path / "pages.jsonl", 100)
-    directory(rows, fingerprint_batch(table(100), Scheme(width=128)), scheme=Scheme(width=128))
-    scan(pages, "-o", tmp_path / "a", *scheme)
-    scan(rows, "-o", tmp_path / "b", *scheme)
-    assert projection(lines(tmp_path / "b")) == projection(lines(tmp_path / "a"))
 
 
 def test_batches_of_long_urls_end_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

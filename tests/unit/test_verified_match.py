@@ -161,16 +161,6 @@ def test_rows_have_the_pairs_of_their_pages(options: tuple[str, ...], tmp_path: 
     assert [batch[-1]["skipped"] for batch in pairs] == [1, 1]
 
 
-@pytest.mark.parametrize("options", [(), ("--verified",)])
-def test_a_match_of_no_pages_ends_with_1_if_something_was_passed_over(
-    options: tuple[str, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "a.png").write_bytes(b"\x89PNG")
-    outcome = neardup("match", tmp_path, *options)
-    assert outcome.exit_code == 1
-    assert "no page was read; records and files passed over: 1" in outcome.stderr
-
-
 def test_live_anchors_of_an_index_are_matched_with_their_urls(texts: list[str], tmp_path: Path) -> None:
     with Index(tmp_path / "pages.index") as index:
         for number in (2, 0):
