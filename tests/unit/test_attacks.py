@@ -300,19 +300,14 @@ def copies_beside_decoys(language: str, seed: str, directory: Path) -> int:
         return sum(index.add(copy, copy).duplicate_of != "page" for copy in copies)
 
 
-of_days = pytest.mark.parametrize(("language", "seed"), cases(EVERY, by_day=EVERY[1:2]))
-
-
-@of_days
-def test_known_units_let_no_decoy_hide_a_copy(
-    language: str, seed: str, tmp_path: Path, one_key: None
+@pytest.mark.parametrize(("language", "seed"), cases(EVERY, by_day=EVERY[1:2]))
+@pytest.mark.parametrize("known", ["units", "tokens"])
+def test_no_decoy_hides_a_copy(
+    known: str, language: str, seed: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """No more of them stand in a page's buckets than these hold."""
-    assert copies_beside_decoys(language, seed, tmp_path) == 0
-
-
-@of_days
-def test_known_tokens_let_no_decoy_hide_a_copy(language: str, seed: str, tmp_path: Path) -> None:
+    if known == "units":
+        request.getfixturevalue("one_key")
     assert copies_beside_decoys(language, seed, tmp_path) == 0
 
 

@@ -16,7 +16,6 @@ from click.testing import Result
 from pyarrow import parquet
 
 from stream.errors import PageError, SettingsError
-from stream.rows.manifest import NAME
 from stream.sources.open import open_source
 from stream.sources.source import LISTED
 from tests.commands import neardup
@@ -207,9 +206,3 @@ def test_finished_rows_of_a_damaged_source_name_it_again(tmp_path: Path) -> None
     assert [line for line in again.stderr.splitlines() if line.startswith("damaged source")] == [
         line for line in first.stderr.splitlines() if line.startswith("damaged source")
     ]
-
-
-def test_rows_of_sound_sources_are_recorded_without_damages(tmp_path: Path) -> None:
-    command = ["fingerprint", "--worker-processes", "1", lines(tmp_path / "a.jsonl"), "-o", tmp_path / "rows"]
-    assert [neardup(*command).exit_code for _ in range(2)] == [0, 0]
-    assert "damaged" not in json.loads((tmp_path / "rows" / NAME).read_bytes())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import logging
 import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba.core import config
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
 import stream
@@ -25,7 +26,7 @@ from stream.compiled import borrowing, code_cache, compiled, copy_bytes, inlined
 from stream.compiled.code_digest import code_digest
 from tests.waiting import until
 
-COMPILING = "compiling inner loops"
+SOURCE = Path(stream.__file__).parent
 LOCK = ".lock-0"
 LIMIT = np.int64(10)
 WORDS: dict[str, int] = {}
@@ -395,92 +396,30 @@ def test_loop_that_borrows_arrays_calls_nothing_that_returns_one(kept: Path) -> 
     assert calls_another(3) == 4
 
 
-# --- in a copy of the tree, in processes of their own ---
-
-Run = Callable[..., tuple[Any, bool]]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the source without cached code."""
-    tree = tmp_path / "tree"
-    shutil.copytree(
-        Path(stream.__file__).parent, tree / "stream", ignore=shutil.ignore_patterns("__pycache__", "static")
-    )
-    return tree
-
-
-@pytest.fixture
-def run(tree: Path, tmp_path: Path) -> Run:
-    """Run a script in the tree. Returns the JSON that it prints, and whether it compiled anything."""
-    ours = ("NUMBA_", "PYTHON", "XDG_")
-    base = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-
-    def run(script: str, **environment: str) -> tuple[Any, bool]:
-        for announcement in tmp_path.rglob(".announced"):
-            announcement.unlink()
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script)],
-            cwd=tree,
-            env=base | {"PYTHONPATH": str(tree), "HOME": str(tmp_path)} | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout), COMPILING in done.stderr
-
-    return run
-
-
-PLANTED = """
-from stream.compiled import compiled
-
-@compiled
-def planted(numbers, index):
-    return numbers[index]
-"""
-BEYOND = """
-import json
-import numpy as np
-from stream.planted import planted
-try:
-    print(json.dumps(int(planted(np.arange(4)[:2], 3))))
-except IndexError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-@pytest.fixture
-def planted(tree: Path) -> None:
-    """Add a module to the tree."""
-    (tree / "stream" / "planted.py").write_text(PLANTED)
-
-
-@pytest.mark.usefixtures("planted")
 def test_read_only_tree_is_read_and_what_is_missing_goes_to_the_users_cache(
-    tree: Path, run: Run, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tree / "stream" / "__pycache__").touch()  # cannot be made: root could write to one that is read-only
-    assert run(BEYOND) == (3, True)
-    kept = tmp_path / ".cache" / "neardup" / "compiled"
-    assert files(kept)
+    tree, kept = tmp_path / "tree" / "compiled", tmp_path / "neardup" / "compiled"
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(code_cache, "_IN_TREE", tree)
+    monkeypatch.setattr(code_cache.platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    tree.parent.touch()  # cannot be a directory: root could write to one that is read-only
+    found = [make() for _ in range(3)]
+    assert (found[0](30), hits(found[0]), len(files(kept))) == (10, 0, 1)
     assert kept.stat().st_mode & 0o777 == 0o700
-    assert run(BEYOND) == (3, False)
-    (tree / "stream" / "__pycache__").unlink()
-    shutil.copytree(kept, tree / "stream" / "__pycache__" / "compiled")
+    assert (found[1](30), hits(found[1])) == (10, 1)
+    tree.parent.unlink()
+    shutil.copytree(kept, tree)
     shutil.rmtree(kept)
-    assert run(BEYOND) == (3, False)
+    assert (found[2](30), hits(found[2])) == (10, 1)
 
 
-@pytest.mark.usefixtures("planted")
-def test_of_processes_that_start_together_one_compiles(tree: Path) -> None:
-    script = "from stream.planted import planted as p; p((1, 2), 1); print(sum(p.stats.cache_hits.values()))"
+def test_of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    script = "from tests.unit.test_code_cache import hits, make; made = make(); made(3); print(hits(made))"
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", script],
-            cwd=tree,
-            env=os.environ | {"PYTHONPATH": str(tree)},
+            env=os.environ | {"PYTHONPATH": str(SOURCE.parent), "NUMBA_CACHE_DIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -511,37 +450,29 @@ def test_processes_that_compile_together_say_so_once_in_a_while(
     assert "python -m stream.precompile" in caplog.text
 
 
-DIGESTS = """
-import importlib, json, pkgutil, sys
-from numba.core.dispatcher import Dispatcher
-import stream
-from stream.compiled.code_digest import code_digest
-from tests.waiting import until
-
-root = stream.__path__[0]
-sources = {info.name for info in pkgutil.walk_packages([root], "stream.")
-           if "stream.compiled import" in open(info.module_finder.find_spec(info.name).origin).read()}
-digests = {}
-for name in sorted(sources | {"stream.compiled"}):
-    for attribute, value in vars(importlib.import_module(name)).items():
-        if isinstance(value, Dispatcher):
-            digests[f"{name}.{attribute}"] = code_digest(value).hex()
-print(json.dumps(digests))
-"""
+def digests() -> dict[str, str]:
+    """Digests of all compiled functions of the program by their names."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "stream.compiled import" in path.read_text() or path.parent.name == "compiled":
+            module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+            for name, value in vars(importlib.import_module(module)).items():
+                if isinstance(value, Dispatcher):
+                    found[f"{module}.{name}"] = code_digest(value).hex()
+    return found
 
 
-def test_digests_of_all_compiled_functions_depend_on_neither_place_nor_process(run: Run) -> None:
-    copied, _ = run(DIGESTS, PYTHONHASHSEED="1")
-    here = subprocess.run(
-        [sys.executable, "-c", DIGESTS],
-        cwd=Path(stream.__file__).parents[1],
-        env=os.environ | {"PYTHONHASHSEED": "2"},
-        check=True,
-        capture_output=True,
-    )
-    assert copied == json.loads(here.stdout)
-    assert len(copied) > 50
-    assert "stream.tables.hot.buckets.enter" in copied
+def test_digests_of_all_compiled_functions_depend_on_neither_place_nor_process(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "stream", ignore=shutil.ignore_patterns("__pycache__", "static"))
+    script = "import json; from tests.unit.test_code_cache import digests; print(json.dumps(digests()))"
+    paths = {"PYTHONPATH": f"{tmp_path}:{SOURCE.parent}"}
+    found = []
+    for place, seed in ((tmp_path, "1"), (SOURCE.parent, "2")):
+        environment = os.environ | paths | {"PYTHONHASHSEED": seed}
+        found.append(subprocess.check_output([sys.executable, "-c", script], cwd=place, env=environment))
+    assert found[0] == found[1]
+    assert len(names := json.loads(found[0])) > 50
+    assert "stream.tables.hot.buckets.enter" in names
 
 
 def test_digest_covers_a_closure_and_defaults() -> None:

@@ -28,10 +28,9 @@ from stream.sources.jsonl import LOOKED_AT
 from stream.sources.open import open_source, open_sources
 from stream.sources.rejections import Rejections
 from stream.sources.repeated_ids import RepeatedIds
-from stream.text.url import COARSEST, MAX_URL, PLAIN, url_key
+from stream.text.url import COARSEST, PLAIN, url_key
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
-from tests.url_digests import digest_of_url
 
 pytestmark = pytest.mark.usefixtures("no_children")
 
@@ -104,14 +103,6 @@ def test_times_of_another_name_are_those_of_the_fetch(write: Any) -> None:
         list(open_source(path, columns=Columns(fetched_at="other")))
 
 
-def test_the_same_id_again_is_a_recrawl(write: Any) -> None:
-    path = write([{"k": "a", "text": TEXT}, {"k": "A", "text": text(2)}, {"k": "a", "text": text(3)}])
-    fingerprinter = PageFingerprinter()
-    rows = [fingerprinter.message(each.value, 1 << 20) for each in open_source(path, columns=Columns(id="k"))]
-    keys = ("id://localhost/a", "id://localhost/A", "id://localhost/a")
-    assert [row.url_digest for row in rows] == list(map(digest_of_url, keys))
-
-
 HOSTILE_IDS = [
     *(".", "..", "...", "%2E", "%2e", "dot/", "dot/dot/", ".;", ".%3B", "a", "A", "a/", "a/b", "/a", "a//b"),
     *("a?b", "a?b&utm_source=x", "a#b", "a#!b", "a b", " a", "a ", "a+b", "a%20b", "é", "É", "e\u0301"),
@@ -124,17 +115,6 @@ HOSTILE_IDS = [
 def test_no_two_ids_share_a_key(ids: list[str]) -> None:
     for rules in (PLAIN, COARSEST):
         assert len({url_key(url_of_id(each), rules) for each in ids}) == len(ids)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_an_id_of_a_megabyte_costs_its_own_page(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"data.{kind}"
-    FORMATS[kind](path, [{"id": "x" * (1 << 20), "text": TEXT}, {"id": "y", "text": TEXT}])
-    fingerprinter = PageFingerprinter()
-    source = open_source(str(path), columns=Columns(id="id"))
-    rows = [fingerprinter.message(each.value, 16 << 20) for each in source]
-    assert [(row.reason, row.url) for row in rows] == [("bad_url", None), (None, "id://localhost/y")]
-    assert f"at most {MAX_URL}" in (rows[0].detail or "")
 
 
 def test_ids_of_other_types(tmp_path: Path) -> None:
@@ -218,14 +198,6 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, columns: Columns) -
 def test_of_a_name_twice_in_an_object_the_last_counts(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path, b'{"u":"http://no/","u":"http://a/","text":"a","text":"b"}')
     assert fields(path, Columns(url="u")) == [{"url": "http://a/", "text": "b"}]
-
-
-def test_an_empty_url_costs_its_own_page(write: Any) -> None:
-    path = write([{"u": "", "text": TEXT}, {"u": URL, "text": TEXT}])
-    fingerprinter = PageFingerprinter()
-    source = open_source(path, columns=Columns(url="u"))
-    reasons = [fingerprinter.message(each.value, 1 << 20).reason for each in source]
-    assert reasons == ["missing_field", None]
 
 
 def test_a_column_that_does_not_exist_is_named_with_its_option(write: Any) -> None:

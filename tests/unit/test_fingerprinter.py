@@ -50,12 +50,6 @@ def fingerprinter() -> PageFingerprinter:
     return PageFingerprinter()
 
 
-def test_width_case_and_spacing_change_nothing(fingerprinter: PageFingerprinter) -> None:
-    wide = "".join(chr(ord(c) + 0xFEE0) if "a" <= c <= "z" else c for c in ENGLISH)
-    plain, odd = fingerprinter.text(ENGLISH), fingerprinter.text(wide.upper().replace(" ", " \n "))
-    assert (plain.fingerprint, plain.sketch, plain.tokens) == (odd.fingerprint, odd.sketch, odd.tokens)
-
-
 def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: PageFingerprinter) -> None:
     row = fingerprinter.page(Page(url="http://E.com/#x", text="Page not found", fetched_at=7))
     assert (row.status, row.url, row.fetched_at) == (1, "http://E.com/#x", 7)
