@@ -42,8 +42,21 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     since: int = 0
     """Verdicts that were decided before this time, in seconds since the epoch, were gone before they could be
     counted; 0 if all are counted."""
-    erased: int = 0
-    """Nothing is left of what was requested before this offset of `requests`."""
+    decided: int = 0
+    """The next offset of `decisions` to read."""
+    requested: int = 0
+    """The offset of `requests` before which all are decided."""
+    forgotten: int = 0
+    """The offset after that of the last decision that forgot something, in `decisions`; 0 before any."""
+    forgotten_before: int = 0
+    """The journal offset before which pages may be forgotten."""
+    cleared: int = 0
+    """Such an offset as `forgotten`: nothing is left of what decisions before it forgot."""
+
+    @property
+    def erased(self) -> int:
+        """The offset of `requests` before which nothing is left of what was requested."""
+        return self.requested if self.cleared == self.forgotten else 0
 
 
 META_DECODER: Final = msgspec.msgpack.Decoder(Meta)

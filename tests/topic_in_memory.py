@@ -21,6 +21,8 @@ class TopicInMemory:
         self._first, self._values, self._at_once = start, values, at_once
         self.silent = False
         """Whether the leader is silent."""
+        self.first_time = 0
+        """When the first record was appended; each other one a millisecond later."""
 
     @property
     def stable(self) -> int:
@@ -41,8 +43,8 @@ class TopicInMemory:
             )
         found = self._values[first : first + self._at_once]
         records = [
-            SimpleNamespace(offset=self.position + place, timestamp=place, value=value)
-            for place, value in enumerate(found)
+            SimpleNamespace(offset=offset, timestamp=self.first_time + offset - self._first, value=value)
+            for offset, value in enumerate(found, self.position)
         ]
         self.position += len(records)
         return records

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from stream.dashboard.answers import About, Forgetting
+from stream.dashboard.answers import About
 from stream.dashboard.counting.app import Statistics, directory_of
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
@@ -44,6 +44,7 @@ from stream.ops.watch import Watch
 from stream.private import private_directory
 from stream.roles.role import Role
 from stream.settings import Settings
+from stream.states.erasing import Erasing
 from stream.states.upkeep import Upkeep
 
 GRACE_SECONDS: Final = 1.0
@@ -103,8 +104,8 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
         ):
             upkeep = Upkeep(settings, kind_of_dashboard(settings.dashboard_name), path, metrics)
             await stack.enter_async_context(upkeep.beside(state))
-            forgotten = await in_thread(ForgottenPages.known_in, genesis, state.store)
-            metrics.erasing.set_function(Elapsed(lambda: state.meta.erased < forgotten.requests))
+            forgotten = ForgottenPages(genesis, state)
+            metrics.erasing.set_function(Elapsed(lambda: not state.is_erased))
             await in_thread(recent.fill, state)
             statistics = Statistics(settings, state, bounds, tell, forgotten)
             stack.callback(statistics.failed.cancel)
@@ -116,7 +117,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
                 anchors=lambda: finder.anchors,
                 counted=lambda: statistics.counted,
                 window=lambda: finder.window,
-                forgetting=lambda: _forgetting(forgotten),
+                requested=lambda: state.meta.requested,
             )
             watch = DeploymentWatch(settings, len(bounds), health, own)
             watch.report(metrics)
@@ -126,9 +127,6 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             api = Api(statistics, recent, watch, finder, superseded, kept, described, gate, metrics)
             await stack.enter_async_context(self._served(application(api, gate, settings, metrics, health)))
             await statistics.load()
-            with health.excuse(f"reading topic {names.requests}"):
-                # Or what is counted first would take back what is erased.
-                await forgotten.catch_up(settings)
             await stack.enter_async_context(_started(statistics.app))
             beside = [
                 await stack.enter_async_context(_beside(work))
@@ -139,7 +137,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
                     watch.run(),
                     finder.run(),
                     superseded.run(),
-                    keep_reading(partial(forgotten.follow, settings), f"topic {names.requests}"),
+                    keep_reading(partial(forgotten.follow, settings), f"topic {names.decisions}"),
                     _erase_forgotten(statistics, recent, forgotten),
                     *([kept.run()] if settings.elect else ()),
                 )
@@ -185,23 +183,22 @@ def about(settings: Settings, genesis: Genesis) -> About:
     )
 
 
-def _forgetting(requests: ForgottenPages) -> Forgetting | None:
-    waiting, since = requests.waiting
-    if not waiting and not requests.requests:
-        return None
-    return Forgetting(requests.requests, waiting, None if since is None else since / 1000)
-
-
 async def _erase_forgotten(statistics: Statistics, recent: LatestVerdicts, forgotten: ForgottenPages) -> None:
-    """Erase what more requests forget, until cancelled."""
-    erased = 0
-    while True:
-        if erased < (requests := forgotten.requests):
-            await recent.rewrite(forgotten.rewrite)
-            erased = requests
-        if statistics.state.meta.erased < requests:
-            await statistics.erase(requests)
-        await asyncio.sleep(LOOK_SECONDS)
+    """Erase what is forgotten, until cancelled."""
+
+    async def blank() -> bool:
+        await recent.rewrite(forgotten.rewrite)
+        await statistics.blank()
+        return False
+
+    erasing = Erasing(statistics.state, blank)
+    try:
+        while True:
+            if erasing.is_due:
+                await erasing.attend()
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        await erasing.close()
 
 
 def _freeze_garbage_collector() -> None:

@@ -408,7 +408,7 @@ async def test_a_second_dashboard_of_a_name_ends_and_the_first_misses_nothing(
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("step", ["stream.dashboard.role.ForgottenPages.catch_up", "faust.App.start"])
+@pytest.mark.parametrize("step", ["stream.dashboard.role.Statistics.load", "faust.App.start"])
 async def test_a_dashboard_that_starts_can_be_stopped(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -1,23 +1,20 @@
-"""What the dashboard knows of forgotten pages, by what it reads of requests and decisions."""
+"""What the dashboard knows of forgotten pages, by what it reads of decisions and, where these are trimmed, of
+requests."""
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from stream.dashboard.counting import forgotten, page_ids
-from stream.dashboard.counting.forgotten import ForgottenPages, _Decided
-from stream.dashboard.counting.page_ids import PageIds
-from stream.errors import BrokerError, TrimmedLogError
-from stream.fingerprint.seed import url_hasher
-from stream.kafka.outage import patience
+from stream.dashboard.counting.forgotten import ForgottenPages
+from stream.dashboard.counting.state import State
+from stream.figures import Meta
+from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.messages.decision import (
     Forgotten,
     LedgerPart,
@@ -27,159 +24,154 @@ from stream.messages.decision import (
     ledger_record,
 )
 from stream.messages.requests import ForgetRequest, encode_request
-from stream.settings import Settings
-from tests.genesis import genesis_of
+from tests.genesis import JOURNAL, genesis_of
 from tests.topic_in_memory import TopicInMemory
 
 GENESIS = genesis_of()
-A, B = "http://a.example/", "http://b.example/"
-BEFORE, AFTER = (f"{GENESIS.journal[:8]}.{offset}.0" for offset in (5, 12))
+A, B, C = (f"http://{name}.example/" for name in "abc")
+FRESH = Meta(cluster="cluster", journal=JOURNAL, topic="topic")
 
 
-def request_of(url: str) -> ForgetRequest:
-    digest = url_hasher(GENESIS.seed)(url).hex()
-    return ForgetRequest(journal=GENESIS.journal, forget="url", digest=digest)
+def page(offset: int) -> str:
+    return f"{GENESIS.journal[:8]}.{offset}.0"
 
 
-def decision(requests: int, start: int) -> bytes:
-    """A record by which the requests before an offset are decided at a journal offset."""
+def digest_of(url: str) -> bytes:
+    return url_hasher(GENESIS.seed)(url)
+
+
+def request(url: str, journal: str = GENESIS.journal) -> bytes:
+    return encode_request(ForgetRequest(journal=journal, forget="url", digest=digest_of(url).hex()))
+
+
+def decision(
+    requests: int, start: int, *urls: str, ids: Sequence[int] = (), hosts: Sequence[str] = ()
+) -> bytes:
+    """A record at a journal offset with which the requests for these are decided, the last ones before an
+    offset of requests."""
     about = Forgotten(
-        requests=requests, anchors=b"", duplicates=b"", urls=b"", ids=b"", pages=[], named=NamedDigests()
+        requests=requests,
+        anchors=b"",
+        duplicates=b"",
+        urls=b"",
+        ids=np.array(ids, "<i8").tobytes(),
+        pages=[],
+        named=NamedDigests.of(urls=map(digest_of, urls), hosts=map(host_hasher(GENESIS.seed), hosts)),
     )
     return encode_decisions(forgetting_record(GENESIS.journal, GENESIS.options.id, start, b"", 0, about))
 
 
-async def test_a_decision_may_be_about_requests_that_came_after_they_were_read() -> None:
-    values = [encode_request(request_of(A))]
-    requests, pages = TopicInMemory("requests", values), ForgottenPages(GENESIS)
-    await pages._read_requests(requests)
-    pages._is_trimmed = False
-    values.append(encode_request(request_of(B)))
-    await pages._read_decisions(TopicInMemory("decisions", [decision(2, 8)]), requests)
-    assert pages.waiting == (0, None)
-    assert [pages.names(url, page) for url in (A, B) for page in (BEFORE, AFTER)] == [True, False] * 2
-
-
-async def test_a_decision_that_is_written_while_it_is_looked_for_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    values = list[bytes]()
-    pages, decisions = ForgottenPages(GENESIS), TopicInMemory("decisions", values)
-
-    async def none_then_one(*_: object) -> None:
-        values.append(decision(1, 8))
-
-    monkeypatch.setattr(forgotten, "first_since", none_then_one)
-    monkeypatch.setattr(forgotten.broker_metadata, "connect", lambda _: nullcontext())
-    pages.add(0, 0, request_of(A))
-    await pages._seek(Settings(), decisions, 0)
-    await pages._read_decisions(decisions, TopicInMemory("requests", [], 1))
-    assert pages.decided == [(1, 8)]
-
-
-@pytest.mark.parametrize("knows", [True, False])
-async def test_without_ids_a_decision_that_is_gone_is_where_it_was_known(knows: bool) -> None:
-    pages, requests = ForgottenPages(GENESIS, [(1, 8)] if knows else []), TopicInMemory("requests", [], 1)
-    pages.add(0, -1, request_of(A))
-    pages._position, pages._is_trimmed = 1, True
-    record = ledger_record(GENESIS.journal, GENESIS.options.id, 20, b"", 0, [], LedgerPart(0, 0))
-    decisions = TopicInMemory("decisions", [encode_decisions(record)])
-    for _ in range(2):
-        await pages._read_decisions(decisions, requests)
-    assert pages.decided == [(1, 8 if knows else 20)]
-    assert [pages.names(A, page) for page in (BEFORE, AFTER)] == [True, not knows]
-
-
-async def test_without_ids_decisions_that_were_known_are_read_again() -> None:
-    pages, requests = (
-        ForgottenPages(GENESIS, [(1, 8), (2, 9)]),
-        TopicInMemory("requests", [encode_request(request_of(url)) for url in (A, B)]),
+def ledger(start: int) -> bytes:
+    return encode_decisions(
+        ledger_record(GENESIS.journal, GENESIS.options.id, start, b"", 0, [], LedgerPart(0, 0))
     )
-    await pages._read_requests(requests)
-    assert pages.decided == []
-    pages._is_trimmed = False
-    await pages._read_decisions(TopicInMemory("decisions", [decision(1, 8), decision(2, 9)]), requests)
-    assert pages.decided == [(1, 8), (2, 9)]
-    assert pages.waiting == (0, None)
 
 
-class Restless(TopicInMemory):
-    """A topic of which some polls fail first, and then a reader in a new place reads."""
-
-    failures: Sequence[Exception] = ()
-
-    async def __aenter__(self) -> Restless:
-        self.position = 0
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        pass
-
-    async def poll(self, seconds: float = 0.2) -> list[Any]:
-        if self.failures:
-            first, *self.failures = self.failures
-            raise first
-        return await super().poll(seconds)
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    with closing(State.open(tmp_path, FRESH)) as opened:
+        yield opened
 
 
-async def test_requests_are_read_to_their_end_though_that_fails_at_first(
-    monkeypatch: pytest.MonkeyPatch,
+def starts_of(pages: ForgottenPages, *urls: str) -> list[int]:
+    """The journal offset before which each URL's pages are forgotten."""
+    return [next(at for at in range(100) if not pages.names(url, page(at))) for url in urls]
+
+
+async def read_all(pages: ForgottenPages, decisions: TopicInMemory, *requests: bytes) -> None:
+    """As from a topic of requests of which a poll gives one."""
+    while decisions.position < decisions.stable:
+        await pages.read(decisions, TopicInMemory("requests", requests, at_once=1))  # type: ignore[arg-type]
+
+
+async def test_pages_are_forgotten_up_to_the_last_decision_that_names_them(state: State) -> None:
+    pages = ForgottenPages(GENESIS, state)
+    assert state.is_erased
+    topic = TopicInMemory("decisions", [ledger(1), decision(2, 8, A, B)])
+    await read_all(pages, topic)
+    assert starts_of(pages, A, B, C) == [8, 8, 0]
+    assert (state.meta.decided, state.meta.requested, state.meta.erased) == (2, 2, 0)
+    assert not state.is_erased
+    state.note_erased(state.erasable)
+    assert state.meta.erased == 2
+    await read_all(pages, TopicInMemory("decisions", [decision(3, 20, A)], start=2))
+    assert starts_of(pages, A, B, C) == [20, 8, 0]
+    assert (state.meta.erased, state.is_erased) == (0, False)
+
+
+async def test_what_is_known_is_known_after_a_restart(tmp_path: Path) -> None:
+    with closing(State.open(tmp_path, FRESH)) as state:
+        await read_all(
+            ForgottenPages(GENESIS, state), TopicInMemory("decisions", [decision(2, 8, A, ids=(5,))])
+        )
+        meta = state.meta
+    with closing(State.open(tmp_path, FRESH)) as state:
+        pages = ForgottenPages(GENESIS, state)
+        assert starts_of(pages, A, B) == [8, 0]
+        assert (pages._has(5), pages._has(6)) == (True, False)
+        assert state.meta == meta
+
+
+async def test_pages_of_requests_that_go_on_are_known_and_erased_with_the_last(state: State) -> None:
+    """Those of very many are named by several records."""
+    pages = ForgottenPages(GENESIS, state)
+    await read_all(pages, TopicInMemory("decisions", [decision(0, 8, ids=(5,)), decision(0, 9, ids=(7,))]))
+    assert state.is_erased
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 9, A, ids=(9,))], start=2))
+    assert not state.is_erased
+    assert [pages._has(each) for each in range(4, 10)] == [False, True] * 3
+
+
+async def test_requests_that_name_nothing_are_decided(state: State) -> None:
+    """All of them were refused."""
+    await read_all(ForgottenPages(GENESIS, state), TopicInMemory("decisions", [decision(3, 8)]))
+    assert (state.meta.requested, state.meta.erased) == (3, 3)
+
+
+async def test_where_decisions_are_trimmed_older_requests_count_as_decided_by_them(state: State) -> None:
+    """But not those that are known to have been decided before, younger ones, and those of others."""
+    pages = ForgottenPages(GENESIS, state)
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 8, A)]))
+    state.note_erased(state.erasable)
+    trimmed = TopicInMemory("decisions", [ledger(20)], start=7)
+    trimmed.position = state.meta.decided
+    trimmed.first_time = 4
+    await read_all(pages, trimmed, *map(request, (A, B)), b"?", request(C, "cd" * 16), request(C))
+    assert starts_of(pages, A, B, C) == [8, 20, 0]
+    assert (state.meta.decided, state.meta.requested, state.meta.erased) == (8, 2, 0)
+    assert not state.is_erased
+
+
+async def test_a_request_that_took_longer_than_what_was_trimmed_is_decided_by_its_own_decision(
+    state: State,
 ) -> None:
-    topic = Restless("requests", [encode_request(request_of(A))])
-    topic.failures = [KafkaError("leader moved"), TrimmedLogError("trimmed meanwhile")]
-    monkeypatch.setattr(forgotten, "TopicReader", lambda *_: topic)
-    monkeypatch.setattr(forgotten, "PAUSE_SECONDS", 0.0)
-    pages = ForgottenPages(GENESIS)
-    await pages.catch_up(Settings())
-    assert pages.waiting[0] == 1
-    topic.failures = [TopicAuthorizationFailedError("requests")]
-    with pytest.raises(TopicAuthorizationFailedError):
-        await ForgottenPages(GENESIS).catch_up(Settings())
+    """It counted as decided, and pages judged since are still there: they are erased in a pass of their own,
+    whether or not one is under way."""
+    pages, trimmed = ForgottenPages(GENESIS, state), TopicInMemory("decisions", [ledger(20)], start=7)
+    trimmed.position, trimmed.first_time = 0, 1
+    await read_all(pages, trimmed, request(A))
+    under_way = state.erasable
+    assert (starts_of(pages, A), state.meta.requested) == ([20], 1)
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 30, A)], start=8))
+    assert starts_of(pages, A) == [30]
+    state.note_erased(under_way)
+    assert (state.is_erased, state.meta.erased) == (False, 0)
+    state.note_erased(state.erasable)
+    assert (state.is_erased, state.meta.erased) == (True, 1)
 
 
-async def test_requests_that_nobody_serves_are_waited_for_by_name() -> None:
-    class Leaderless(TopicInMemory):
-        async def poll(self, seconds: float = 0.2) -> list[Any]:
-            self.silent = True
-            return await super().poll(seconds)
+async def test_nothing_is_said_to_be_known_before_it_is(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a verdict that is read meanwhile would be counted as one without forgotten pages."""
+    pages, write = ForgottenPages(GENESIS, state), state.write
+    known = list[tuple[int, list[int]]]()
 
-    with patience(0), pytest.raises(BrokerError, match="for topic requests: "):
-        await ForgottenPages(GENESIS)._read_to_end(Leaderless("requests", [b""]))
+    def note(*args: Any, **changes: Any) -> None:
+        known.append((state.meta.forgotten, starts_of(pages, A)))
+        write(*args, **changes)
 
-
-def test_what_is_decided_while_a_thread_looks_up_is_known_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages, ask = ForgottenPages(GENESIS), _Decided.get
-    pages.add(0, 0, request_of(A))
-    deciding = threading.Thread(target=pages.decide, args=(1, 8))
-
-    def ask_slowly(decided: _Decided, digest: bytes, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        start = ask(decided, digest, default)
-        if deciding.ident is None:
-            deciding.start()
-            deciding.join(0.2)
-        return start
-
-    monkeypatch.setattr(_Decided, "get", ask_slowly)
-    assert not pages.names(A, BEFORE)
-    deciding.join()
-    assert pages.names(A, BEFORE)
-
-
-def test_few_are_sorted_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (forgotten, page_ids):
-        monkeypatch.setattr(module, "LEAST_JOINED", 4)
-    rng = random.Random(1)
-    ids, seen = PageIds(), set[int]()
-    decided, starts = _Decided(), dict[bytes, int]()
-    for start in range(1, 60):
-        some = [rng.randrange(200) for _ in range(rng.randrange(4))]
-        ids.add(np.array(some, np.int64))
-        seen.update(some)
-        digests = [each.to_bytes(16, "big") for each in some]
-        decided.add(digests, start)
-        starts |= dict.fromkeys(digests, start)
-        assert bool(decided) == bool(starts)
-        for each in range(200):
-            digest = each.to_bytes(16, "big")
-            assert (each in ids, decided.get(digest, (0,))) == (each in seen, (starts.get(digest, 0),))
-    assert len(ids) == len(seen)
+    monkeypatch.setattr(state, "write", note)
+    assert starts_of(pages, A) == [0]
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 8, hosts=["a.example"])]))
+    assert known == [(0, [8]), (1, [8])]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 import xxhash
 from msgspec import UNSET, structs
@@ -23,7 +22,8 @@ from stream.dashboard.counting.view import View
 from stream.figures import Meta
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.ids import pack
-from stream.messages.requests import ForgetRequest, What
+from stream.messages.decision import NamedDigests
+from stream.messages.requests import What
 from stream.messages.verdict import NearestPage, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
 from stream.tables.store.rocks import CLUSTERS, URLS
@@ -58,14 +58,16 @@ GENESIS = genesis_of()
 FORGOTTEN = "http://a.example/3"
 
 
-def forgotten_pages(*requests: tuple[What, str], start: int = 8) -> ForgottenPages:
-    """Pages that are forgotten at a journal offset, by names of what was requested."""
-    pages = ForgottenPages(GENESIS)
-    for offset, (what, name) in enumerate(requests):
+def forgotten_pages(
+    state: State, *named: tuple[What, str], start: int = 8, ids: Sequence[int] = ()
+) -> ForgottenPages:
+    """Pages that a decision at a journal offset forgets, by names of what was requested."""
+    pages, digests = ForgottenPages(GENESIS, state), dict[str, list[bytes]]()
+    for what, name in named:
         hasher = url_hasher if what == "url" else host_hasher
-        digest = hasher(GENESIS.seed)(name).hex()
-        pages.add(offset, 0, ForgetRequest(journal=GENESIS.journal, forget=what, digest=digest))
-    pages.decide(len(requests), start)
+        digests.setdefault(f"{what}s", []).append(hasher(GENESIS.seed)(name))
+    end = state.meta.decided + 1
+    pages._forget(NamedDigests.of(**digests), start, end, end, ids)
     return pages
 
 
@@ -98,7 +100,7 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: Sta
     )  # fmt: skip
     verdicts[-2] = structs.replace(verdicts[-2], verdict="duplicate", duplicate_of=named)
     count(state, verdicts)
-    pages = forgotten_pages(("url", FORGOTTEN))
+    pages = forgotten_pages(state, ("url", FORGOTTEN))
     assert erase(state, pages)[0] > 1
     state.compact()
     assert state.history(FORGOTTEN) == []
@@ -139,7 +141,7 @@ def test_a_search_for_forgotten_pages_goes_on_where_it_stopped(
     count(state, crawled(KEPT))
     rows = sum(1 for family in (BLOCKS, CLUSTERS) for _ in state.store.scan(family))
     monkeypatch.setattr("stream.dashboard.counting.state.ERASE_SECONDS", 0.0)
-    assert 2 < erase(state, ForgottenPages(GENESIS))[1] <= rows + 2
+    assert 2 < erase(state, ForgottenPages(GENESIS, state))[1] <= rows + 2
 
 
 def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state: State) -> None:
@@ -158,9 +160,9 @@ def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state
         page(3, "http://a.example/?session=3", "unique", None, offset=9),
     ]
     count(state, verdicts)
-    pages = forgotten_pages(("url", "http://a.example/"))
+    pages = forgotten_pages(state, ("url", "http://a.example/"))
     assert erase(state, pages)[0] == 0
-    pages.ids.add(np.array([pack(7, 0), pack(6, 5)]))
+    pages = forgotten_pages(state, ("url", "http://a.example/"), ids=[pack(7, 0), pack(6, 5)])
     assert erase(state, pages)[0] == 1
     assert [state.history(normal(each.url or "")) for each in verdicts] == [
         [], [], [structs.replace(verdicts[2], duplicate_of=None)], [verdicts[3]],
@@ -168,20 +170,6 @@ def test_pages_that_have_the_key_of_another_url_are_forgotten_by_their_ids(state
     assert erase(state, pages)[0] == 0
     assert pages.names("http://any.example/", f"{prefix}.6.5")
     assert not pages.names("http://any.example/", "ffffffff.6.5"), "of another journal"
-
-
-def test_what_is_known_of_forgotten_pages_is_read_back(state: State) -> None:
-    assert not ForgottenPages.known_in(GENESIS, state.store)._known
-    written = forgotten_pages(("url", FORGOTTEN))
-    for some in ([5, 9], [], [7, 9, 1 << 60], [1]):
-        written.ids.add(np.array(some, np.int64))
-        written.note_in(state.store)
-        read = ForgottenPages.known_in(GENESIS, state.store)
-        assert [*read._known] == written.decided == [(1, 8)]
-        ids = read.ids
-        known = (1, 2, 5, 7, 9, 1 << 60, 1 << 61)
-        assert [each in ids for each in known] == [each in written.ids for each in known]
-    assert (len(ids), 7 in ids, 8 in ids, 1 << 61 in ids) == (5, True, False, False)
 
 
 @pytest.mark.parametrize(
@@ -199,30 +187,27 @@ def test_what_is_known_of_forgotten_pages_is_read_back(state: State) -> None:
     ],
 )
 def test_pages_are_forgotten_by_urls_hosts_and_domains_until_the_decision(
-    what: What, name: str, url: str, is_named: bool
+    state: State, what: What, name: str, url: str, is_named: bool
 ) -> None:
-    pages, prefix = forgotten_pages(("url", "http://other.example/"), (what, name)), GENESIS.journal[:8]
+    prefix, other = GENESIS.journal[:8], "http://other.example/"
+    pages = forgotten_pages(state, ("url", other), (what, name))
     assert pages.names(url, f"{prefix}.7.0") == is_named
     assert not pages.names(url, f"{prefix}.8.0"), "crawled again later"
     assert not pages.names(url, "ffffffff.7.0"), "of another journal"
     assert not pages.names(None, f"{prefix}.7.0")
-    hasher = url_hasher if what == "url" else host_hasher
-    again = ForgetRequest(journal=GENESIS.journal, forget=what, digest=hasher(GENESIS.seed)(name).hex())
-    pages.add(2, 0, again)
-    assert not pages.names(url, f"{prefix}.8.0"), "not decided"
-    pages.decide(3, 20)
+    pages = forgotten_pages(state, (what, name), start=20)
     assert pages.names(url, f"{prefix}.19.0") == is_named
-    assert pages.names("http://other.example/", f"{prefix}.7.0")
-    assert not pages.names("http://other.example/", f"{prefix}.8.0")
+    assert pages.names(other, f"{prefix}.7.0")
+    assert not pages.names(other, f"{prefix}.8.0")
 
 
-async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages() -> None:
+async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages(state: State) -> None:
     latest, prefix = LatestVerdicts(), GENESIS.journal[:8]
     verdicts = [structs.replace(each, id=f"{prefix}.7.{n}") for n, each in enumerate(crawled(2))]
     for first, last in ((0, 2), (2, 7), (7, len(verdicts))):
         values = [msgspec.json.encode(each) for each in verdicts[first:last]]
         latest.tell(batch_of(PARTITION, range(first, last), values))
-    await latest.rewrite(forgotten_pages(("url", FORGOTTEN)).rewrite)
+    await latest.rewrite(forgotten_pages(state, ("url", FORGOTTEN)).rewrite)
     shown = [each.answer().verdict for each in latest.latest(VerdictFilter(), 100, None)]
     assert [each.id for each in shown] == [each.id for each in reversed(verdicts)]
     assert [each.url for each in shown if each.url] == [

@@ -6,26 +6,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from msgspec import structs
 
 from stream.dashboard.answers import Election, Forgetting, Kept, Window
-from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.deployment import system
+from stream.dashboard.deployment.lag import PartitionLag, TopicLag
 from stream.dashboard.lookup import kept_pages
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import Finder
-from stream.dashboard.role import _forgetting
 from stream.judge.state.window import Expiry
+from stream.kafka.broker_metadata import LogBounds
 from stream.messages.best import ELECT_HEADER, BestRecord, KeptPage, encode_best
-from stream.messages.requests import ForgetRequest
 from stream.messages.verdict import PageRef
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health
 from stream.ops.metrics import JudgeMetrics
 from stream.ops.server import ops_server
 from stream.settings import load
-from tests.genesis import JOURNAL, genesis_of
+from tests.genesis import genesis_of
 
 FIRST = PageRef("https://a.example/", "abababab.2.0")
 TOLD = BestRecord(
@@ -115,13 +115,25 @@ def test_the_window_is_that_of_the_look_ups_own_state() -> None:
     assert finder(600, state(Expiry(50_000, 7, 30_000))).window == Window(600, 700.0, 50.0, 7, 30.0)
 
 
-def test_requests_are_counted_by_whether_they_are_decided() -> None:
-    requests = ForgottenPages(genesis_of())
-    assert _forgetting(requests) is None
-    for offset in range(3):
-        requests.add(offset, 5_000 + offset, ForgetRequest(journal=JOURNAL, forget="url", digest="ab" * 16))
-    assert _forgetting(requests) == Forgetting(0, 3, 5.0)
-    requests.decide(2, 10)
-    assert _forgetting(requests) == Forgetting(2, 1, 5.002)
-    requests.decide(3, 10)
-    assert _forgetting(requests) == Forgetting(3, 0)
+@pytest.mark.parametrize(
+    ("end", "lag", "said"),
+    [
+        (0, TopicLag(()), None),
+        (3, TopicLag((PartitionLag(0, 1, 8.0),)), Forgetting(2, 1, 92.0)),
+        (3, TopicLag((PartitionLag(0, 1, None),)), Forgetting(2, 1)),
+        (3, TopicLag(()), Forgetting(2, 0)),
+    ],
+)
+async def test_requests_wait_that_are_not_decided(
+    monkeypatch: pytest.MonkeyPatch, end: int, lag: TopicLag, said: Forgetting | None
+) -> None:
+    async def measured(*asked: Any) -> TopicLag:
+        assert asked[1:] == ("n.requests", bounds, {key: 2})
+        return lag
+
+    monkeypatch.setattr(system, "measure_lag", measured)
+    monkeypatch.setattr(system.time, "time", lambda: 100.0)
+    key, own = TopicPartition("n.requests", 0), SimpleNamespace(requested=lambda: 2)
+    bounds = {key: LogBounds(0, end, end)}
+    watch = system.Watch(load(namespace="n"), 1, Health(), own)  # type: ignore[arg-type]
+    assert await watch._forgetting(None, bounds) == said

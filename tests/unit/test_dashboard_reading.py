@@ -45,7 +45,10 @@ class Reading:
         meta = Meta(cluster="here", journal=JOURNAL, topic="topic", positions=COUNTED)
         self.state, self.told = State.open(path / "figures", meta), list[tuple[int, int]]()
         bounds = {p: LogBounds(starts[p], ends[p], ends[p]) for p in range(2)}
-        settings, forgotten = load(state_dir=path, namespace="n"), ForgottenPages(genesis_of())
+        settings, forgotten = (
+            load(state_dir=path, namespace="n"),
+            ForgottenPages(genesis_of(), self.state),
+        )
         (path / "n" / "dashboard").mkdir(parents=True, exist_ok=True)
         try:
             self.statistics = Statistics(settings, self.state, bounds, self._tell, forgotten)

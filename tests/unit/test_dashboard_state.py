@@ -41,10 +41,10 @@ def view_of(state: State) -> View:
     return view
 
 
-def fold(state: State, view: View, *batches: VerdictColumns, erased: int = 0, now: float = 0.0) -> None:
+def fold(state: State, view: View, *batches: VerdictColumns, known: int = 0, now: float = 0.0) -> None:
     pending = Pending()
     for each in batches:
-        pending.add(each, erased)
+        pending.add(each, known)
     for show in state.fold(pending, view, now):
         show()
 
@@ -145,10 +145,9 @@ def test_windows_go_when_their_time_is_over(
 
 def test_a_state_that_ends_before_anything_is_counted_is_sound(tmp_path: Path) -> None:
     with closing(State.open(tmp_path, FRESH)) as state:
-        ForgottenPages(genesis_of()).note_in(state.store)
+        ForgottenPages(genesis_of(), state)._note([], 3)
     with closing(State.open(tmp_path, FRESH)) as state:
-        assert state.meta == FRESH
-        assert ForgottenPages.known_in(genesis_of(), state.store)._has_ids
+        assert state.meta == msgspec.structs.replace(FRESH, decided=3)
 
 
 def test_a_block_that_is_gone_is_damage(tmp_path: Path) -> None:
@@ -164,27 +163,28 @@ def test_a_block_that_is_gone_is_damage(tmp_path: Path) -> None:
 
 
 def test_what_was_erased_is_so_until_something_is_counted_without_knowing_it(tmp_path: Path) -> None:
-    """As verdicts are that were read before the requests."""
+    """As verdicts are that were read before a decision."""
     made = VerdictMaker()
     with closing(State.open(tmp_path / "dashboard" / "figures", FRESH)) as state:
         view = view_of(state)
-        for offset, (known, erased) in enumerate([(9, 0), (5, 5), (9, 5), (4, 4)]):
-            fold(state, view, columns(0, [offset], [made.one(KINDS[0])]), erased=known)
+        state.write(state.store.batch(), requested=5, forgotten=9)
+        for offset, (known, erased) in enumerate([(9, 0), (9, 5), (8, 0), (9, 0), (9, 5)]):
+            fold(state, view, columns(0, [offset], [made.one(KINDS[0])]), known=known)
             assert state.meta.erased == erased
-            if offset == 0:
-                state.note_erased(5)
+            if offset in (0, 3):
+                state.note_erased(9)
     assert figures_below(tmp_path) == [tmp_path / "dashboard" / "figures"]
     (path,) = figures_below(tmp_path)
     meta = meta_of(path)
     assert meta is not None
-    assert (meta.erased, meta.positions) == (4, {0: 4})
+    assert (meta.erased, meta.positions) == (5, {0: 5})
     genesis = genesis_of()
     assert genesis.journal == JOURNAL
     of_another = msgspec.structs.replace(genesis, journal="other")
     for its, requests, why in (
-        (genesis, 4, "None"),
-        (genesis, 5, "not erased"),
-        (of_another, 4, "another journal"),
+        (genesis, 5, "None"),
+        (genesis, 6, "not erased"),
+        (of_another, 5, "another journal"),
     ):
         assert why in str(_left_of_figures(path, its, requests))
     assert [kind_of_dashboard(each) for each in ("", "b")] == ["dashboard", "dashboard-b"]

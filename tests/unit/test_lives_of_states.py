@@ -28,9 +28,8 @@ from stream.judge.judge import Judge
 from stream.judge.state import meta as judge_meta
 from stream.judge.state.state import State
 from stream.kafka.broker_metadata import LogBounds
-from stream.messages.decision import decode_decisions, encode_decisions
+from stream.messages.decision import NamedDigests, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis
-from stream.messages.requests import ForgetRequest
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.metrics import DashboardMetrics, ElectorMetrics, JudgeMetrics
 from stream.settings import Settings
@@ -199,21 +198,16 @@ class TestDashboard(LifeOfAState):
         state.fold(pending, View(state.host_counts), NOW)
         return True
 
-    def forgotten(self) -> ForgottenPages:
-        pages = ForgottenPages(genesis_of())
-        digest = url_hasher(genesis_of().seed)(FORGOTTEN)
-        pages.add(0, 0, ForgetRequest(journal=JOURNAL, forget="url", digest=digest.hex()))
-        pages.decide(1, 1 << 40)
-        return pages
-
     def forget(self, state: dashboard.State) -> bytes:
-        self.forgotten().note_in(state.store)
+        digest = url_hasher(genesis_of().seed)(FORGOTTEN)
+        ForgottenPages(genesis_of(), state)._forget(NamedDigests.of(urls=[digest]), 1 << 40, 1, 1)
         return int(digest_of_url(FORGOTTEN)).to_bytes(8, "big")
 
     def erase(self, state: dashboard.State) -> None:
+        pages = ForgottenPages(genesis_of(), state)
         for family in (BLOCKS, CLUSTERS):
             start: bytes | None = b""
             while start is not None:
-                _, start = state.erase_some(family, start, self.forgotten().names, self.forgotten().rewrite)
+                _, start = state.erase_some(family, start, pages.names, pages.rewrite)
         state.compact()
-        state.note_erased(1)
+        state.note_erased(state.erasable)

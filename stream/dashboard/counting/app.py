@@ -210,7 +210,7 @@ class Statistics:
         offsets, values = records.offsets, records.values
         if any(map(bytes.startswith, values, repeat(MAGIC))):
             values = await asyncio.to_thread(self._json, partition, records)
-        erased = self._forgotten.requests
+        forgotten = self.state.meta.forgotten
         whole = batch_of(partition, offsets, [self._forgotten.rewrite(each) or each for each in values])
         records.clear()
         batch = whole.between(begin, whole.last)
@@ -219,7 +219,7 @@ class Statistics:
         if partition in self._gaps:
             self._gaps.discard(partition)
             self._pending.since = max(self._pending.since, int(batch.seconds[0]))
-        self._pending.add(batch, erased)
+        self._pending.add(batch, forgotten)
         self._newest = max(self._newest, float(batch.seconds.max()))
         self._next[partition] = batch.last + 1
         self._report(batch)
@@ -264,26 +264,20 @@ class Statistics:
         so that a clock that is ahead deletes no figures."""
         return min(time.time(), self._newest + DAY)
 
-    async def erase(self, requests: int) -> None:
-        """Remove from the state what it says of pages that are forgotten, by the requests before an
-        offset. Interrupted, it begins anew."""
-        pages, state = self._forgotten, self.state
-        await in_thread(pages.note_in, state.store)
+    async def blank(self) -> None:
+        """Remove from the state what it says of pages that are forgotten, in parts between folds."""
+        pages = self._forgotten
         if pending := self._pending:  # what was read when less was forgotten
             await pending.folded.wait()
-        rows = 0
         for family in (BLOCKS, CLUSTERS):
             start: bytes | None = b""
             while start is not None:
                 began = time.monotonic()
                 async with self._writing:
-                    some, start = await in_thread(state.erase_some, family, start, pages.names, pages.rewrite)
+                    some, start = await in_thread(
+                        self.state.erase_some, family, start, pages.names, pages.rewrite
+                    )
                     for key, row in some:
                         if isinstance(row, ClusterRow):
                             self.view.show_cluster(key.decode(), row)
-                rows += len(some)
                 await asyncio.sleep(time.monotonic() - began)
-        await in_thread(state.compact)
-        async with self._writing:
-            await in_thread(state.note_erased, requests)
-        log.info("erased", requests=requests, rows=rows)

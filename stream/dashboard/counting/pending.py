@@ -29,8 +29,8 @@ class Pending:
         """Partition -> the offset after the last verdict."""
         self.since = 0
         """As `Meta.since`."""
-        self.erased = sys.maxsize
-        """As `Meta.erased`: the requests that were known when the first batch was added."""
+        self.forgotten = sys.maxsize
+        """As `Meta.forgotten` when the first batch was read."""
         self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
@@ -42,12 +42,13 @@ class Pending:
     def __bool__(self) -> bool:
         return bool(self.ends)
 
-    def add(self, batch: VerdictColumns, erased: int) -> None:
-        """Add a batch of verdicts, which say nothing of what was requested before the offset `erased`."""
+    def add(self, batch: VerdictColumns, forgotten: int) -> None:
+        """Add a batch of verdicts, which say nothing of what decisions before the offset `forgotten`
+        forgot."""
         self.sum.add(batch)
         self.blocks.extend(blocks_of(batch))
         self.ends[batch.partition] = batch.last + 1
-        self.erased = min(self.erased, erased)
+        self.forgotten = min(self.forgotten, forgotten)
         self._verdicts += len(batch)
         self._bytes += batch.nbytes
         self._decided = int(batch.seconds[-1])

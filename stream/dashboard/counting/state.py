@@ -15,12 +15,13 @@ Integers are big-endian.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -54,6 +55,8 @@ class State:
     def __init__(self, store: Store, meta: Meta) -> None:
         self.store: Final = store
         self.meta = meta
+        self._lock = threading.Lock()
+        """Held while the metadata are replaced."""
 
     @classmethod
     def open(cls, path: Path, fresh: Meta) -> Self:
@@ -149,14 +152,11 @@ class State:
             row.add(news)
             writes.put(CLUSTERS, cluster.encode(), msgspec.msgpack.encode(row))
             shows.append(partial(view.show_cluster, cluster, row))
-        self._write(
+        self.write(
             writes,
-            msgspec.structs.replace(
-                self.meta,
-                positions=self.meta.positions | pending.ends,
-                since=max(self.meta.since, pending.since),
-                erased=min(self.meta.erased, pending.erased),
-            ),
+            positions=self.meta.positions | pending.ends,
+            since=max(self.meta.since, pending.since),
+            cleared=min(self.meta.cleared, pending.forgotten),
         )
         return shows
 
@@ -171,10 +171,13 @@ class State:
             writes.put(family, key, msgspec.msgpack.encode(counts))
             yield counts
 
-    def _write(self, writes: Writes, meta: Meta) -> None:
-        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
-        self.store.write(writes)
-        self.meta = meta
+    def write(self, writes: Writes, **changes: Any) -> None:
+        """Apply writes together with changes of the metadata."""
+        with self._lock:
+            meta = msgspec.structs.replace(self.meta, **changes)
+            writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
+            self.store.write(writes)
+            self.meta = meta
 
     def expire(self, now: float) -> None:
         """Remove the windows whose time is over."""
@@ -186,6 +189,16 @@ class State:
         self.store.write(writes)
 
     # Erasing.
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether nothing is left of all that was forgotten."""
+        return self.meta.cleared == self.meta.forgotten
+
+    @property
+    def erasable(self) -> int:
+        """The offset before which decisions forgot what is gone once it is removed and compacted."""
+        return self.meta.forgotten
 
     def erase_some(
         self,
@@ -223,10 +236,9 @@ class State:
         for family in (BLOCKS, URLS, CLUSTERS):
             self.store.compact(family)
 
-    def note_erased(self, requests: int) -> None:
-        """Note that nothing is left of what was requested before an offset."""
-        self._write(self.store.batch(), msgspec.structs.replace(self.meta, erased=requests))
-        self.store.flush()
+    def note_erased(self, erased: int) -> None:
+        """Note that nothing is left of what decisions before an offset forgot."""
+        self.write(self.store.batch(), cleared=erased)
 
 
 def _key(window: Window, host: str = "") -> bytes:

@@ -77,7 +77,8 @@ class OwnFigures(NamedTuple):
     counted: Callable[[], dict[int, int]]
     """Partition of the verdicts topic -> the next offset to count."""
     window: Callable[[], Window | None]
-    forgetting: Callable[[], Forgetting | None]
+    requested: Callable[[], int]
+    """The offset of `requests` before which all are decided."""
 
 
 class Watch:
@@ -167,7 +168,8 @@ class Watch:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
-        bounds = await broker_metadata.log_bounds(client_of(admin), {each.topic for each in self._watched})
+        topics = {self._names.requests, *(each.topic for each in self._watched)}
+        bounds = await broker_metadata.log_bounds(client_of(admin), topics)
         partitions = sum(key.topic == self._names.verdicts for key in bounds)
         check_partitions(self._names.verdicts, partitions, self.now.partitions)
         group_lags, roles = [], []
@@ -199,11 +201,21 @@ class Watch:
             partitions=self.now.partitions,
             error=None,
             window=_with_carried(self._own.window(), judge_gauges),
-            forgetting=self._own.forgetting(),
+            forgetting=await self._forgetting(consumer, bounds),
             clock_ahead=judge_gauges.get("neardup_judge_append_time_ahead_seconds"),
             hidden=hidden_since(self._bounds, bounds),
         )
         self._bounds = bounds
+
+    async def _forgetting(
+        self, consumer: AIOKafkaConsumer, bounds: dict[TopicPartition, LogBounds]
+    ) -> Forgetting | None:
+        requests, decided = self._names.requests, self._own.requested()
+        if not bounds[key := TopicPartition(requests, 0)].end:
+            return None
+        lag = await measure_lag(consumer, requests, bounds, {key: decided})
+        since = None if lag.seconds is None or not lag.records else time.time() - lag.seconds
+        return Forgetting(decided, lag.records, since)
 
     def _report_failure(self, why: str) -> None:
         self._outage.note(why)
