@@ -208,7 +208,7 @@ async def test_the_latest_verdicts_lose_what_they_say_of_forgotten_pages(state: 
         values = [msgspec.json.encode(each) for each in verdicts[first:last]]
         latest.tell(batch_of(PARTITION, range(first, last), values))
     await latest.rewrite(forgotten_pages(state, ("url", FORGOTTEN)).rewrite)
-    shown = [each.answer().verdict for each in latest.latest(VerdictFilter(), 100, None)]
+    shown = [each.verdict for each in latest.latest(VerdictFilter(), 100)]
     assert [each.id for each in shown] == [each.id for each in reversed(verdicts)]
     assert [each.url for each in shown if each.url] == [
         each.url for each in reversed(verdicts) if each.url != FORGOTTEN
@@ -221,7 +221,7 @@ def test_a_restarted_dashboard_begins_with_the_last_verdicts(
     def shown() -> list[VerdictRecord]:
         latest = LatestVerdicts()
         latest.fill(state)
-        return [each.answer().verdict for each in latest.latest(VerdictFilter(), 1000, None)]
+        return [each.verdict for each in latest.latest(VerdictFilter(), 1000)]
 
     assert shown() == []
     verdicts = crawled(4 * KEPT)

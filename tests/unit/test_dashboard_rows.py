@@ -62,7 +62,7 @@ def test_all_ends_with_the_last_verdict_as_finely_as_windows_tell() -> None:
     early, late = 1_767_355_200, 1_767_358_803
     for moment in (early, late):
         for size in (5, 60, HOUR, DAY):
-            seen.show_total((moment // size * size, size), Counts({"unique": 1}))
+            seen.show((moment // size * size, size), "", Counts({"unique": 1}))
     assert seen.last() == 1_767_358_805
     found = seen.plan(None, None, None)
     assert found.start <= early
@@ -80,7 +80,7 @@ def test_a_host_dropped_from_memory_is_shown_again_when_it_grows(monkeypatch: py
         state[host] = Counts(
             {"duplicate": duplicates + state.get(host, Counts()).verdicts.get("duplicate", 0)}
         )
-        seen.show_host(window, host, state[host])
+        seen.show(window, host, state[host])
 
     seen = View(host_in_state=lambda _, host: state[host])
     for i in range(40):
@@ -208,7 +208,8 @@ def test_latest_verdicts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -
     latest = LatestVerdicts()
     for each in some:
         latest.tell(each)
-    assert [each.batch for each in latest.latest(VerdictFilter(), 100, None)] == [some[3]] * 5 + [some[2]] * 5
+    kept = [batch.record(row) for batch in (some[3], some[2]) for row in reversed(range(5))]
+    assert [each.verdict for each in latest.latest(VerdictFilter(), 100)] == kept
 
 
 def _view() -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,29 +33,6 @@ class TooManyListenersError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedVerdict:
-    """A verdict with its number in the order of arrival."""
-
-    sequence: int
-    batch: VerdictColumns
-    row: int
-
-    @property
-    def host(self) -> str:
-        """Host of the page."""
-        return self.batch.host_name(self.row)
-
-    @property
-    def verdict(self) -> str:
-        """Kind of the verdict."""
-        return self.batch.kind(self.row)
-
-    def answer(self) -> SeenVerdict:
-        """Convert to the type of the API."""
-        return SeenVerdict(self.sequence, self.batch.record(self.row))
-
-
-@dataclass(frozen=True, slots=True)
 class VerdictFilter:
     """A filter of verdicts."""
 
@@ -63,10 +40,10 @@ class VerdictFilter:
     verdicts: frozenset[str] = frozenset()
     """Kinds of verdicts; empty for all."""
 
-    def __call__(self, seen: NumberedVerdict) -> bool:
+    def __call__(self, batch: VerdictColumns, row: int) -> bool:
         """Return whether a verdict passes the filter."""
-        return (not self.host or seen.host == self.host) and (
-            not self.verdicts or seen.verdict in self.verdicts
+        return (not self.host or batch.host_name(row) == self.host) and (
+            not self.verdicts or batch.kind(row) in self.verdicts
         )
 
 
@@ -114,19 +91,21 @@ class LatestVerdicts:
     def _enough_without(self, batch: VerdictColumns) -> bool:
         return self._count - len(batch) >= KEPT or self._bytes > KEPT_BYTES
 
-    def _newest(self) -> Iterator[NumberedVerdict]:
-        sequence = self.count
-        for batch in reversed(self._batches):
-            for row in reversed(range(len(batch))):
-                yield NumberedVerdict(sequence, batch, row)
-                sequence -= 1
+    def _newest(self, most: int = KEPT) -> Iterator[tuple[int, VerdictColumns, int]]:
+        """Yield the newest verdicts first: number, batch and row."""
+        rows = ((batch, row) for batch in reversed(self._batches) for row in reversed(range(len(batch))))
+        for back, (batch, row) in enumerate(itertools.islice(rows, most)):
+            yield self.count - back, batch, row
 
-    def latest(self, wanted: VerdictFilter, limit: int, before: int | None) -> list[NumberedVerdict]:
-        """Return the newest verdicts first, with numbers below `before`."""
+    def latest(
+        self, wanted: VerdictFilter, limit: int, before: int | None = None, most: int = KEPT
+    ) -> list[SeenVerdict]:
+        """Return those of the newest verdicts, newest first, that are wanted and have numbers below
+        `before`."""
         matching = (
-            each
-            for each in itertools.islice(self._newest(), KEPT)
-            if (before is None or each.sequence < before) and wanted(each)
+            SeenVerdict(sequence, batch.record(row))
+            for sequence, batch, row in self._newest(most)
+            if (before is None or sequence < before) and wanted(batch, row)
         )
         return list(itertools.islice(matching, limit))
 
@@ -156,15 +135,15 @@ class LatestVerdicts:
     def near_one_anchor(self) -> int:
         """The most pages of one host that are like, or nearest to, one anchor of another host."""
         pages: dict[tuple[str, str], set[str | None]] = defaultdict(set)
-        for each in itertools.islice(self._newest(), KEPT):
-            record = each.batch.record(each.row)
+        for _, batch, row in self._newest():
+            host, record = batch.host_name(row), batch.record(row)
             anchor = record.nearest or record.duplicate_of
-            if anchor and record.verdict != "recrawl" and host_of(normal(anchor.url)) != each.host:
-                pages[each.host, anchor.id].add(record.url)
+            if anchor and record.verdict != "recrawl" and host_of(normal(anchor.url)) != host:
+                pages[host, anchor.id].add(record.url)
         return max(map(len, pages.values()), default=0)
 
     @asynccontextmanager
-    async def listening(self, wanted: VerdictFilter) -> AsyncIterator[AsyncIterator[list[NumberedVerdict]]]:
+    async def listening(self, wanted: VerdictFilter) -> AsyncIterator[AsyncIterator[list[SeenVerdict]]]:
         """Subscribe to new verdicts: lists with the newest first, of at most MOST_AT_ONCE each PAUSE_SECONDS.
 
         A list is empty if all new verdicts were filtered out. Raises TooManyListenersError.
@@ -178,14 +157,13 @@ class LatestVerdicts:
         finally:
             self._listeners.discard(news)
 
-    async def _news(self, news: asyncio.Event, wanted: VerdictFilter) -> AsyncIterator[list[NumberedVerdict]]:
+    async def _news(self, news: asyncio.Event, wanted: VerdictFilter) -> AsyncIterator[list[SeenVerdict]]:
         listed = self.count
         while True:
             await news.wait()
             news.clear()
-            fresh = itertools.islice(self._newest(), min(KEPT, self.count - listed))
-            listed = self.count
-            yield list(itertools.islice(filter(wanted, fresh), MOST_AT_ONCE))
+            fresh, listed = min(KEPT, self.count - listed), self.count
+            yield self.latest(wanted, MOST_AT_ONCE, most=fresh)
             await asyncio.sleep(PAUSE_SECONDS)
 
     def fill(self, state: State) -> None:
@@ -193,8 +171,3 @@ class LatestVerdicts:
         empty."""
         for batch in sorted(state.newest(TAIL), key=lambda batch: (batch.seconds[0], batch.last)):
             self.tell(batch)
-
-
-def answers(seen: Iterable[NumberedVerdict]) -> list[SeenVerdict]:
-    """Convert verdicts to the type of the API."""
-    return [each.answer() for each in seen]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from stream.dashboard.counting.fold import by_host, by_window
+from stream.dashboard.counting.fold import by_window
 from stream.dashboard.counting.history import Block, block_in, index_prefix, key_of_block, place_in_index
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import ClusterRow, Counts
@@ -77,13 +77,12 @@ class State:
 
     def show_in(self, view: View, turn: Callable[[], None]) -> None:
         """Let a view show all that is counted. `turn` is called for each row."""
-        for key, value in self.store.scan(WINDOWS):
-            turn()
-            view.show_total(_window(key), _COUNTS.decode(value))
-        for key, value in self.store.scan(HOST_WINDOWS):
-            turn()
-            host = key[_WINDOW.size :].decode(errors="surrogatepass")
-            view.show_host(_window(key), host, _COUNTS.decode(value))
+        for family in (WINDOWS, HOST_WINDOWS):
+            for key, value in self.store.scan(family):
+                turn()
+                size, start = _WINDOW.unpack_from(key)
+                host = key[_WINDOW.size :].decode(errors="surrogatepass")
+                view.show((start, size), host, _COUNTS.decode(value))
         for key, value in self.store.scan(CLUSTERS):
             turn()
             view.show_cluster(key.decode(), _CLUSTER.decode(value))
@@ -140,16 +139,20 @@ class State:
         for block in pending.blocks:
             writes.put(BLOCKS, block.key, block.row)
             writes.put_many(URLS, block.entries())
-        totals, hosts = by_window(pending.sum, now), by_host(pending.sum, now)
-        added = self._add(writes, WINDOWS, [_key(each) for each in totals], totals.values())
-        shows += [partial(view.show_total, *each) for each in zip(totals, added, strict=True)]
-        added = self._add(writes, HOST_WINDOWS, [_key(*each) for each in hosts], hosts.values())
-        shows += [partial(view.show_host, *each, counts) for each, counts in zip(hosts, added, strict=True)]
+        for family, kept in ((WINDOWS, TOTALS), (HOST_WINDOWS, HOSTS)):
+            news = by_window(pending.sum, kept, now, of_hosts=family == HOST_WINDOWS)
+            keys = [_key(*each) for each in news]
+            for place, key, value in zip(news, keys, self.store.get(family, keys), strict=True):
+                counts = news[place]
+                if value is not None:
+                    counts.add(_COUNTS.decode(value))
+                writes.put(family, key, msgspec.msgpack.encode(counts))
+                shows.append(partial(view.show, *place, counts))
         clusters = pending.sum.clusters
         rows = self.store.get(CLUSTERS, [each.encode() for each in clusters])
-        for (cluster, news), value in zip(clusters.items(), rows, strict=True):
+        for (cluster, joined), value in zip(clusters.items(), rows, strict=True):
             row = ClusterRow() if value is None else _CLUSTER.decode(value)
-            row.add(news)
+            row.add(joined)
             writes.put(CLUSTERS, cluster.encode(), msgspec.msgpack.encode(row))
             shows.append(partial(view.show_cluster, cluster, row))
         self.write(
@@ -159,17 +162,6 @@ class State:
             cleared=min(self.meta.cleared, pending.forgotten),
         )
         return shows
-
-    def _add(
-        self, writes: Writes, family: str, keys: list[bytes], news: Iterable[Counts]
-    ) -> Iterator[Counts]:
-        """Add to the counts of some keys, and yield what they are then."""
-        for key, each, value in zip(keys, news, self.store.get(family, keys), strict=True):
-            counts = each if value is None else _COUNTS.decode(value)
-            if value is not None:
-                counts.add(each)
-            writes.put(family, key, msgspec.msgpack.encode(counts))
-            yield counts
 
     def write(self, writes: Writes, **changes: Any) -> None:
         """Apply writes together with changes of the metadata."""
@@ -244,11 +236,6 @@ class State:
 def _key(window: Window, host: str = "") -> bytes:
     start, size = window
     return _WINDOW.pack(size, start) + host.encode(errors="surrogatepass")
-
-
-def _window(key: bytes) -> Window:
-    size, start = _WINDOW.unpack_from(key)
-    return start, size
 
 
 _OWNERS: Final = {

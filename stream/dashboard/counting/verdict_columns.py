@@ -17,7 +17,6 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
 from stream.judge.ids import parse
 from stream.messages.verdict import VerdictRecord
@@ -29,8 +28,6 @@ LONGEST_HOST: Final = 253
 """Longest name of a host in DNS. Pages of longer ones, of up to thousands of characters, have no host."""
 PAGES_KEPT: Final = 24
 """Maximum number of pages stored per cluster for display. All are counted."""
-_TICK: Final = min(TOTALS)
-_MINUTE: Final = min(HOSTS)
 T = TypeVar("T")
 
 Shape = tuple[str, int | None, int | None, str | None]
@@ -258,29 +255,18 @@ class Sum:
             if len(news.pages) < PAGES_KEPT:
                 news.pages.append(each)
 
-    def totals(self) -> Iterator[tuple[int, Shape, int]]:
-        """Yield (window, shape, pages). Windows have _TICK seconds and are numbered from the epoch."""
-        seconds, shape, _ = self._all()
-        shapes = list(self._shapes)
-        words, counts = np.unique(seconds // _TICK * len(shapes) + shape, return_counts=True)
-        for word, pages in zip(words.tolist(), counts.tolist(), strict=True):
-            tick, place = divmod(word, len(shapes))
-            yield tick, shapes[place], pages
-
-    def hosts(self) -> Iterator[tuple[int, str, Shape, int]]:
-        """Yield (window, host, shape, pages). Windows have a minute and are numbered from the epoch."""
-        seconds, shape, host = self._all()
-        shapes, hosts = list(self._shapes), list(self._hosts)
-        words = (seconds // _MINUTE * len(hosts) + host) * len(shapes) + shape
+    def pages(self, size: int, *, of_hosts: bool) -> Iterator[tuple[int, str, Shape, int]]:
+        """Yield (start, host, shape, pages) of windows of `size` seconds, with an empty host unless
+        `of_hosts`."""
+        seconds, shape, host = (np.concatenate(column) for column in zip(*self._columns, strict=True))
+        shapes, hosts = list(self._shapes), list(self._hosts) if of_hosts else [""]
+        place = host if of_hosts else 0
+        words = (seconds // size * len(hosts) + place) * len(shapes) + shape
         distinct, counts = np.unique(words, return_counts=True)
         for word, pages in zip(distinct.tolist(), counts.tolist(), strict=True):
-            rest, place = divmod(word, len(shapes))
-            minute, its_host = divmod(rest, len(hosts))
-            yield minute, hosts[its_host], shapes[place], pages
-
-    def _all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        seconds, shape, host = (np.concatenate(column) for column in zip(*self._columns, strict=True))
-        return seconds, shape, host
+            rest, its_shape = divmod(word, len(shapes))
+            number, its_host = divmod(rest, len(hosts))
+            yield number * size, hosts[its_host], shapes[its_shape], pages
 
 
 def _places(places: dict[T, int], names: Iterable[T]) -> NDArray[np.int64]:
@@ -304,8 +290,8 @@ def digest_of_url(url: str | None) -> int:
 
 def host_of(url: str) -> str:
     """Return the host under which a URL is counted."""
-    site, mark, rest = url.partition("//")
-    return _host(site + mark + rest.partition("/")[0])
+    end = url.find("/", len("https://"))
+    return _host(url if end < 0 else url[:end])
 
 
 @lru_cache(4096)

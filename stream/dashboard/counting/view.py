@@ -51,12 +51,11 @@ class View:
 
     # Written with every fold.
 
-    def show_total(self, window: Window, counts: Counts) -> None:
-        """Show the counts of a window over all hosts."""
-        self.totals[window] = counts
-
-    def show_host(self, window: Window, host: str, counts: Counts) -> None:
-        """Show the counts of a window and host."""
+    def show(self, window: Window, host: str, counts: Counts) -> None:
+        """Show the counts of a window and host, or over all hosts."""
+        if not host:
+            self.totals[window] = counts
+            return
         hosts = self.hosts.setdefault(window, {})
         self._host_rows += host not in hosts
         hosts[host] = counts

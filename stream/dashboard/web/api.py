@@ -28,7 +28,6 @@ from stream.dashboard.answers import (
     Series,
     Verdicts,
 )
-from stream.dashboard.counting import latest_verdicts
 from stream.dashboard.counting.app import Statistics
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts, TooManyListenersError, VerdictFilter
 from stream.dashboard.counting.rows import Counts, Histogram
@@ -239,9 +238,7 @@ class Api:
         before = _number(request, "before", 0, 0, 1 << 62) or None
         newest = self.recent.latest(_filter_of(request), limit, before)
         more = newest[-1].sequence if len(newest) == limit else None
-        return self._export(
-            request, "verdicts", Verdicts(latest_verdicts.answers(newest), more), csv_export.verdicts
-        )
+        return self._export(request, "verdicts", Verdicts(newest, more), csv_export.verdicts)
 
     async def system(self, request: web.Request) -> web.Response:
         """Return roles, lag and positions."""
@@ -361,7 +358,7 @@ class Api:
                         if not upcoming.done():
                             await response.write(b": still here\n\n")
                             continue
-                        news_of = Verdicts(latest_verdicts.answers(upcoming.result()), None)
+                        news_of = Verdicts(upcoming.result(), None)
                         body = msgspec.json.encode(in_hundredths(news_of) if is_outsider else news_of)
                         await response.write(b"event: verdicts\ndata: " + body + b"\n\n")
                         upcoming = asyncio.ensure_future(anext(news))
