@@ -38,7 +38,7 @@ class Checkpoints:
         settings: Settings,
         journal: str,
         kind: str,
-        misfit: Callable[[Manifest], Awaitable[object]],
+        misfit: Callable[[Manifest], Awaitable[str | None]],
         directory: Path | None = None,
     ) -> None:
         """`settings` may name their store: without one, there are none. `misfit` says why the program cannot
@@ -149,14 +149,16 @@ class FittingCheckpoints(Checkpoints):
         """With `any_generation`, the setting `tables_generation` may be another one. Raises SettingsError."""
         super().__init__(settings, genesis.journal, kind, self._misfit_of, directory)
         self._genesis, self._cluster_id, self._any_generation = genesis, cluster_id, any_generation
+        self._logs: Logs | None = None
 
-    async def _misfit_of(self, manifest: Manifest) -> object:
+    async def _misfit_of(self, manifest: Manifest) -> str | None:
         settings, genesis = self._settings, self._genesis
-        return (
-            misfit_of_program(manifest, genesis, self._cluster_id)
-            or self._misfit_of_settings(manifest)
-            or await misfit_of_logs(manifest, await bounds_of_logs(settings), settings, genesis)
-        )
+        reason = misfit_of_program(manifest, genesis, self._cluster_id) or self._misfit_of_settings(manifest)
+        if reason is not None:
+            return reason
+        self._logs = self._logs or await bounds_of_logs(settings)
+        error = await misfit_of_logs(manifest, self._logs, settings, genesis)
+        return None if error is None else str(error)
 
     def _misfit_of_settings(self, manifest: Manifest) -> str | None:
         if manifest.kind != JUDGE:

@@ -117,7 +117,7 @@ class Generation:
 
     def enlarge(self) -> None:
         """Make slots for more anchors of the generation, at most all."""
-        while self._room < min(self.count, self._anchors):
+        while self._room < self.count:
             self._room = min(GROWTH * self._room, self._anchors)
         slots = lines_of(self._design, self._room) * LINE
         tags, values = (_zeros_in_lines(slots).view(np.uint32) for _ in range(2))
