@@ -517,23 +517,3 @@ class Problem(Struct):
     title: str
     status: int
     detail: str
-
-
-ANSWERS: tuple[Any, ...] = (
-    Figures,
-    Hosts,
-    Clusters,
-    ClusterPages,
-    Verdicts,
-    System,
-    Lag,
-    Changes,
-    Neighbours,
-    Comparison,
-    About,
-    LookupRequest,
-    Lookup,
-    LoginRequest,
-    Session,
-    Problem,
-)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import faust
 
-from stream.kafka.clients import OAuthTokens, tls
-from stream.settings import OAUTHBEARER, Settings
+from stream.kafka import clients
+from stream.settings import Settings
 
 
 def credentials(settings: Settings) -> faust.auth.Credentials | None:
     """Return the credentials for Faust's clients, or None for PLAINTEXT."""
-    context = tls(settings)
-    if settings.security_protocol.startswith("SASL"):
-        if settings.sasl_mechanism == OAUTHBEARER:
-            return faust.auth.OAuthCredentials(oauth_cb=OAuthTokens(settings), ssl_context=context)
-        secret = settings.sasl_password
+    options = clients.arguments(settings)
+    context = options["ssl_context"]
+    if (tokens := options.get("sasl_oauth_token_provider")) is not None:
+        return faust.auth.OAuthCredentials(oauth_cb=tokens, ssl_context=context)
+    if "sasl_mechanism" in options:
         return faust.SASLCredentials(
-            username=settings.sasl_username,
-            password=secret.get_secret_value() if secret else None,
+            username=options["sasl_plain_username"],
+            password=options["sasl_plain_password"],
             ssl_context=context,
-            mechanism=settings.sasl_mechanism,
+            mechanism=options["sasl_mechanism"],
         )
     return faust.SSLCredentials(context) if context else None

@@ -8,8 +8,9 @@ from aiokafka import ConsumerRecord
 
 from stream.dashboard.answers import Election, ElectionState, Kept
 from stream.dashboard.lookup.reading import keep_reading
-from stream.kafka import broker_metadata, clients
+from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
+from stream.kafka.topic_subscription import TopicSubscription
 from stream.messages.best import ELECT_HEADER, BestRecord, decode_best
 from stream.settings import Settings
 
@@ -17,7 +18,6 @@ MOST_CLUSTERS: Final = 100_000
 """Maximum number of clusters in memory."""
 MOST_CHARACTERS: Final = 32 << 20
 """Maximum number of characters of URLs in memory."""
-POLL_MS: Final = 500
 
 
 class KeptPages:
@@ -63,18 +63,16 @@ class KeptPages:
             if not await broker_metadata.partition_counts(client, [self._topic]):
                 self._state = "none"
                 return
-            bounds = await broker_metadata.log_bounds(client, [self._topic])
         self._state = "reading"
-        consumer = clients.reader(self._settings, auto_offset_reset="earliest")
-        async with clients.open_client(self._settings, consumer):
-            consumer.assign(list(bounds))
-            while True:
-                for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
-                    for record in records:
-                        self._add(record)
-                if self._state == "reading":
-                    at = [await consumer.position(key) >= each.stable for key, each in bounds.items()]
-                    self._state = "following" if all(at) else "reading"
+        topic = TopicSubscription(
+            self._settings, self._topic, from_beginning=True, report_waiting=self._note_all_read
+        )
+        async with topic:
+            async for record in topic:
+                self._add(record)
+
+    def _note_all_read(self, _: bool) -> None:
+        self._state = "following"
 
     def _add(self, record: ConsumerRecord) -> None:
         if record.value is None:

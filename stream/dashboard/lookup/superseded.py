@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from aiokafka import TopicPartition
-
 from stream.dashboard.lookup.reading import keep_reading
-from stream.kafka import clients
+from stream.kafka.topic_subscription import TopicSubscription
 from stream.settings import Settings
 
 
@@ -14,18 +12,16 @@ class SupersededClusters:
     to date."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        self._settings, self._partition = settings, TopicPartition(topic, 0)
+        self._settings, self._topic = settings, topic
         self.clusters: set[str] = set()
 
     async def run(self) -> None:
         """Read the topic until cancelled, starting over when brokers are unreachable."""
-        await keep_reading(self._read, f"topic {self._partition.topic}")
+        await keep_reading(self._read, f"topic {self._topic}")
 
     async def _read(self) -> None:
-        consumer = clients.reader(self._settings, auto_offset_reset="earliest")
-        async with clients.open_client(self._settings, consumer):
-            consumer.assign([self._partition])
+        async with TopicSubscription(self._settings, self._topic, from_beginning=True) as records:
             self.clusters.clear()  # tombstones that came meanwhile may be gone
-            async for record in consumer:
+            async for record in records:
                 change = self.clusters.discard if record.value is None else self.clusters.add
                 change((record.key or b"").decode(errors="replace"))

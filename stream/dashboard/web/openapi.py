@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
+from stream.dashboard import answers
 from stream.dashboard.answers import (
-    ANSWERS,
     About,
     Changes,
     ClusterPages,
@@ -93,7 +94,8 @@ def _get(what: str, parameters: list[dict[str, Any]], answers: dict[str, Any]) -
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document."""
-    _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
+    kinds = [each for each in vars(answers).values() if isinstance(each, type(Struct)) and each != Struct]
+    _, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     cluster = {"name": "cluster", "in": "path", "required": True, "description": "Id of the anchor.",
                "schema": {"type": "string"}}  # fmt: skip
     paths = {
