@@ -15,7 +15,6 @@ from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.scheme import Scheme
 from stream.judge.state.page_log import HEAD, PageLog, record_words
 from stream.judge.state.state import State
-from stream.local.index import Index
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
@@ -181,18 +180,6 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
     )
     assert found is not None
     assert found.count == 998
-
-
-def test_an_index_of_python_is_exported_and_explained_like_a_judges_state(tmp_path: Path) -> None:
-    texts = [" ".join(f"word{i * 31 + j}" for j in range(60)) for i in range(3)]
-    with Index(tmp_path / "pages.index") as index:
-        for number, text in enumerate(texts):
-            answer = index.add(f"http://a.example/{number}", text)
-    outcome = neardup("compress", tmp_path / "pages.index", tmp_path / "out", "--json")
-    assert json.loads(outcome.stdout)["fingerprints"] == 3
-    where = ("--state-dir", tmp_path / "pages.index", "--json")
-    found = json.loads(neardup("explain", answer.id, "http://a.example/2", *where).stdout)
-    assert found["distance"] == 0
 
 
 def test_an_export_of_nothing_is_an_error(tmp_path: Path) -> None:

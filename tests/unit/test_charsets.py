@@ -8,7 +8,7 @@ import pytest
 
 from stream.errors import PageError
 from stream.text.declared_charset import DECLARED_BYTES
-from stream.text.decode import decode
+from stream.text.decode import Kind, decode
 
 LABELS = {
     "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
@@ -274,14 +274,14 @@ UNDECLARED = [
 ]
 
 
-@pytest.mark.parametrize("start", UNDECLARED)
-def test_nothing_else_declares_a_charset(start: str) -> None:
-    assert decode((start + UTF_8).encode()).endswith(UTF_8)
+IN_TEXT = ("<meta charset=windows-1251>", "<?xml version='1.0' encoding='windows-1251'?>")
 
 
-def test_plain_text_declares_no_charset() -> None:
-    for start in ("<meta charset=windows-1251>", "<?xml version='1.0' encoding='windows-1251'?>"):
-        assert decode((start + UTF_8).encode(), kind="text").endswith(UTF_8)
+@pytest.mark.parametrize(
+    ("start", "kind"), [*((each, "html") for each in UNDECLARED), *((each, "text") for each in IN_TEXT)]
+)
+def test_nothing_else_declares_a_charset(start: str, kind: Kind) -> None:
+    assert decode((start + UTF_8).encode(), kind=kind).endswith(UTF_8)
 
 
 def test_an_xml_declaration_counts_before_meta_in_xml_and_after_it_in_html() -> None:

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -19,6 +18,7 @@ from stream.local.index import Index
 from tests import kills
 from tests.commands import neardup
 from tests.kafka.judge_helpers import text
+from tests.unit.test_columns import FORMATS, tabular
 from tests.unit.test_dedup import unpacked, write
 from tests.unit.test_dedup_runs import CONSTANTS
 
@@ -155,20 +155,14 @@ def test_pages_are_counted_by_a_column(way: str, dumps: list[Path], tmp_path: Pa
         for each in files
         for line in each.read_text().splitlines()
     ]
-    source = tmp_path / f"all.{way if way in ('csv', 'parquet') else 'jsonl'}"
-    column = "meta.dump"
-    if way == "csv":
-        column = "dump"
-        with source.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["url", "text", "dump"])
-            writer.writerows([each["url"], each["text"], each["meta"]["dump"]] for each in made)
-    elif way == "parquet":
-        for each in made:
+    kind = way if way in FORMATS else "jsonl"
+    source, column = tmp_path / f"all.{kind}", "dump" if way == "csv" else "meta.dump"
+    for each in made:
+        if way == "csv":
+            each["dump"] = each.pop("meta")["dump"]
+        elif way == "parquet":
             each["meta"]["dump"] = each["meta"]["dump"] and str(each["meta"]["dump"])
-        parquet.write_table(pa.Table.from_pylist(made), source)
-    else:
-        write(source, made)
+    FORMATS[kind](source, made)
     index = tmp_path / "index"
     named = ("--count-by", column)
     if way == "rows":
@@ -195,15 +189,7 @@ def test_kept_pages_get_the_counts_of_their_clusters(suffix: str, tmp_path: Path
         for n in range(count)
     ]
     source, kept = tmp_path / f"pages.{suffix}", tmp_path / f"kept.{suffix}"
-    if suffix == "parquet":
-        parquet.write_table(pa.Table.from_pylist(made), source)
-    elif suffix == "jsonl":
-        write(source, made)
-    else:
-        with source.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(made[0]), delimiter="\t" if suffix == "tsv" else ",")
-            writer.writeheader()
-            writer.writerows(made)
+    (FORMATS | {"tsv": tabular})[suffix](source, made)
     arguments = ("dedup", source, "-o", kept, "--cluster-counts", "--count-by", "dump")
     assert neardup(*arguments).exit_code == 0
     rows = read_report(kept)

@@ -44,7 +44,7 @@ def jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def tabular(path: Path, rows: list[dict[str, Any]]) -> None:
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
         writer.writeheader()
         writer.writerows(rows)
 

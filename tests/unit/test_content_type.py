@@ -130,21 +130,24 @@ BINARY = [
 ]
 
 
-@pytest.mark.parametrize("header", [*HTML_TYPES, *NO_TYPES])
-def test_html_is_read_whatever_stands_where_its_type_should_stand(header: str | None) -> None:
-    content = page_content(Page(url="u", body=HTML.encode(), content_type=header))
-    assert (content.is_html, content.main_text().strip()) == (True, TEXT)
+STARTS = (
+    "<!-- a -->", "  <!doctype html>", "<iframe src=a></iframe>", "<font>", "<b>", "<a>", "\ufeff<p>",
+    "<?xml?>",
+)  # fmt: skip
+READ = [
+    *((header, HTML, True, TEXT) for header in (*HTML_TYPES, *NO_TYPES)),
+    *((None, f"{start}{TEXT}", True, TEXT) for start in STARTS),
+    *((header, TEXT, False, TEXT) for header in (*NO_TYPES, *TEXT_TYPES)),
+    *((header, HTML, False, HTML) for header in TEXT_TYPES),
+]
 
 
-@pytest.mark.parametrize("header", [*NO_TYPES, *TEXT_TYPES])
-def test_text_is_read_as_it_is(header: str | None) -> None:
-    content = page_content(Page(url="u", body=TEXT.encode(), content_type=header))
-    assert (content.is_html, content.main_text()) == (False, TEXT)
-
-
-@pytest.mark.parametrize("header", TEXT_TYPES)
-def test_html_that_is_sent_as_text_is_text(header: str) -> None:
-    assert page_content(Page(url="u", body=HTML.encode(), content_type=header)).main_text() == HTML
+@pytest.mark.parametrize(("header", "body", "is_html", "text"), READ)
+def test_a_page_is_html_or_text_by_its_type_and_without_one_by_its_tags(
+    header: str | None, body: str, is_html: bool, text: str
+) -> None:
+    content = page_content(Page(url="u", body=body.encode(), content_type=header))
+    assert (content.is_html, content.main_text().strip()) == (is_html, text)
 
 
 @pytest.mark.parametrize("header", OTHER_TYPES)
@@ -188,20 +191,3 @@ def test_binary_content_that_is_sent_as_text_or_as_nothing_is_no_page(
 )
 def test_text_may_have_zeros_where_its_charset_has_them(body: bytes, fields: dict[str, str]) -> None:
     page_content(Page(url="u", body=body, **fields))
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        "<!-- a -->",
-        "  <!doctype html>",
-        "<iframe src=a></iframe>",
-        "<font>",
-        "<b>",
-        "<a>",
-        "\ufeff<p>",
-        "<?xml?>",
-    ],
-)
-def test_html_without_a_type_is_told_by_its_tags(start: str) -> None:
-    assert page_content(Page(url="u", body=f"{start}{TEXT}".encode())).main_text().strip() == TEXT

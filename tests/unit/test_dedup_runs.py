@@ -211,32 +211,27 @@ def test_an_unfinished_run_is_not_replaced_by_another(
         dedup(other, "-o", tmp_path / "other-out.jsonl", *index)
 
 
-@pytest.mark.parametrize("refused", ["column", "busy", "ids"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--id-column", "ids"), "no such column"),
+        (("--id-column", "id", "--id-prefix", "x"), "index .*: another process uses it"),
+        (("--id-column", "id"), r"index .*: has 3 of these ids with other texts, first 0 \(.*jsonl row 1\)"),
+    ],
+    ids=["mistyped", "busy", "other texts"],
+)
 def test_a_run_that_judged_nothing_neither_blocks_another_nor_takes_its_place(
-    refused: str, tmp_path: Path
+    wrong: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    """A mistyped column; an index that another process uses; ids that the index has with other texts."""
     one, two = (
         write(tmp_path / f"{n}.jsonl", [{"id": k, "text": text(n * 9 + k)} for k in range(3)]) for n in (0, 1)
     )
     index = ("--index", tmp_path / "index")
     named = ("--id-column", "id")
     dedup(one, "-o", tmp_path / "one-out.jsonl", *named, *index)
-    wrong = {
-        "column": ("--id-column", "ids"),
-        "busy": ("--id-column", "id", "--id-prefix", "x"),
-        "ids": named,
-    }
-    said = {
-        "column": "no such column",
-        "busy": rf"index {tmp_path / 'index'}: another process uses it",
-        "ids": rf"index {tmp_path / 'index'}: has 3 of these ids with other texts, first 0 \(.*jsonl row 1\)",
-    }
-    with Index(tmp_path / "index") if refused == "busy" else nullcontext():
-        result = neardup(
-            "dedup", two, "-o", tmp_path / "out.jsonl", *wrong[refused], *index, catch_exceptions=True
-        )
-        assert re.search(said[refused], str(result.exception))
+    with Index(tmp_path / "index") if "another process" in said else nullcontext():
+        result = neardup("dedup", two, "-o", tmp_path / "out.jsonl", *wrong, *index, catch_exceptions=True)
+        assert re.search(said, str(result.exception))
     again = dedup(one, "-o", tmp_path / "again.jsonl", *named, "--keep", "longest", *index)
     assert (again["kept"], again["dropped"]) == (3, {})
     assert dedup(two, "-o", tmp_path / "out.jsonl", *named, "--id-prefix", "2-", *index)["kept"] == 3
@@ -268,19 +263,21 @@ def test_sources_are_told_by_their_places_and_rows_have_them_as_they_were_named(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("more", "fewer", "options", "said"),
     [
         (
-            "more",
-            r"of .*/0\.jsonl and 4 more is unfinished, and this one has .*/new\.jsonl; run it again as it",
+            "new",
+            "",
+            [],
+            r"/0\.jsonl and 4 more is unfinished, and this one has .*/new\.jsonl; run it again",
         ),
-        ("fewer", r"and 4 more is unfinished, and this one lacks .*/1\.jsonl; run it again"),
-        ("columns", r"and 4 more is unfinished, whose columns are not named; run it again"),
-        ("size", r"with another --page-bytes or order of sources; run it again"),
+        ("", "1", [], r"and 4 more is unfinished, and this one lacks .*/1\.jsonl; run it again"),
+        ("", "", ["--url-column", "url"], "and 4 more is unfinished, whose columns are not named; run it"),
+        ("", "", ["--page-bytes", "1MiB"], "with another --page-bytes or order of sources; run it again"),
     ],
 )
 def test_another_run_over_the_shards_of_an_unfinished_one_is_told_by_its_difference(
-    change: str, said: str, tmp_path: Path
+    more: str, fewer: str, options: list[str], said: str, tmp_path: Path
 ) -> None:
     dump = tmp_path / "dump"
     dump.mkdir()
@@ -288,18 +285,12 @@ def test_another_run_over_the_shards_of_an_unfinished_one_is_told_by_its_differe
         write(dump / f"{n}.jsonl", pages(20, seed=n))
     arguments = (dump, "-o", tmp_path / "out", "--index", tmp_path / "index")
     killed("scan.applied", *arguments)
-    more: tuple[str, ...] = ()
-    match change:
-        case "more":
-            write(dump / "new.jsonl", pages(1))
-        case "fewer":
-            (dump / "1.jsonl").unlink()
-        case "columns":
-            more = ("--url-column", "url")
-        case "size":
-            more = ("--page-bytes", "1MiB")
+    if more:
+        write(dump / f"{more}.jsonl", pages(1))
+    if fewer:
+        (dump / f"{fewer}.jsonl").unlink()
     with pytest.raises(SettingsError, match=said) as refused:
-        dedup(*arguments, *more)
+        dedup(*arguments, *options)
     assert len(str(refused.value)) < 500
 
 
