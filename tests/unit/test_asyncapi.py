@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -31,18 +30,14 @@ SPECIFICATION = "@asyncapi/specs@6.11.1"
 @pytest.fixture(scope="module")
 def specification(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON Schema of AsyncAPI 3.0, from the package that its authors publish."""
-    if shutil.which("npm") is None:
-        pytest.skip(f"npm is not there to fetch {SPECIFICATION}")
     place = tmp_path_factory.mktemp("asyncapi")
     try:
         packed = subprocess.run(
             ["npm", "pack", "--silent", SPECIFICATION],
             cwd=place, capture_output=True, text=True, timeout=120, check=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{SPECIFICATION} cannot be fetched within two minutes")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"{SPECIFICATION} cannot be fetched: {error.stderr[-300:]}")
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"{SPECIFICATION} cannot be fetched: {error}")
     with tarfile.open(place / packed.stdout.split()[-1]) as package:
         member = package.extractfile("package/schemas/3.0.0.json")
         assert member is not None

@@ -14,16 +14,14 @@ from stream.fingerprint.lanes import as_words, to_hex
 from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.scheme import Scheme
 from stream.judge.state.page_log import HEAD, PageLog, record_words
-from stream.judge.state.state import State
 from stream.messages.byte_strings import StringColumn
-from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
 from stream.offline.fingerprints import open_fingerprints
 from stream.tables.store.rocks import ANCHORS
 from tests.commands import neardup
 from tests.fingerprint_sets import flip_bits, random_set
-from tests.genesis import genesis_of
+from tests.judged_crawls import judging
 
 SCHEME = "a6fe188f1b9b0efe"
 
@@ -153,11 +151,10 @@ def test_export_and_import_keep_the_set(width: int, tmp_path: Path) -> None:
 
 
 def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: Path) -> None:
-    scheme, options = Scheme(), VerdictOptions()
-    genesis = genesis_of(scheme, options)
+    scheme = Scheme()
     anchors = random_set(np.random.default_rng(3), 1000, 64)
-    state = State(tmp_path / "crawl" / "judge", genesis, "c", memory=1 << 20, generation=300, cache=1 << 20)
-    try:
+    with judging(tmp_path / "crawl" / "judge", generation=300, scheme=scheme) as judge:
+        state = judge.state
         batch = state.store.batch()
         state.tables.insert(batch, anchors, {}, np.zeros((len(anchors), MINIMA_WORDS), np.uint64))
         words = np.zeros((len(anchors), record_words(64, scheme.sketch_bytes)), np.uint64)
@@ -170,8 +167,6 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
         state.flush()
         outcome = neardup("compress", tmp_path, tmp_path / "index", "--json")
         found = open_fingerprints(str(tmp_path / "crawl"))
-    finally:
-        state.close()
     assert json.loads(outcome.stdout)["fingerprints"] == 998
     assert json.loads(outcome.stdout)["scheme"] == scheme.id
     compressed = CompressedFile(tmp_path / "index")

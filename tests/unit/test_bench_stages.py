@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream.errors import NeardupError, SettingsError
+from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.local import scan
 from stream.messages.verdict_options import VerdictOptions
@@ -166,16 +166,6 @@ def cast_module(name: str, content: dict[str, Any]) -> ModuleType:
     module = ModuleType(name)
     vars(module).update(content)
     return module
-
-
-def test_parts_take_the_numbers_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("tests.bench.bench_start")
-    monkeypatch.setattr(module, "run", lambda rounds=1: {"rounds": rounds})
-    done = CliRunner().invoke(bench.command, ["start", "--json", "--with", "rounds=3"])
-    assert json.loads(done.stdout)["rounds"] == 3
-    for wrong in ("rounds=x", "rounds", "other=3"):
-        done = CliRunner().invoke(bench.command, ["start", "--with", wrong])
-        assert isinstance(done.exception, SettingsError), done
 
 
 def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

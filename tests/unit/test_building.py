@@ -74,15 +74,6 @@ def child_of(build: Building) -> psutil.Process:
     return psutil.Process(build._child.pid)
 
 
-def test_discard_ends_the_child(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "CHILD_ANCHORS", 0)
-    build = Building(store, content(200_000), MEMORY)
-    child = child_of(build)
-    assert not build.is_built
-    build.discard()
-    assert not child.is_running()
-
-
 @pytest.mark.parametrize("urgent", [False, True])
 async def test_only_what_is_urgent_is_built_at_the_priority_of_the_judge(
     store: Store, urgent: bool, monkeypatch: pytest.MonkeyPatch
@@ -92,7 +83,9 @@ async def test_only_what_is_urgent_is_built_at_the_priority_of_the_judge(
     child = child_of(build)
     await until(lambda: bool(list((store.path / FOLDER).glob("*/00.sst"))))
     assert child.nice() == psutil.Process().nice() + (0 if urgent else 15)
+    assert not build.is_built
     build.discard()
+    assert not child.is_running()
 
 
 def test_child_that_fails_is_reported_with_what_it_said(

@@ -87,18 +87,23 @@ async def test_what_comes_again_is_left_out_and_what_goes_on_is_taken(reading: R
     assert reading.state.meta.since == 0
 
 
-@pytest.mark.parametrize("begin", [41, 47])
+SKIPPED = r"n.verdicts\[0\]: Faust skipped verdicts from offset 40 on"
+
+
+@pytest.mark.parametrize(
+    ("partition", "begin", "error", "said"),
+    [
+        (0, 41, RuntimeError, SKIPPED),
+        (0, 47, RuntimeError, SKIPPED),
+        (2, 0, StaleError, "partitions were added"),
+    ],
+)
 async def test_a_batch_that_does_not_go_on_where_the_state_ends_is_refused(
-    reading: Reading, begin: int
+    reading: Reading, partition: int, begin: int, error: type[Exception], said: str
 ) -> None:
-    with pytest.raises(RuntimeError, match=r"n.verdicts\[0\]: Faust skipped verdicts from offset 40 on"):
-        await reading.take(0, begin, 50)
+    with pytest.raises(error, match=said):
+        await reading.take(partition, begin, 50)
     assert reading.told == []
-
-
-async def test_a_partition_that_was_added_ends_the_dashboard(reading: Reading) -> None:
-    with pytest.raises(StaleError, match="partitions were added"):
-        await reading.take(2, 0, 0)
 
 
 @pytest.mark.parametrize(("start", "gone"), [(41, False), (42, True)])

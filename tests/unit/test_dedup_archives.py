@@ -26,37 +26,24 @@ Pack = Callable[[bytes], bytes]
 PACKS: dict[str, Pack] = {"": bytes, **sources.PACKS, ".gz": partial(gzip.compress, mtime=0)}
 
 
-def record(kind: str, url: str, content: bytes, end: bytes = b"\r\n\r\n") -> bytes:
-    http = kind in ("response", "request")
-    head = (
-        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2026-01-02T03:04:05Z\r\n"
-        f"x-odd:   {len(url)}\r\n"
-        f"Content-Type: {f'application/http; msgtype={kind}' if http else 'text/plain'}\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content + end
-
-
-def response(url: str, words: str, status: int = 200) -> bytes:
-    body = f"<html><body><p>{words}</p></body></html>".encode()
-    http = b"HTTP/1.1 %d OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
-    return record("response", url, http + body)
+def page(url: str, words: str, status: str = "200 OK") -> bytes:
+    return warc_record(url, f"<html><body><p>{words}</p></body></html>".encode(), status=status)
 
 
 def archive() -> tuple[list[bytes], list[int]]:
     """Records of an archive, and the places of those that are kept."""
     some = [
-        record("warcinfo", "", b"software: a crawler\r\n"),
-        record("request", "https://a.example/1", b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
-        response("https://a.example/1", text(1)),
-        record("metadata", "https://a.example/1", b"fetchTimeMs: 12\r\n"),
-        response("https://b.example/1", text(1) + " copied"),
-        response("https://a.example/2", text(2), 404),
-        record("conversion", "https://a.example/3", text(3).encode()),
-        record("warcinfo", "", b"another: one\r\n"),
-        response("https://a.example/4", text(4)),
-        response("https://c.example/1", text(1)),
-        record("request", "https://a.example/5", b"GET /5 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        warc_record("", b"software: a crawler\r\n", kind="warcinfo"),
+        warc_record("https://a.example/1", b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n", kind="request"),
+        page("https://a.example/1", text(1)),
+        warc_record("https://a.example/1", b"fetchTimeMs: 12\r\n", kind="metadata"),
+        page("https://b.example/1", text(1) + " copied"),
+        page("https://a.example/2", text(2), "404 Not Found"),
+        warc_record("https://a.example/3", text(3).encode(), kind="conversion", content_type="text/plain"),
+        warc_record("", b"another: one\r\n", kind="warcinfo"),
+        page("https://a.example/4", text(4)),
+        page("https://c.example/1", text(1)),
+        warc_record("https://a.example/5", b"GET /5 HTTP/1.1\r\nHost: a.example\r\n\r\n", kind="request"),
     ]
     return some, [0, 2, 6, 7, 8]
 

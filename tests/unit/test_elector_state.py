@@ -142,6 +142,7 @@ def test_what_is_due_is_searched_for_behind_what_was_told(
         found += [each.cluster for each in due]
     assert found == want
     assert starts == [CLUSTER.pack(after + 1) for after in (NO_PAGE, *found[2::3], found[-1])]
+    assert not elector.due(10), "it was told once"
     elector.state.close()
 
 

@@ -21,9 +21,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.explain.explain import ExplainedPage, explain, side_of_page, side_of_text
 from stream.judge.explain.stored_pages import StoredPages
-from stream.judge.judge import Judge
 from stream.judge.rule import Rule
-from stream.judge.state.state import State
 from stream.local.index import Index
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions
@@ -31,45 +29,17 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.design import Design
 from tests.commands import interpreting, neardup
-from tests.genesis import genesis_of
-from tests.judged_crawls import packed_minima
+from tests.judged_crawls import judging, packed_minima
 from tests.unit.test_sources import warc_record
 from tests.url_digests import digest_of_url
 
 FINGERPRINTER = PageFingerprinter()
 
 
-def opened(
-    directory: Path, pages: list[Page], options: VerdictOptions, by: PageFingerprinter
-) -> tuple[Judge, Entry]:
-    """A judge with a state directory of its own, and the pages in one journal record."""
-    return opened_with(directory, [by.page(page) for page in pages], options, by.scheme)
-
-
-def opened_with(
-    directory: Path, rows: list[Row], options: VerdictOptions, scheme: Scheme
-) -> tuple[Judge, Entry]:
+def entry_of(rows: list[Row], scheme: Scheme) -> Entry:
+    """Rows in one journal record."""
     source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
-    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
-    genesis = genesis_of(scheme, options)
-    state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
-    return Judge(state, genesis), Entry(1, 0, b"", columns)
-
-
-def judged(directory: Path, pages: list[Page], options: VerdictOptions, by: PageFingerprinter):
-    """The last page's verdict record."""
-    judge, entry = opened(directory, pages, options, by)
-    try:
-        return list(judge.decide([entry]).verdict_records())[-1]
-    finally:
-        judge.state.close()
-
-
-def remember(directory: Path, pages: list[Page]) -> None:
-    """Judge pages into a persistent state directory."""
-    judge, entry = opened(directory, pages, VerdictOptions(), FINGERPRINTER)
-    judge.apply([entry], judge.decide([entry]).record())
-    judge.state.close()
+    return Entry(1, 0, b"", Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows)))
 
 
 def explained(*arguments: str | Path) -> dict[str, Any]:
@@ -132,7 +102,9 @@ def test_the_verdict_is_the_judges(
     pages = [Page(url=url, text=text) for url, text in zip(urls, (first, second), strict=True)]
     sides = [side_of_page(page.url, page, fingerprinter) for page in pages]
     found = explain(*sides, fingerprinter.scheme, options)
-    verdict = judged(tmp_path_factory.mktemp("state") / "s", pages, options, fingerprinter)
+    entry = entry_of([fingerprinter.page(page) for page in pages], fingerprinter.scheme)
+    with judging(tmp_path_factory.mktemp("state") / "s", options, scheme=fingerprinter.scheme) as judge:
+        verdict = list(judge.decide([entry]).verdict_records())[-1]
     assert found.verdict == verdict.verdict
     if verdict.verdict in ("duplicate", "recrawl"):
         assert (found.distance, all(check.passed for check in found.checks)) == (verdict.distance, True)
@@ -157,12 +129,12 @@ def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path
     texts = [rng.bytes(scheme.sketch_bins // 8) for _ in range(full + 1)]
     rows = [row(number, minima, text) for number, text in enumerate(texts)]
     rows.append(row(full + 1, shared, texts[-1]))
-    judge, entry = opened_with(tmp_path / "s", rows, options, scheme)
-    decided = judge.decide([entry])
-    verdict = list(decided.verdict_records())[-1].verdict
-    skipped = decided.verdicts.skipped.get(full, 0)
-    judge.apply([entry], decided.record())
-    judge.state.close()
+    entry = entry_of(rows, scheme)
+    with judging(tmp_path / "s", options, scheme=scheme) as judge:
+        decided = judge.decide([entry])
+        verdict = list(decided.verdict_records())[-1].verdict
+        skipped = decided.verdicts.skipped.get(full, 0)
+        judge.apply([entry], decided.record())
     with StoredPages(tmp_path / "s", FINGERPRINTER, options) as pages:
         sides = [pages.side(f"abababab.1.{number}") for number in (full, full + 1)]
     found = explain(*sides, scheme, options)  # type: ignore[arg-type]
@@ -486,7 +458,9 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
     other = edited(5, 200, 0)[0]
     texts = [("http://a.example/1", first), ("http://b.example/2", second), ("http://c.example/3", other)]
     pages = [Page(url=url, text=text) for url, text in texts]
-    remember(tmp_path / "neardup" / "judge", pages)
+    entry = entry_of([FINGERPRINTER.page(page) for page in pages], FINGERPRINTER.scheme)
+    with judging(tmp_path / "neardup" / "judge", scheme=FINGERPRINTER.scheme) as judge:
+        judge.apply([entry], judge.decide([entry]).record())
     lines = [json.dumps({"url": page.url, "text": page.text}) for page in pages]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
     where = ("--state-dir", tmp_path)
@@ -507,17 +481,6 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
     ):
         with pytest.raises(NeardupError, match=said):
             neardup("explain", "abababab.1.0", *arguments, *where)
-
-
-def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> None:
-    first, second = edited(4, 200, 2)
-    other = edited(5, 200, 0)[0]
-    texts = [("http://a.example/", first), ("http://b.example/", second), ("http://b.example/", other)]
-    remember(tmp_path / "neardup" / "judge", [Page(url=url, text=text) for url, text in texts])
-    where = ("--state-dir", tmp_path)
-    replaced = explained("abababab.1.0", "abababab.1.1", *where)
-    assert (replaced["verdict"], replaced["page"]["url"]) == ("duplicate", "http://b.example/")
-    assert explained("abababab.1.0", "http://b.example/", *where)["verdict"] == "unique"
 
 
 @pytest.mark.parametrize(
