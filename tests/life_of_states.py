@@ -42,7 +42,6 @@ from stream.states.directory import FollowingDirectory, StateDirectory
 from stream.states.upkeep import Upkeep
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import DEFAULT
-from stream.tables.store.scrub_child import scrub
 from tests.waiting import until
 
 OFTEN = 1e-6
@@ -207,25 +206,6 @@ class LifeOfAState(abc.ABC):
         async with self.restoring(path).opened():
             assert not [each for each in path.glob("*.sst") if each.read_bytes() == content]
         assert len(list(tmp_path.glob("state.damaged-2*"))) == 1
-
-    async def test_damage_that_nobody_reads_is_found_by_a_scrub(self, tmp_path: Path) -> None:
-        path = tmp_path / "state"
-        self.finish(path)
-        file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
-        content = bytearray(file.read_bytes())
-        content[len(content) // 4] ^= 1
-        assert scrub(path, lambda: None).damage is None
-        metrics = self.metrics()
-        upkeep = Upkeep(Settings(scrub_hours=OFTEN), self.kind, path, metrics)
-        async with self.directory(path, rebuild=False).opened() as state, upkeep.beside(state):
-            with file.open("r+b") as spoiled:  # in place, as a disk does
-                spoiled.write(content)
-            with pytest.raises(DamagedStateError, match=f"state directory {path}: damaged: {file.name}"):
-                await until(upkeep.attend)
-        assert metrics.damaged_files._value.get() == 1
-        with pytest.raises(DamagedStateError, match=file.name):  # also at the next start
-            async with self.directory(path, rebuild=False).opened():
-                pass
 
     async def test_what_is_written_is_flushed_and_measured(self, tmp_path: Path) -> None:
         metrics = self.metrics()

@@ -22,7 +22,7 @@ from tests.commands import neardup_process, succeeded
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page
 from tests.kafka.worker_helpers import create, publish, read_all, running
-from tests.unit.test_schema_registry import REAL, Served
+from tests.unit.test_schema_registry import Served
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 SCHEMA = fastavro.schema.load_schema(str(Path(__file__).parents[2] / "schemas" / "verdict.avsc"))
@@ -32,14 +32,10 @@ PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), SHORT
 AGAIN = [page("http://a/", 2), *PAGES[1:]]
 
 
-@pytest.fixture(params=["served", *(["real"] if REAL else [])])
-def url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def url(registry: Served) -> str:
     """Of a registry, see `tests.unit.test_schema_registry`."""
-    if request.param == "real":
-        assert REAL
-        return REAL
-    served: Served = request.getfixturevalue("registry")
-    return served.url
+    return registry.url
 
 
 def in_avro(settings: Settings, url: str, routes: str = "duplicate") -> Settings:

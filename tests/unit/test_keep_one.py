@@ -62,7 +62,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kept(corpus: Path, keep: str) -> Any:
-    """What is kept of the corpus."""
     return keep_one(keep, [corpus / "old", corpus / "new"], corpus / "verdicts.parquet")
 
 

@@ -54,7 +54,6 @@ def other_key(monkeypatch: pytest.MonkeyPatch, changed: str | None) -> Iterator[
 
 
 def rows(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], changed: str | None) -> list[Row]:
-    """The rows of all texts."""
     with other_key(monkeypatch, changed):
         fingerprinter = PageFingerprinter(Scheme.of(options).with_seed(SECRET), SECRET)
         pages = [Page(url=f"http://example.com/{number}", text=text) for number, text in enumerate(TEXTS)]

@@ -73,8 +73,6 @@ def test_memory_is_bounded_by_retention_and_partitions() -> None:
 
 
 class Admin:
-    """Describes one group, as Kafka does."""
-
     def __init__(self, *members: tuple[str, str, bytes]) -> None:
         self.members = [(name, "neardup", host, b"", given) for name, host, given in members]
 

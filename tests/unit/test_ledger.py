@@ -69,7 +69,6 @@ def test_each_offset_is_admitted_once_and_in_order(
     ids=["unknown partition", "earlier pages missing", "all lost", "partly judged", "judged", "beyond"],
 )  # fmt: skip
 def test_a_loss_at_the_log_start_is_counted_wherever_the_judge_is(judged: int | None, lost: int) -> None:
-    """Also if it is declared again."""
     ledger = Ledger()
     if judged is not None:
         admitted(ledger, part(0, judged, opening=True))

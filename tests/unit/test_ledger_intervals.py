@@ -32,7 +32,6 @@ class Leader:
         return list(range(self._end - len(records), self._end))
 
     def decide(self) -> None:
-        """Judge the next journal record."""
         part = [next(each for each in ENTRIES if each.offset >= self.judge.state.meta.applied)]
         self._end += 2
         self.judge.apply(part, self.judge.decide(part).record(), self._end)

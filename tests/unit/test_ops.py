@@ -129,7 +129,6 @@ async def test_readiness_is_every_check_by_its_name() -> None:
 
 
 async def _seen(url: str) -> tuple[str, str]:
-    """State and details of a worker, as the dashboard shows them."""
     (process,), _ = await system._ask([("worker", url)])
     return process.state, process.detail
 

@@ -32,7 +32,6 @@ def git(root: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository whose only commit has the tag v1.2.3."""
     root = tmp_path / "checkout"
     root.mkdir()
     git(root, "init", "--quiet")

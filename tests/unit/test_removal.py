@@ -76,7 +76,6 @@ def key_of(number: int) -> bytes:
 
 
 def add(store: Store, log: PageLog, count: int) -> None:
-    """Add pages, each of a URL of its own."""
     first = log.count
     words = np.arange(5 * count, dtype=np.uint64).reshape(-1, 5)
     batch, added = store.batch(), log.prepare(words, StringColumn.utf8([""] * count))

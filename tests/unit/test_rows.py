@@ -343,7 +343,6 @@ def test_rows_by_time_are_sorted_files(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Pages, and their rows of a run that was not killed."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     source, output = jsonl(folder / "pages.jsonl", 100), folder / "rows"
     make(source, output, "--pages-per-file", "30")

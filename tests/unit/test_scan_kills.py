@@ -76,7 +76,6 @@ def assert_whole(verdicts: Sequence[dict[str, Any]]) -> None:
 
 
 def offsets(verdicts: Sequence[dict[str, Any]], rows: Path) -> list[int]:
-    """The rows that the verdicts are on."""
     topic_id = RowsSource(str(rows)).digest
     return sorted(
         each["source"]["offset"]

@@ -1,19 +1,15 @@
 """Framed messages: a schema id, and a record that is decoded by a schema of a registry.
 
-The registry is a small server that answers Confluent's REST calls. `NEARDUP_TEST_REGISTRY` may name a real
-one (its path of Confluent's calls included): then the tests that need no failures run against that too.
-Tried with Apicurio's, the Maven artefact io.apicurio:apicurio-registry-app:2.6.13.Final:tar.gz:all.
+The registry is a small server that answers Confluent's REST calls.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import secrets
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf, nan
@@ -37,13 +33,9 @@ SCHEMAS = Path(__file__).parents[2] / "schemas"
 SCHEMA = json.loads((SCHEMAS / "page.avsc").read_text("utf-8"))
 VERDICT_SCHEMA = json.loads((SCHEMAS / "verdict.avsc").read_text("utf-8"))
 URL = "http://example.com/news"
-REAL = os.environ.get("NEARDUP_TEST_REGISTRY")
-
-Register = Callable[..., int]
 
 
 def record_of(name: str, **kinds: object) -> dict[str, Any]:
-    """The schema of a record, by the types of its fields."""
     fields = [{"name": field, "type": kind} for field, kind in kinds.items()]
     return {"type": "record", "name": name, "fields": fields}
 
@@ -162,27 +154,6 @@ def served() -> Iterator[Served]:
     registry.close()
 
 
-@pytest.fixture(params=["served", *(["real"] if REAL else [])])
-def registry(request: pytest.FixtureRequest) -> tuple[str, Register]:
-    """URL of a registry, and how to register a schema there."""
-    if request.param == "served":
-        served: Served = request.getfixturevalue("served")
-        return served.url, served.register
-    assert REAL
-
-    def register(schema: object, kind: str = "AVRO") -> int:
-        body = json.dumps({"schema": json.dumps(schema), "schemaType": kind}).encode()
-        asked = urllib.request.Request(  # noqa: S310
-            f"{REAL}/subjects/{secrets.token_hex(8)}-value/versions",
-            body,
-            {"Content-Type": "application/vnd.schemaregistry.v1+json"},
-        )
-        with urllib.request.urlopen(asked) as answer:  # noqa: S310
-            return int(json.load(answer)["id"])
-
-    return REAL, register
-
-
 def framed(number: int, body: bytes) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + body
 
@@ -212,10 +183,9 @@ def reason(outside: Outside, value: bytes) -> str:
     return error.value.reason
 
 
-def test_a_framed_avro_record_is_a_page(registry: tuple[str, Register]) -> None:
-    url, register = registry
+def test_a_framed_avro_record_is_a_page(served: Served) -> None:
     fields: dict[str, Any] = {"body": b"caf\xe9", "charset": "latin-1", "fetched_at": 1_767_323_045_678}
-    page = decoded(outside_at(url), avro(register(SCHEMA), SCHEMA, url=URL, **fields))
+    page = decoded(outside_at(served.url), avro(served.register(SCHEMA), SCHEMA, url=URL, **fields))
     assert page == Page(url=URL, **fields)
 
 
@@ -227,28 +197,25 @@ def test_a_framed_avro_record_is_a_page(registry: tuple[str, Register]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_finite_number_in_avro_is_no_quality(
-    registry: tuple[str, Register], kind: str, quality: object, due: str
+    served: Served, kind: str, quality: object, due: str
 ) -> None:
     """A writer's own schema may have another type than ours; what is no finite number costs no page."""
-    url, register = registry
     own = record_of("Rated", url="string", text="string", quality=kind)
-    value = avro(register(own), own, url=URL, text="a", quality=quality)
-    assert str(decoded(outside_at(url), value).quality) == due
+    value = avro(served.register(own), own, url=URL, text="a", quality=quality)
+    assert str(decoded(outside_at(served.url), value).quality) == due
 
 
-def test_framed_json_is_a_page_message(registry: tuple[str, Register]) -> None:
-    url, register = registry
-    number = register({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, "JSON")
+def test_framed_json_is_a_page_message(served: Served) -> None:
+    number = served.register({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, "JSON")
     value = framed(number, json.dumps({"url": URL, "text": "Hello"}).encode())
-    assert decoded(outside_at(url), value) == Page(url=URL, text="Hello")
-    assert reason(outside_at(url), framed(number, b"{")) == "malformed_json"
+    assert decoded(outside_at(served.url), value) == Page(url=URL, text="Hello")
+    assert reason(outside_at(served.url), framed(number, b"{")) == "malformed_json"
 
 
-def test_an_unknown_id_and_an_undecodable_body_are_refused(registry: tuple[str, Register]) -> None:
-    url, register = registry
-    number = register(SCHEMA)
+def test_an_unknown_id_and_an_undecodable_body_are_refused(served: Served) -> None:
+    number = served.register(SCHEMA)
     whole = avro(number, SCHEMA, url=URL, text="Hello")
-    outside = outside_at(url)
+    outside = outside_at(served.url)
     assert reason(outside, framed(2_000_000_000, whole[5:])) == "unknown_schema"
     assert reason(outside, whole[:-6]) == "bad_avro"
     assert reason(outside, whole + b"more") == "bad_avro"
@@ -484,8 +451,8 @@ def with_registry(url: str, **options: Any) -> Settings:
 
 
 @pytest.mark.parametrize("verdict", [VERDICT, UNIQUE], ids=["duplicate", "unique"])
-def test_a_verdict_comes_back_as_the_same_json(registry: tuple[str, Register], verdict: bytes) -> None:
-    settings = with_registry(registry[0])
+def test_a_verdict_comes_back_as_the_same_json(served: Served, verdict: bytes) -> None:
+    settings = with_registry(served.url)
     writer = AvroVerdicts(settings)
     number = writer.register([f"{secrets.token_hex(8)}.verdicts", "routed"])
     (value,) = writer.values([verdict])

@@ -312,7 +312,6 @@ def test_a_verdict_without_one_of_its_fields_is_invalid(decided: list[JudgedBatc
 
 
 def documented(file: str, kind: str) -> dict[str, str]:
-    """Field -> type, from the table of that kind of record."""
     text = (SCHEMAS / file).read_text("utf-8")
     table = text[text.index(f'| `kind` | str | `"{kind}"`') :].split("\n\n")[0]
     return dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE))

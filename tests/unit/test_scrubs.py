@@ -101,7 +101,6 @@ async def test_damage_is_named_and_refused_also_at_the_next_start(directory: Pat
 
 
 def replace(file: Path) -> None:
-    """Replace a file by another of the same name."""
     other = file.with_name("other")
     other.write_bytes(file.read_bytes())
     other.rename(file)

@@ -72,7 +72,6 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def made(place: Place) -> Manifest:
-    """The checkpoint of a state."""
     return place.make(1)[0]
 
 

@@ -36,8 +36,6 @@ ERROR = f"<Error><Code>{{}}</Code><Message>about {KEY}</Message></Error>"
 
 
 class TestDirectory(StoreClaims):
-    """A directory."""
-
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return store_of(f"file://{tmp_path}/store")
@@ -143,7 +141,6 @@ class Answers(BaseHTTPRequestHandler):
     """No answer is given before it is set."""
 
     def answer(self) -> None:
-        """Answer any request."""
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.requests.append((self.command, self.path, self.headers.get("Authorization", "")))
         self.answering.wait()
@@ -406,7 +403,6 @@ class Profiles:
         self._server = server
 
     def authorization(self) -> str:
-        """Ask for an object, and return how the request was signed."""
         Bucket("s3", "bucket").head("a")
         return self._server.requests[-1][2]
 

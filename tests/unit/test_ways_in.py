@@ -141,7 +141,6 @@ def outcomes(cases: Sequence[Case], rows: Iterable[Row]) -> dict[str, tuple[Stat
 
 
 def json_lines(path: Path, cases: Sequence[Case]) -> Path:
-    """Messages as any crawler writes them."""
 
     def value(field: Any) -> Any:
         return base64.b64encode(field).decode() if isinstance(field, bytes) else field
@@ -160,7 +159,6 @@ def scanned(source: Path, folder: Path) -> list[tuple[str, str | None]]:
 
 
 def fingerprinted(source: Path, folder: Path) -> Path:
-    """Rows of a source."""
     neardup("fingerprint", source, "-o", folder / "rows", "--worker-processes", "1",
             "--page-bytes", str(PAGE_BYTES))  # fmt: skip
     return folder / "rows"
@@ -171,7 +169,6 @@ def read(rows: Path) -> list[PlacedRow]:
 
 
 def loaded(rows: Iterable[PlacedRow]) -> list[str | None]:
-    """The reasons of rows that are loaded."""
     found = list(rows)
     source = LoadedSource("ab" * 16, Corpus("rows", len(found)))
     reasons: list[str | None] = []
@@ -208,7 +205,6 @@ def streamed(messages: Sequence[Message]) -> list[Row]:
 
 
 def pasted(messages: Sequence[Message]) -> list[Row]:
-    """The rows of pages that are looked up."""
     comparer = Comparer()
     return [comparer.message(each.value, PAGE_BYTES) for each in messages]
 
@@ -234,7 +230,6 @@ def hostile() -> pa.Table:
 
 
 def engine(pages: pa.Table) -> list[PlacedRow]:
-    """The rows that an engine makes of a table."""
     ordered = pages.append_column("order", pa.array(range(pages.num_rows)))
     made = [fingerprint_batch(batch, page_bytes=PAGE_BYTES) for batch in ordered.to_batches()]
     return [row for batch in made for row in rows_of(batch, SCHEME)]

@@ -37,7 +37,6 @@ def http(head: str, body: bytes = BODY, *, end: str = "\n", fields: str = "", ur
 def around(
     content: bytes, *, fields: str = "", length: object = None, url: str = URL, version: str = "WARC/1.0"
 ) -> bytes:
-    """A response record with this content."""
     size = len(content) if length is None else length
     head = (
         f"{version}\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2026-01-02T03:04:05Z\r\n"

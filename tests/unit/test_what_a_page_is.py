@@ -69,7 +69,6 @@ PAGES = [
 
 
 def rows(case: Case, folder: Path) -> Iterator[tuple[str, Row]]:
-    """The row of a page by each way."""
     fields = {"url": URL, "content_type": case.header, "body": base64.b64encode(case.body).decode()}
     message = json.dumps(fields).encode()
     yield "message", FINGERPRINTER.message(message, LIMIT)
