@@ -111,19 +111,3 @@ def test_ties_by_default_are_a_fixed_word_of_the_width(width: int) -> None:
     assert abs(word.bit_count() - width / 2) <= width / 8
     nothing = Fingerprinter(Scheme(width=width)).features([])  # type: ignore[arg-type]
     assert nothing.fingerprint == word
-
-
-def test_signed_formatting_loses_the_highest_bit_and_ours_does_not() -> None:
-    """Seed 004 formats the hash as a signed number: half of all hashes then begin with a minus."""
-    top = 0xCBF29CE484222325
-    as_signed = f"{top - 2**64:064b}"
-    assert as_signed.startswith("-")
-    weights = [1 if bit == "1" else -1 for bit in as_signed]  # its loop: whatever is no "0" counts as 1
-    wrong = sum(1 << len(weights) - 1 - place for place, weight in enumerate(weights) if weight > 0)
-    assert wrong & 2**64 - 1 != top
-    fingerprint = simhash(np.array([top], np.uint64), np.array([1]))
-    assert fingerprint == top
-    assert f"{fingerprint:016x}" == "cbf29ce484222325"
-    scheme = Scheme(hash="fnv1a")
-    found = Fingerprinter(scheme).features([("", 1)]).fingerprint
-    assert found == top, "the published 64-bit FNV-1a of nothing, all of its bits"

@@ -432,10 +432,6 @@ def test_raw_bytes_beside_another_content_are_ambiguous(
     assert [each.row for each in engine(pages)] == [row]
 
 
-QUALITIES: list[Any] = [0.5, 3, -1e308, None, True, "high", nan, -inf, 10**400]
-DUE = ["0.5", "3.0", "-1e+308", "None", *["nan"] * 5]
-
-
 def qualities(rows: Iterable[Row]) -> list[str]:
     """The qualities of rows, none of which is rejected."""
     found = list(rows)
@@ -447,31 +443,6 @@ def with_quality(column: pa.Array, name: str = "quality") -> pa.Table:
     count = len(column)
     urls, texts = [f"{URL}{number}" for number in range(count)], list(map(text, range(count)))
     return pa.table({"url": urls, "text": texts, name: column})
-
-
-def test_a_quality_is_the_same_whichever_way_it_comes(tmp_path: Path) -> None:
-    urls = [f"{URL}{number}" for number in range(len(QUALITIES))]
-    pages = [
-        Page(url=url, text=text(number), quality=quality)
-        for number, (url, quality) in enumerate(zip(urls, QUALITIES, strict=True))
-    ]
-    fingerprinter = PageFingerprinter()
-    rows = streamed([Message(encode_page(page), page.url, "here") for page in pages])
-    assert qualities(rows) == DUE
-    assert qualities(fingerprinter.page(page) for page in pages) == DUE
-    fields = [
-        {"url": page.url, "text": page.text, "quality": quality}
-        for page, quality in zip(pages, QUALITIES, strict=True)
-    ]
-    source = tmp_path / "pages.jsonl"
-    source.write_text("".join(json.dumps(each) + "\n" for each in fields))
-    assert qualities(streamed(list(open_source(str(source))))) == DUE
-    made = read(fingerprinted(source, tmp_path))
-    assert qualities(each.row for each in made) == [*DUE[:4], *["None"] * 5]
-    (record,) = records(LoadedSource("ab" * 16, Corpus("rows", 9)), SCHEME, made, 0)
-    columns = decode_journal(record.value, 0)
-    assert isinstance(columns, Rows)
-    assert columns.quality.astype(str).tolist() == [*DUE[:3], *["nan"] * 6]
 
 
 @pytest.mark.parametrize(
