@@ -32,7 +32,6 @@ from tests.judged_crawls import (
 )
 from tests.oracle import Oracle, OraclePage
 
-PAGES: Final = 360
 YEARS_MS: Final = 5 * 365 * 86_400_000
 
 
@@ -120,10 +119,10 @@ fingerprints take at most 64 bits."""
 
 
 class Combination:
-    """A value of each dimension, by its name."""
+    """A value of each dimension, by its name, and the number of pages that are judged."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
+    def __init__(self, names: Mapping[str, str], count: int) -> None:
+        self.names, self._count = names, count
         self.seed = 1 + sum(map(ord, "".join(names.values())))
         self.scheme = Scheme(sketch_bins=192, width=self["width"], short_tokens=20 * self["short"])
         self.expiry: Expiry | None = self["expiry"]
@@ -144,7 +143,7 @@ class Combination:
 
     def pages(self) -> list[OraclePage]:
         rng = random.Random(self.seed)
-        pages: list[OraclePage] = self["crawl"](self.seed, PAGES, self["width"])
+        pages: list[OraclePage] = self["crawl"](self.seed, self._count, self["width"])
         if self["short"]:
             pages = [
                 dataclasses.replace(each, status=3) if each.status == 0 and rng.random() < 0.3 else each

@@ -273,7 +273,7 @@ class JudgedCrawl:
         if "mirrors" in names and not chosen.expiry:
             assert oracle.orphans
         if chosen.expiry:
-            assert oracle.oldest.total() - self.first > 20
+            assert oracle.oldest.total() - self.first > len(self.pages) // 18
             if not chosen.expiry.ahead:
                 assert not counts["capped"]
             elif "large-records" not in names:  # few records, of which perhaps none is ahead

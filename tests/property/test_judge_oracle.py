@@ -21,14 +21,16 @@ from tests.judged_crawls import crawl, entries_of, judging, open_state
 from tests.property.dimensions import DIMENSIONS, FORBIDDEN, Combination
 from tests.property.judged_crawl import JudgedCrawl
 
+BY_DAY, BY_NIGHT = 170, 360
+"""Pages that are judged."""
 PAIRS = covering_array(DIMENSIONS, 2, FORBIDDEN)
 """Each pair of values of two dimensions."""
 PARTS = 30
 """Parts of the combinations with each three values of three dimensions, which nights take."""
 
 
-def check(names: dict[str, str], path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged = JudgedCrawl(Combination(names), path, monkeypatch)
+def check(names: dict[str, str], pages: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = JudgedCrawl(Combination(names, pages), path, monkeypatch)
     try:
         judged.run()
         judged.check_states()
@@ -43,7 +45,7 @@ def check(names: dict[str, str], path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_verdicts_and_states_equal_the_oracles(
     names: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(names, tmp_path, monkeypatch)
+    check(names, BY_DAY, tmp_path, monkeypatch)
 
 
 @pytest.mark.night
@@ -52,7 +54,7 @@ def test_verdicts_and_states_equal_the_oracles_for_any_three_values(part: int, t
     for number, names in enumerate(covering_array(DIMENSIONS, 3, FORBIDDEN)[part::PARTS]):
         with pytest.MonkeyPatch.context() as patch:
             try:
-                check(names, tmp_path / f"{number}", patch)
+                check(names, BY_NIGHT, tmp_path / f"{number}", patch)
             except Exception as error:
                 error.add_note(f"judged with {names}")
                 raise
