@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
+from stream.ops.logging import configure
+from tests.fuzz.decoder import Outcome, fuzz, made
+from tests.fuzz.decoders import DECODERS
 from tests.waiting import HANG_SECONDS
 
 FINDS: Final = Path("build/fuzz")
@@ -24,10 +26,6 @@ LARGEST: Final = 1 << 20
 
 
 def main() -> int:
-    from stream.ops.logging import configure
-    from tests.fuzz.decoder import Outcome, cover, fuzz, made
-    from tests.fuzz.decoders import DECODERS
-
     parser = argparse.ArgumentParser(prog="make fuzz", description="Fuzz every decoder.")
     parser.add_argument("--minutes", type=float, default=60.0, help="for all decoders together (60)")
     parser.add_argument("--inputs", type=int, help="for each decoder, instead of a time")
@@ -35,7 +33,6 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[each.name for each in DECODERS])
     parser.add_argument("--at", type=int, help="run this input of --only alone, with its traceback")
     parser.add_argument("--guided", action="store_true", help="by coverage, with Atheris")
-    parser.add_argument("--report", type=Path, help="write the outcome here, as JSON")
     asked = parser.parse_args()
     chosen = [each for each in DECODERS if not asked.only or each.name in asked.only]
     if asked.at is not None:
@@ -51,24 +48,18 @@ def main() -> int:
         free = [each.name for each in chosen if each.bytes_alone]
         return max([_guided(name, asked.seed, asked.inputs, seconds) for name in free], default=0)
     click.echo(f"==> fuzzing {len(chosen)} decoders, seed {asked.seed} {checked}")
-    outcomes: list[Outcome] = []
+    total = faults = 0
     for kind in chosen:
         with kind() as decoder:
             found = fuzz(decoder, asked.seed, inputs, seconds, lambda each: click.echo(_line(each)))
-            cover(decoder, found)
         click.echo(_line(found))
         for fault in found.faults:
             FINDS.mkdir(parents=True, exist_ok=True)
             path = FINDS / f"{found.name.replace(' ', '-')}-{found.seed}-{fault.number}"
             path.write_bytes(fault.data)
             click.echo(f"  FAULT at input {fault.number}, kept as {path}: {fault.error[:300]}")
-        outcomes.append(found)
-    if asked.report:
-        asked.report.write_bytes(
-            msgspec.json.format(msgspec.json.encode([_as_json(each) for each in outcomes]))
-        )
-    faults = sum(len(each.faults) for each in outcomes)
-    click.echo(f"{sum(each.inputs for each in outcomes):,} inputs, {faults} faults")
+        total, faults = total + found.inputs, faults + len(found.faults)
+    click.echo(f"{total:,} inputs, {faults} faults")
     return 1 if faults else 0
 
 
@@ -92,30 +83,10 @@ def _guided(name: str, seed: int, inputs: int | None, seconds: float) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def _line(found: object) -> str:
-    from tests.fuzz.decoder import Outcome
-
-    assert isinstance(found, Outcome)
+def _line(found: Outcome) -> str:
     speed = found.inputs / found.seconds if found.seconds else 0
     came = ", ".join(f"{what} {count:,}" for what, count in found.came.most_common(6))
-    covered = f"; {found.covered} of {found.lines} lines" if found.lines else ""
-    return f"{found.name}: {found.inputs:,} inputs, {speed:,.0f}/s{covered}; {came}"
-
-
-def _as_json(found: object) -> dict[str, object]:
-    from tests.fuzz.decoder import Outcome
-
-    assert isinstance(found, Outcome)
-    return {
-        "decoder": found.name,
-        "seed": found.seed,
-        "inputs": found.inputs,
-        "seconds": round(found.seconds, 1),
-        "came": dict(found.came.most_common()),
-        "lines": found.lines,
-        "covered": found.covered,
-        "faults": [{"number": each.number, "error": each.error} for each in found.faults],
-    }
+    return f"{found.name}: {found.inputs:,} inputs, {speed:,.0f}/s; {came}"
 
 
 if __name__ == "__main__":

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import Any, ClassVar, Final, Self
+from types import TracebackType
+from typing import ClassVar, Final, Self
 
-COVERED_INPUTS: Final = 1_000
-"""Inputs that are run once more under a tracer, which is slow, to see which lines they reach."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 (only where temporary directories are made)
 """Linux keeps its files in memory: opening one takes 20 us, and 1.5 ms on an overlay file system."""
 MOST_FAULTS: Final = 5
@@ -28,8 +24,6 @@ class Decoder(ABC):
     """Generates inputs and checks results. Use it as a context manager."""
 
     name: ClassVar[str]
-    modules: ClassVar[Sequence[ModuleType]]
-    """Whose lines are counted as covered or not."""
     bytes_alone: ClassVar[bool] = True
     """Whether any bytes are an input, and not only those that `make` arranges for `check`."""
 
@@ -79,10 +73,6 @@ class Outcome:
     came: Counter[str] = field(default_factory=Counter)
     """How often each came of an input."""
     faults: list[Fault] = field(default_factory=list)
-    lines: int = 0
-    """Of the decoder's modules."""
-    covered: int = 0
-    """Of these, reached by the first COVERED_INPUTS inputs."""
 
 
 def made(decoder: Decoder, seed: int, number: int) -> bytes:
@@ -111,52 +101,4 @@ def fuzz(
         if found.seconds > told - began + 5:
             told = time.monotonic()
             progress(found)
-    return found
-
-
-def cover(decoder: Decoder, found: Outcome) -> None:
-    """Record the lines of the decoder's modules that its first inputs reach."""
-    lines = {(module.__file__, line) for module in decoder.modules for line in _lines(module)}
-    files = {file for file, _ in lines}
-    reached: set[tuple[str | None, int]] = set()
-
-    def local(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            reached.add((frame.f_code.co_filename, frame.f_lineno))
-        return local
-
-    def trace(frame: FrameType, _event: str, _: Any) -> Any:
-        return local if frame.f_code.co_filename in files else None
-
-    before = sys.gettrace()
-    threading.settrace(trace)
-    sys.settrace(trace)
-    try:
-        for number in range(min(found.inputs, COVERED_INPUTS)):
-            try:
-                decoder.check(made(decoder, found.seed, number))
-            except Exception:  # noqa: S112 (a fault was told when it was met)
-                continue
-    finally:
-        sys.settrace(before)
-        threading.settrace(before)  # type: ignore[arg-type]
-    found.lines, found.covered = len(lines), len(lines & reached)
-
-
-def _lines(module: ModuleType) -> set[int]:
-    """Lines of code within the functions of a module, as top-level code already runs at import."""
-    found: set[int] = set()
-
-    def walk(code: CodeType) -> None:
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                if constant.co_flags & 0x2:  # CO_NEWLOCALS: a function, not a class body
-                    found.update(
-                        line for _, _, line in constant.co_lines() if line != constant.co_firstlineno and line
-                    )
-                walk(constant)
-
-    assert module.__file__ is not None
-    with open(module.__file__, encoding="utf-8") as file:
-        walk(compile(file.read(), module.__file__, "exec"))
     return found

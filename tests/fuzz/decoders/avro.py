@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import fastavro
 
 from stream.errors import PageError
-from stream.pages.outside import schema
 from stream.pages.outside.schema import BYTE_VALUES, MAX_FREE, AvroSchema
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, changed, damaged
@@ -23,7 +22,6 @@ class Avro(Decoder):
     """`AvroSchema`: any schema, with any bytes. The size of the result is bounded by that of the input."""
 
     name: ClassVar = "avro"
-    modules: ClassVar = (schema,)
 
     def make(self, rng: random.Random) -> bytes:
         names: list[str] = []

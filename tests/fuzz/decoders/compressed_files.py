@@ -11,7 +11,6 @@ import xxhash
 
 from stream.errors import FingerprintFileError
 from stream.fingerprint.lanes import WIDTHS, words_of
-from stream.offline import compressed_blocks, compressed_file, huffman
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
 from tests.fuzz.decoder import Decoder
@@ -26,7 +25,6 @@ class CompressedFiles(Decoder):
     """`CompressedFile`, and everything in it."""
 
     name: ClassVar = "compressed files"
-    modules: ClassVar = (compressed_file, compressed_blocks, huffman)
 
     def __enter__(self) -> CompressedFiles:
         self._directory = self.directory()

@@ -7,10 +7,9 @@ import re
 from typing import ClassVar
 
 from stream.errors import PageError
-from stream.pages import content, content_type
+from stream.pages import content_type
 from stream.pages.content import page_content
 from stream.pages.page import Page
-from stream.text import declared_charset, decode, xml
 from stream.text.declared_charset import labels_of_meta
 from stream.text.xml import as_html
 from tests.fuzz.decoder import Decoder
@@ -111,7 +110,6 @@ class ContentTypes(Decoder):
     """`content_type` of a header, and `page_content` of a body with it. A line feed is between the two."""
 
     name: ClassVar = "content types"
-    modules: ClassVar = (content, content_type, declared_charset, decode, xml)
 
     def make(self, rng: random.Random) -> bytes:
         header = rng.choice(TYPES) + "".join(

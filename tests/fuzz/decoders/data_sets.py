@@ -15,14 +15,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stream.errors import PageError, SettingsError
-from stream.pages import arrow, column_names, columns, fields, page, times
 from stream.pages.columns import Columns
 from stream.pages.page import decode_page
-from stream.sources import csv_rows, encoding, jsonl, table
+from stream.sources import csv_rows
 from stream.sources.jsonl import JsonlSource
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
-from stream.text import lenient_json
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, changed, damaged
 
@@ -111,7 +109,6 @@ class JsonLines(_DataSets):
     """`JsonlSource`, whose lines may be any bytes."""
 
     name: ClassVar = "json lines"
-    modules: ClassVar = (jsonl, columns, column_names, lenient_json, page, times)
     suffix: ClassVar = "jsonl"
 
     def source(self, path: Path, names: Columns) -> Source:
@@ -169,7 +166,6 @@ class CsvFiles(_DataSets):
     """`CsvSource`, of all dialects; one copy of the rows is the file."""
 
     name: ClassVar = "csv"
-    modules: ClassVar = (csv_rows, table, encoding, fields, times)
     suffix: ClassVar = "csv"
 
     def source(self, path: Path, names: Columns) -> Source:
@@ -243,7 +239,6 @@ class ParquetFiles(_DataSets):
     """`ParquetSource`, of columns of all types."""
 
     name: ClassVar = "parquet"
-    modules: ClassVar = (table, arrow, fields, column_names)
     suffix: ClassVar = "parquet"
 
     def source(self, path: Path, names: Columns) -> Source:

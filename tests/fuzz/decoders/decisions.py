@@ -10,12 +10,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from stream.errors import RecordError, StateError
-from stream.judge import judge, ledger_records, misfits
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.ledger_records import misfit_ledger
-from stream.judge.state import state, turn_reader
-from stream.messages import decision
 from stream.messages.decision import (
     Decisions,
     LedgerPart,
@@ -36,7 +33,6 @@ class DecisionRecords(Decoder):
     """`decode_decisions`, the part of applying that changes nothing, and the verdicts that are said."""
 
     name: ClassVar = "decisions"
-    modules: ClassVar = (decision, judge, ledger_records, misfits, state, turn_reader)
 
     def __enter__(self) -> DecisionRecords:
         directory = self.directory()

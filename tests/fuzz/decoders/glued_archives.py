@@ -13,9 +13,7 @@ from typing import ClassVar, Final
 
 import zstandard
 
-from stream.pages import headers, http_response, members, web_archive
 from stream.pages.page import PageMessageError, decode_page
-from stream.sources import warc
 from stream.sources.warc import WarcSource
 from tests.fuzz.decoder import Decoder
 
@@ -37,7 +35,6 @@ class GluedArchives(Decoder):
     """`WarcSource` over archives of whole and cut records, with the oracle of what each of them is."""
 
     name: ClassVar = "glued archives"
-    modules: ClassVar = (web_archive, members, headers, http_response, warc)
     bytes_alone: ClassVar = False
 
     def __enter__(self) -> GluedArchives:

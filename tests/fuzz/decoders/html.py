@@ -6,10 +6,8 @@ import random
 from typing import ClassVar
 
 from stream.errors import PageError
-from stream.pages import content
 from stream.pages.content import page_text
 from stream.pages.page import Page
-from stream.text import blocks, decode, extract, main_content, markup
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import STRINGS, damaged
 
@@ -93,7 +91,6 @@ class Html(Decoder):
     """`page_text` of a page's `html` and `body`."""
 
     name: ClassVar = "html"
-    modules: ClassVar = (content, decode, extract, blocks, main_content, markup)
 
     def make(self, rng: random.Random) -> bytes:
         soup = "".join(_piece(rng) for _ in range(rng.choice((1, 4, 20, 60))))

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from stream.errors import NeardupError, RecordError
-from stream.judge import batch
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.judge.state import ledger
 from stream.judge.state.state import State
-from stream.messages import journal
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
@@ -73,7 +70,6 @@ class JournalRecords(Decoder):
     """`decode_journal`; and what it takes is decided without an error."""
 
     name: ClassVar = "journal"
-    modules: ClassVar = (journal, batch, ledger)
 
     def __enter__(self) -> JournalRecords:
         directory = self.directory()

@@ -8,7 +8,6 @@ import random
 from typing import Any, ClassVar
 
 from stream.errors import RecordError
-from stream.messages import best
 from stream.messages.best import decode_best, encode_best
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged
@@ -23,7 +22,6 @@ class KeptPageRecords(Decoder):
     """`decode_best`, and the place in the order of judgement."""
 
     name: ClassVar = "kept pages"
-    modules: ClassVar = (best,)
 
     def __enter__(self) -> KeptPageRecords:
         topics = Topics("longest", random.Random(1))

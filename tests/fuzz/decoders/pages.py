@@ -12,13 +12,10 @@ import numpy as np
 import zstandard
 
 from stream.errors import PageError
-from stream.fingerprint import fingerprinter
 from stream.messages import journal
 from stream.messages.journal import Rows, SourceRange, decode_journal
 from stream.page_rows.page_fingerprinter import PageFingerprinter
-from stream.pages import content, decompression, http_body, page, scrapy_cluster
 from stream.pages.page import decode_page
-from stream.text import decode, surrogates, url
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, changed, damaged
 
@@ -68,17 +65,6 @@ class PageMessages(Decoder):
     """`decode_page`, and the row that a worker makes of the message."""
 
     name: ClassVar = "pages"
-    modules: ClassVar = (
-        page,
-        scrapy_cluster,
-        decompression,
-        http_body,
-        content,
-        decode,
-        surrogates,
-        url,
-        fingerprinter,
-    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,6 @@ class RecordBatches(Decoder):
     """`record_batches` against aiokafka's reader."""
 
     name: ClassVar = "record batches"
-    modules: ClassVar = (record_batches,)
     bytes_alone: ClassVar = False
 
     def make(self, rng: random.Random) -> bytes:

@@ -27,8 +27,6 @@ from stream.dashboard.deployment.system import Watch
 from stream.dashboard.lookup.kept_pages import KeptPages
 from stream.dashboard.lookup.lookup import BusyError, Finder
 from stream.dashboard.lookup.superseded import SupersededClusters
-from stream.dashboard.web import api, server
-from stream.dashboard.web import gate as gates
 from stream.dashboard.web.api import Api
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
@@ -86,7 +84,6 @@ class Requests(Decoder):
     """The web application, without its sockets: gate, routes, parameters and bodies."""
 
     name: ClassVar = "dashboard requests"
-    modules: ClassVar = (api, gates, server)
     bytes_alone: ClassVar = False
 
     def __enter__(self) -> Requests:

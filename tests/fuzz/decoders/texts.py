@@ -8,12 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream.fingerprint import fingerprinter, tokens, tokens_compiled
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys, unit_keys
 from stream.fingerprint.tokens import plain_tokens
 from stream.fingerprint.tokens_compiled import scanned_tokens
-from stream.text import normalise_compiled, segment
 from stream.text.normalise import reference
 from stream.text.normalise_compiled import encoded, normalised_points
 from tests.fuzz.decoder import Decoder
@@ -30,7 +28,6 @@ class TextsTwice(Decoder):
     """`normalised_points` and `scanned_tokens` against the standard library and `plain_tokens`."""
 
     name: ClassVar = "texts"
-    modules: ClassVar = (normalise_compiled, segment, tokens_compiled, tokens, fingerprinter)
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,9 +9,7 @@ from typing import ClassVar
 import zstandard
 
 from stream.errors import PageError
-from stream.pages import members, warc_record, web_archive
 from stream.pages.warc_record import archived_page
-from stream.sources import warc
 from stream.sources.warc import WarcSource
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
@@ -25,7 +23,6 @@ class WebArchives(Decoder):
     """`WarcSource` over a whole file, and `archived_page` at its beginning."""
 
     name: ClassVar = "web archives"
-    modules: ClassVar = (warc, warc_record, web_archive, members)
 
     def __enter__(self) -> WebArchives:
         self._directory = self.directory()
