@@ -10,20 +10,17 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
-from stream.messages.best import BestRecord, decode_best, encode_best
+from stream.messages.best import BestRecord, encode_best
 from tests.documented import ROOT
 from tests.night import by_night
 from tests.property.best_oracle import (
     POLICIES,
     Judged,
     Topics,
-    crawl,
     kept,
-    members,
     pauses,
     show,
     url_of,
@@ -102,20 +99,6 @@ def test_a_reader_that_starts_late_reads_twice_or_was_away_has_them_too(elect: s
         assert its_pages == set(late.urls())
 
 
-def test_clusters_begin_with_a_recrawl_too() -> None:
-    """Of an orphan that is judged again; others join it, and its own URL leaves."""
-    sizes = set[int]()
-    for seed in range(6):
-        judged = crawl(seed, 300)
-        found = members(judged)
-        sizes |= {
-            min(2, len(found[each.page]))
-            for each in judged
-            if each.verdict == "recrawl" and each.cluster == each.page
-        }
-    assert sizes == {0, 1, 2}
-
-
 def duckdb() -> Any:
     import duckdb
 
@@ -178,14 +161,3 @@ def test_it_is_what_the_sql_keeps_of_all_verdicts(elect: str, seed: int) -> None
             pages = [urls[url] for (url,) in database.execute("SELECT url FROM index_urls").fetchall()]
             assert len(pages) == len(set(pages))
             assert {*pages} == {urls_by_id[page] for page in by_sql.values()}
-
-
-def test_a_record_is_read_as_it_was_written() -> None:
-    topics, seen = Topics("quality", random.Random(1)), set()
-    for _ in pauses(topics, 1, pages=600):
-        pass
-    for each in topics.records:
-        seen.add((each.because == "grew", each.best is None, each.was is None))
-        assert decode_best(encode_best(each), "best partition 0 offset 0") == each
-        assert each.place == tuple(map(int, msgspec.to_builtins(each)["as_of"].split(".")[1:]))
-    assert len(seen) == 4, "grew, left, came again, and changed"

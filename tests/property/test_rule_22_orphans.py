@@ -35,69 +35,39 @@ from tests.url_digests import digest_of_url
 A, B, C, D = (f"http://{name}.example/" for name in "abcd")
 
 
-def test_rule_22_a_mirror_takes_the_place_of_an_original_that_changed(tmp_path: Path) -> None:
-    """The first copy that is met again becomes an anchor; further ones and new copies join it."""
-    text, other = body(1), body(2)
-    pages = [at(A, text), at(B, text), at(C, text), at(A, other)]
-    pages += [at(B, text), at(C, text), at(D, text), at(B, text)]
-    assert verdicts(tmp_path, pages) == [
-        "unique 0", "duplicate 0", "duplicate 0", "unique 3",
-        "recrawl 4", "recrawl 4", "duplicate 4", "recrawl 4",
-    ]  # fmt: skip
-
-
-def test_rule_22_a_cluster_ends_at_the_row_that_supersedes_its_anchor(tmp_path: Path) -> None:
-    text, other = body(1), body(2)
-    before = [at(A, text), at(B, text), at(B, text), at(A, other)]
-    assert verdicts(tmp_path / "before", before) == ["unique 0", "duplicate 0", "recrawl 0", "unique 3"]
-    after = [at(A, text), at(B, text), at(A, other), at(B, text)]
-    assert verdicts(tmp_path / "after", after) == ["unique 0", "duplicate 0", "unique 2", "recrawl 3"]
-
-
-def test_rule_22_an_orphan_joins_an_anchor_that_it_is_like(tmp_path: Path) -> None:
-    text, other = body(1), body(2)
-    pages = [at(A, text), at(B, text), at(A, other), at(C, text), at(B, text), at(B, text)]
-    want = ["unique 0", "duplicate 0", "unique 2", "unique 3", "recrawl 3", "recrawl 3"]
-    assert verdicts(tmp_path, pages) == want
-
-
-def test_rule_22_an_orphan_that_became_an_anchor_is_superseded_as_any(tmp_path: Path) -> None:
-    text, other, third = body(1), body(2), body(3)
-    pages = [at(A, text), at(B, text), at(C, text), at(A, other), at(B, text), at(C, text)]
-    pages += [at(B, third), at(D, text), at(C, text)]
-    assert verdicts(tmp_path, pages) == [
-        "unique 0", "duplicate 0", "duplicate 0", "unique 3", "recrawl 4", "recrawl 4",
-        "unique 6", "unique 7", "recrawl 7",
-    ]  # fmt: skip
-
-
-def test_rule_22_an_older_baseline_is_not_judged_again(tmp_path: Path) -> None:
-    """What moved to another URL is found there (rule 20)."""
-    text, other, third = body(1), body(2), body(3)
-    pages = [at(A, text), at(B, text), at(B, other), at(A, third), at(B, text), at(C, text)]
-    want = ["unique 0", "duplicate 0", "unique 2", "unique 3", "recrawl 0", "unique 5"]
-    assert verdicts(tmp_path, pages) == want
-
-
-@pytest.mark.parametrize("baselines", [1, 2])
-def test_rule_22_the_page_takes_the_place_of_the_baseline(tmp_path: Path, baselines: int) -> None:
-    """A page that is like the baseline that was, and not like the page in its place, is another page. Older
-    baselines stay."""
-    text, other, third = body(1), body(2), body(3)
-    one, two = body(1, edit=range(40)), body(1, edit=range(40, 80))
-    pages = [at(B, third), at(A, text), at(B, text), at(A, other), at(B, one), at(B, third), at(B, two)]
-    want = ["unique 0", "unique 1", "duplicate 1", "unique 3", "recrawl 4"]
-    want += ["unique 5" if baselines == 1 else "recrawl 0", "unique 6"]
-    assert verdicts(tmp_path, pages, VerdictOptions(baselines=baselines)) == want
-
-
-def test_rule_22_older_baselines_count_where_the_newest_was_replaced(tmp_path: Path) -> None:
-    """The last page is like both baselines that its URL had, but not like the page in place of the newer."""
-    older, newer, both = body(1, edit=range(40)), body(1, edit=range(40, 80)), body(1)
-    instead, other = body(1, edit=range(40, 112)), body(2)
-    pages = [at(B, older), at(A, newer), at(B, newer), at(A, other), at(B, instead), at(B, both)]
-    want = ["unique 0", "unique 1", "duplicate 1", "unique 3", "recrawl 4", "recrawl 0"]
-    assert verdicts(tmp_path, pages) == want
+@pytest.mark.parametrize(
+    ("pages", "want", "baselines"),
+    [
+        # The first copy that is met again becomes an anchor; further ones and new copies join it.
+        ("A1 B1 C1 A2 B1 C1 D1 B1", "u0 d0 d0 u3 r4 r4 d4 r4", 2),
+        # A cluster ends at the row that supersedes its anchor.
+        ("A1 B1 B1 A2", "u0 d0 r0 u3", 2),
+        ("A1 B1 A2 B1", "u0 d0 u2 r3", 2),
+        # An orphan joins an anchor that it is like.
+        ("A1 B1 A2 C1 B1 B1", "u0 d0 u2 u3 r3 r3", 2),
+        # An orphan that became an anchor is superseded as any.
+        ("A1 B1 C1 A2 B1 C1 B3 D1 C1", "u0 d0 d0 u3 r4 r4 u6 u7 r7", 2),
+        # An older baseline is not judged again: what moved to another URL is found there (rule 20).
+        ("A1 B1 B2 A3 B1 C1", "u0 d0 u2 u3 r0 u5", 2),
+        # The page takes the place of the baseline: one that is like the baseline that was, and not like the
+        # page in its place, is another page. Older baselines stay.
+        ("B3 A1 B1 A2 Bx B3 By", "u0 u1 d1 u3 r4 u5 u6", 1),
+        ("B3 A1 B1 A2 Bx B3 By", "u0 u1 d1 u3 r4 r0 u6", 2),
+        # The last page is like both baselines that its URL had, but not like the page in place of the newer.
+        ("Bx Ay By A2 Bz B1", "u0 u1 d1 u3 r4 r0", 2),
+    ],
+)
+def test_rule_22_a_page_whose_cluster_has_ended_is_judged_again(
+    tmp_path: Path, pages: str, want: str, baselines: int
+) -> None:
+    """Pages are a URL and a body each; verdicts are unique, duplicate or recrawl, with their clusters."""
+    bodies = {
+        "1": body(1), "2": body(2), "3": body(3), "x": body(1, edit=range(40)),
+        "y": body(1, edit=range(40, 80)), "z": body(1, edit=range(40, 112)),
+    }  # fmt: skip
+    crawled = [at(f"http://{each[0].lower()}.example/", bodies[each[1]]) for each in pages.split()]
+    found = verdicts(tmp_path, crawled, VerdictOptions(baselines=baselines))
+    assert " ".join(each[0] + each.split()[1] for each in found) == want
 
 
 def test_rule_22_decisions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -202,10 +172,9 @@ def at(url: str, page: OraclePage) -> OraclePage:
     return dataclasses.replace(page, url=url)
 
 
-def verdicts(path: Path, pages: list[OraclePage], options: VerdictOptions | None = None) -> list[str]:
+def verdicts(path: Path, pages: list[OraclePage], options: VerdictOptions) -> list[str]:
     """Verdict and cluster of each page, pages being numbered from 0: as the oracle has it, whether they are
     judged at once or in any two batches, or one by one."""
-    options = options or VerdictOptions()
     entries = entries_of(pages, 1, sizes=(1,))
     number = {page.id: place for place, page in enumerate(pages)}
     want = expected(oracle_of(options), pages)

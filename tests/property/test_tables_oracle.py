@@ -22,7 +22,7 @@ from stream.tables.store.rocks import DEFAULT, RUNS, Store
 from stream.tables.tables import Tables
 from tests.first_numbers import LATE, begin_at
 from tests.night import by_night
-from tests.property.indexed import CACHE, LAST_ALONE, Case, Indexed, copy_live, flip, pairs_of
+from tests.property.indexed import CACHE, LAST_ALONE, Case, Indexed, flip, pairs_of
 
 CASES = {
     "paper, 4 tables": Case(4, 1, distance=3, cap=None),
@@ -111,50 +111,6 @@ def test_candidates_in_reserves_and_sizes_are_those_of_brute_force(
                 index.reopen()
                 index.check()
         assert (index.tables.stats.runs > 0) == (name != "hot")
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        CASES["5 choose 2"],
-        CASES["small generations"],
-        CASES["small generations, late"],
-        Case(reserves=True, generation=50),
-        Case(reserves=True, generation=50, first=LATE),
-    ],
-)
-def test_crash_loses_what_was_not_flushed_and_nothing_else(case: Case, tmp_path: Path) -> None:
-    with Indexed(case, tmp_path / "state", 5) as index:
-        for _ in range(3):
-            index.add(index.make(60), 0.3)
-            index.tables.maintain(wait=True)
-        index.store.flush()
-        durable, before = index.store.digest(), index.oracle.copy()
-        index.add(index.make(60), 0.3)
-        copy_live(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
-        rows, later = index.make(80), index.oracle
-    for name, oracle in ("crashed", before), ("state", later):  # closed in order: nothing is lost
-        with Indexed(case, tmp_path / name) as index:
-            index.oracle = oracle
-            index.check(rows)
-            assert (index.store.digest() == durable) == (name == "crashed")
-
-
-@pytest.mark.parametrize("first", [0, LATE])
-@pytest.mark.parametrize("at", ["written", "frozen"])
-def test_a_crash_between_writing_and_freezing_loses_nothing(at: str, first: int, tmp_path: Path) -> None:
-    """The process ends without closing its tables."""
-    with Indexed(Case(reserves=True, generation=50, first=first), tmp_path, 9) as index:
-        for wait in (True, at == "frozen"):
-            index.add(index.make(60), 0.7)
-            if wait:
-                index.tables.maintain(wait=True)
-        index.store.flush()
-        abandoned, index.tables = index.tables, index.case.open(index.store)
-        index.check()
-        index.tables.maintain(wait=True)
-        index.check()
-        abandoned.close()
 
 
 @pytest.mark.parametrize("memory", [0, 4 * BLOCK_BYTES, 64 * BLOCK_BYTES])
