@@ -6,7 +6,6 @@ python -m tests.chaos --minutes 60 --brokers 3 --seed 7
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import shutil
 import signal
@@ -21,7 +20,7 @@ import click
 
 from tests.chaos import schedule
 from tests.chaos.configurations import configuration
-from tests.chaos.epoch import Epoch, EpochLimits
+from tests.chaos.epoch import Epoch
 from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.report import Report
 
@@ -30,9 +29,7 @@ EPOCH_SECONDS: Final = 240.0
 RATE: Final = 60.0
 
 
-async def run(
-    report: Report, minutes: float, rate: float, epoch_seconds: float, each_kind: bool, file: Path | None
-) -> None:
+async def run(report: Report, minutes: float, rate: float, epoch_seconds: float, file: Path | None) -> None:
     """Run epochs until the time is over. The logs of epochs that are not clean are kept."""
     running = asyncio.current_task()
     assert running is not None
@@ -43,7 +40,7 @@ async def run(
             wrong, directory = report.wrong, Path(tempfile.mkdtemp(prefix=f"neardup-chaos-{number}-"))
             epoch = Epoch(kafka, report, number, configuration(report.seed, number), directory, rate)
             try:
-                await epoch.run(EpochLimits(min(left, epoch_seconds), each_kind))
+                await epoch.run(min(left, epoch_seconds))
             except Exception as error:
                 traceback.print_exc()
                 report.unexplained.append(f"epoch {number} was cut short: {error!r}")
@@ -63,20 +60,10 @@ async def run(
 @click.option("--seed", type=int, help="Of schedule, pages and configurations; drawn, and told, without it.")
 @click.option("--rate", default=RATE, show_default=True, help="Pages a second.")
 @click.option("--epoch-seconds", default=EPOCH_SECONDS, show_default=True, help="Of faults in a namespace.")
-@click.option("--each-kind", is_flag=True, help="Go on until each kind of fault has happened.")
-@click.option(
-    "--often",
-    type=click.Choice(sorted(schedule.KINDS)),
-    multiple=True,
-    metavar="KIND",
-    help=f"Deal {schedule.OFTEN} times as many of this kind of fault; may be repeated.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--report", "file", type=Path, help="File that takes the report as JSON, after each epoch.")
 def main(
-    minutes: float, brokers: int, seed: int | None, rate: float, epoch_seconds: float, each_kind: bool,
-    often: tuple[str, ...], as_json: bool, file: Path | None,
-) -> None:  # fmt: skip
+    minutes: float, brokers: int, seed: int | None, rate: float, epoch_seconds: float, file: Path | None
+) -> None:
     """Kill, stop, cut and damage a deployment, and check every verdict.
 
     Exit code 1 when a verdict is missing, repeated or different, or when something happened that would have
@@ -84,11 +71,10 @@ def main(
     """
     seed = random.SystemRandom().randrange(10_000) if seed is None else seed
     repeat = f"--minutes {minutes:g} --brokers {brokers} --seed {seed} --rate {rate:g}"
-    repeat += "".join(f" --often {kind}" for kind in often)
     command = f"make chaos ARGS='{repeat} --epoch-seconds {epoch_seconds:g}'"
-    report = Report(seed, brokers, command, frozenset(often))
-    asyncio.run(run(report, minutes, rate, epoch_seconds, each_kind, file))
-    click.echo(json.dumps(report.as_json()) if as_json else str(report))
+    report = Report(seed, brokers, command)
+    asyncio.run(run(report, minutes, rate, epoch_seconds, file))
+    click.echo(str(report))
     sys.exit(0 if report.is_clean else 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import signal
 from pathlib import Path
@@ -14,37 +13,20 @@ from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
+from tests.chaos.load import PageMaker
 from tests.chaos.processes import Process, fork
 from tests.waiting import HANG_SECONDS
 
-WORDS = [a + b + c for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u") for c in ("n", "r", "l", "s")]
-
 
 class Crawler:
-    """Pages of our own making: new, edited, mirrored, re-crawled, empty and malformed ones. Seeded."""
+    """Publishes pages of our own making. Seeded."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        self._texts: list[tuple[str, list[str]]] = []
+        self._random, self._pages = random.Random(seed), PageMaker(str(seed))
         self.published = 0
 
     def page(self) -> bytes:
-        rng, kind = self._random, self._random.random()
-        if kind < 0.02:
-            return b'{"url": "http://broken.example/", "text": '
-        url = f"http://site-{rng.randrange(40)}.example/{rng.randrange(100_000)}"
-        if kind < 0.04:
-            return json.dumps({"url": url, "text": "too short"}).encode()
-        if kind < 0.55 or not self._texts:
-            words = [rng.choice(WORDS) for _ in range(rng.randrange(60, 200))]
-        else:
-            known, words = rng.choice(self._texts[-400:])
-            url = known if kind < 0.75 else url
-            words = list(words)
-            for _ in range(rng.choice([0, 0, 1, 1, 2, 4, 30])):
-                words[rng.randrange(len(words))] = rng.choice(WORDS)
-        self._texts.append((url, words))
-        return json.dumps({"url": url, "text": " ".join(words)}).encode()
+        return self._pages.next()[1]
 
     async def crawl(
         self, settings: Settings, stop: asyncio.Event, pause: float, limit: int | None = None, fast: int = 0

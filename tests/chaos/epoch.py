@@ -11,7 +11,6 @@ import time
 import urllib.request
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +40,6 @@ COMMAND_SECONDS: Final = 60.0
 """Time-out of a command while brokers may be away."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochLimits:
-    """How long faults go on."""
-
-    seconds: float
-    each: bool = False
-    """Whether to go on until each kind has happened, even beyond the time."""
-
-
 class Epoch:
     """One namespace; `run` adds its outcome to the report."""
 
@@ -77,8 +67,8 @@ class Epoch:
         self._over = asyncio.Event()
         self._without: frozenset[str] = frozenset()
 
-    async def run(self, bounds: EpochLimits) -> None:
-        """Faults for a while, then peace until every page has its verdict, then the account."""
+    async def run(self, seconds: float) -> None:
+        """Faults for so many seconds, then peace until every page has its verdict, then the account."""
         started = time.monotonic()
         self._logs.mkdir(parents=True)
         admin = BrokerAdmin(self._kafka.bootstrap_servers)
@@ -108,7 +98,7 @@ class Epoch:
             for role in roles.values():
                 role.begin()
             try:
-                await self._faults(scene, bounds)
+                await self._faults(scene, seconds)
                 await self._peace(scene)
             except HangError as error:
                 self._report.unexplained.append(f"epoch {self._number}: {error}")
@@ -152,12 +142,12 @@ class Epoch:
         }  # fmt: skip
         return {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.items()}
 
-    async def _faults(self, scene: Scene, bounds: EpochLimits) -> None:
-        """Run all lanes concurrently, until the bounds are reached."""
+    async def _faults(self, scene: Scene, seconds: float) -> None:
+        """Run all lanes concurrently for so many seconds."""
         await scene.until(lambda: scene.checker.count)
         names = [name for name in schedule.DECKS if name in scene.roles or name not in schedule.ROLES]
         lanes = [asyncio.create_task(self._lane(scene, name)) for name in names]
-        watch = asyncio.create_task(self._watch(scene, bounds))
+        watch = asyncio.create_task(self._watch(scene, seconds))
         try:
             done, _ = await asyncio.wait({watch, *lanes}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -173,8 +163,7 @@ class Epoch:
 
     async def _lane(self, scene: Scene, name: str) -> None:
         """Cause the faults of one lane, one after the other."""
-        report = scene.report
-        for plan in schedule.lane(report.seed, self._number, name, self._without, report.often):
+        for plan in schedule.lane(scene.report.seed, self._number, name, self._without):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), plan.pause)
             if self._ahead >= FAULTS_AHEAD:
@@ -187,11 +176,10 @@ class Epoch:
                 self._happened[plan.kind] += 1
                 scene.report.faults[plan.kind] += 1
 
-    async def _watch(self, scene: Scene, bounds: EpochLimits) -> None:
-        """Return when the bounds are reached. Meanwhile, keep the load informed of the backlog."""
-        wanted = schedule.KINDS - self._without
+    async def _watch(self, scene: Scene, seconds: float) -> None:
+        """Return after so many seconds. Meanwhile, keep the load informed of the backlog."""
         started, before = time.monotonic(), 0
-        while time.monotonic() - started < bounds.seconds or (bounds.each and wanted - self._happened.keys()):
+        while time.monotonic() - started < seconds:
             await asyncio.sleep(1)
             scene.load.check()
             scene.load.backlog = scene.checker.outstanding

@@ -17,8 +17,6 @@ class Report:
     brokers: int
     command: str
     """The command that repeats the schedule."""
-    often: frozenset[str] = frozenset()
-    """Kinds of faults that happen more often than usual."""
     seconds: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """Configuration, pages and findings of each epoch."""
@@ -68,7 +66,6 @@ class Report:
         """Return the report as a value for JSON."""
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)},
-            "often": sorted(self.often),
             "total_kills": self.kills.total(),
             "total_faults": self.faults.total(),
             "clean": self.is_clean,

@@ -50,7 +50,6 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
 }  # fmt: skip
 """Number of cards of each kind, by lane."""
 KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
-OFTEN: Final = 4
 PAUSES: Final = {
     "brokers": 6.0,
     "network": 3.0,
@@ -100,15 +99,11 @@ def lane(
     epoch: int,
     name: str,
     without: frozenset[str] = frozenset(),
-    often: frozenset[str] = frozenset(),
 ) -> Iterator[PlannedFault]:
-    """The faults of one lane, without end; kinds that cannot be had here are dealt and left out, those that
-    are wanted `often` have OFTEN times as many cards."""
+    """The faults of one lane, without end; kinds that cannot be had here are dealt and left out."""
     rng = random.Random(f"{seed}/{epoch}/{name}")
     places = failpoints.places(seed, epoch, name)
-    cards = [
-        kind for kind, count in DECKS[name].items() for _ in range(count * OFTEN if kind in often else count)
-    ]
+    cards = [kind for kind, count in DECKS[name].items() for _ in range(count)]
     while True:
         rng.shuffle(cards)
         for kind in cards:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.chaos.checker import kept
 from tests.chaos.checker.account import Account
-from tests.chaos.checker.kept import JudgedPage, Turn
 from tests.chaos.load import SentPage, SentPages
-from tests.property import best_oracle
 
 TOPIC = "a" * 32
 JOURNAL = "f" * 32
@@ -102,14 +98,6 @@ def wrong(account: Account) -> tuple[int, int, int]:
 def test_nothing_is_found_where_all_is_right(account: Account) -> None:
     for offset in (2, 0, 1):
         account.take_verdict(verdict(offset))
-    assert wrong(account) == (0, 0, 0)
-
-
-def test_verdicts_may_be_read_before_the_journal(sent: SentPages) -> None:
-    account = Account({}, sent, JOURNAL)
-    for offset in range(3):
-        account.take_verdict(verdict(offset))
-    journal(account, record([0, 1, 2], start=0, opening=True), 1)
     assert wrong(account) == (0, 0, 0)
 
 
@@ -207,37 +195,6 @@ def forgetting(account: Account, *steps: str) -> None:
         taken[each]()
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        ("request", "marker", "forgotten", "again", "judged"),
-        ("again", "request", "forgotten", "judged", "marker"),
-        ("forgotten", "judged", "again", "request", "marker"),
-        ("again", "forgotten", "judged", "request", "marker"),
-    ],
-)
-def test_pages_are_forgotten_where_decisions_say_so_in_whatever_order_topics_are_read(
-    account: Account, sent: SentPages, steps: tuple[str, ...]
-) -> None:
-    for offset in range(3):
-        account.take_verdict(verdict(offset))
-        sent.give((TOPIC, 0, 3 + offset), SentPage(f"http://a.example/{offset}", str(offset)))
-    forgetting(account, *steps)
-    assert account.forgotten == {"ffffffff.1.0"}
-    assert account.requests_waiting == 0
-    new = {"id": "ffffffff.3.0", "cluster": "ffffffff.3.0", "url": "http://a.example/0"}
-    account.take_verdict(verdict(3, **new))
-    for row in (1, 2):
-        url, before = f"http://a.example/{row}", f"ffffffff.1.{row}"
-        account.take_verdict(
-            verdict(
-                3 + row, id=f"ffffffff.3.{row}", url=url, verdict="recrawl", change="unchanged",
-                cluster=before, duplicate_of={"id": before, "url": url}, distance=0, similarity=1.0,
-            )
-        )  # fmt: skip
-    assert wrong(account) == (0, 0, 0)
-
-
 def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account, sent: SentPages) -> None:
     for offset in range(3):
         account.take_verdict(verdict(offset))
@@ -251,67 +208,3 @@ def test_a_verdict_that_names_a_forgotten_page_is_different(account: Account, se
         )
     )  # fmt: skip
     assert wrong(account) == (0, 0, 1)
-
-
-@pytest.mark.parametrize("turn_first", [True, False])
-def test_pages_are_forgotten_before_or_after_the_turn_at_one_offset(turn_first: bool) -> None:
-    """A duplicate that a turn carries keeps its anchor for another lifetime, which one that was forgotten
-    before does not."""
-    sent = SentPages()
-    sent.give((TOPIC, 0, 6), SentPage("http://a.example/2", "6"))
-    account = Account({"lifetime": 10_000}, sent, JOURNAL)
-    times = {
-        1: (0, record([0], start=0, opening=True)),
-        2: (2_000, record([1], start=1, like=1, url=1)),  # a duplicate of the first page,
-        3: (3_000, record([2], start=2, like=2, url=1)),  # which comes again
-        4: (12_000, record([3], start=3)),  # the anchor is carried
-    }
-    for offset, (appended, value) in times.items():
-        account.take_journal(value, offset, appended)
-    decided(account, 5)
-    account.take_journal(record([4], start=4), 5, 13_000)  # the duplicate would be carried
-    requested(account, 1)
-    for turn in (turn_first, not turn_first):
-        decided(account, 5, None if turn else 5, turn=turn)
-    account.take_journal(record([5], start=5), 6, 22_000)  # the anchor would be carried again
-    account.take_journal(record([6], start=6, like=6, url=2), 7, 23_000)
-    decided(account, 8)
-    anchor = {"id": "ffffffff.1.0", "url": "http://a.example/0"}
-    expected: dict[str, Any] = {"cluster": "ffffffff.7.0"}
-    if turn_first:
-        expected = {
-            "verdict": "duplicate", "cluster": "ffffffff.1.0", "duplicate_of": anchor, "distance": 0,
-            "similarity": 1.0,
-        }  # fmt: skip
-    account.take_verdict(verdict(6, id="ffffffff.7.0", url="http://a.example/2", **expected))
-    assert wrong(account) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("lifetime", [None, 40])
-def test_kept_pages_are_those_of_the_oracle(lifetime: int | None) -> None:
-    """The checker imports nothing of what it checks, so it has a definition of its own. Log time is the
-    offset here, with a turn before every third record, and one at the end."""
-    crawled = best_oracle.crawl(5, 500)
-    pages = [
-        JudgedPage(
-            divmod(each.page, 1 << 16), str(each.page), None if each.key is None else str(each.key),
-            each.verdict, None if each.cluster is None else str(each.cluster), each.length, each.page >> 16,
-        )
-        for each in crawled
-    ]  # fmt: skip
-    urls = {each.id: each.url or each.id for each in pages}
-    end = pages[-1].place[0] + 1
-    turns, seen = [Turn(at, at) for at in (*range(0, end, 3), end)], list[best_oracle.Judged]()
-    for before, turn in itertools.pairwise([Turn(0, 0), *turns]):
-        seen += [each for each in crawled if before.offset <= each.page >> 16 < turn.offset]
-        if lifetime is not None:
-            until = turn.time - lifetime
-            seen += best_oracle.unseen(seen, until, len(crawled), lambda each: each.page >> 16)
-    found, wanted = kept.longest(pages, turns, lifetime), best_oracle.kept(seen, "longest")
-    assert found == {str(cluster): page and urls[str(page.page)] for cluster, page in wanted.items()}
-    assert any(each.verdict == "expired" for each in seen) == (lifetime is not None)
-    assert kept.compare(pages, found, turns, lifetime) == []
-    moved = next(cluster for cluster, url in found.items() if url != urls[cluster])
-    without = {each: url for each, url in found.items() if each != moved}
-    assert kept.compare(pages, without, turns, lifetime) != []
-    assert kept.compare(pages, found | {"ffffffff.9.9": None}, turns, lifetime) != []

@@ -20,7 +20,6 @@ from tests.chaos.disk import Disk
 from tests.chaos.failpoints import FAILPOINTS
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
-from tests.chaos.load import PageMaker
 from tests.night import cases
 from tests.oracle import Oracle, OraclePage
 
@@ -53,14 +52,6 @@ async def test_a_short_run_finds_every_verdict_right(tmp_path: Path, report) -> 
     report(f"{said['faults']}, kills {said['kills']}, longest stall {said['longest_stall']} s")
 
 
-def test_a_seed_gives_the_same_faults_each_time() -> None:
-    def dealt(seed: int) -> list[schedule.PlannedFault]:
-        return [plan for lane in schedule.DECKS for plan in islice(schedule.lane(seed, 0, lane), 50)]
-
-    assert dealt(1) == dealt(1) != dealt(2)
-    assert {plan.kind for plan in dealt(1)} == schedule.KINDS
-
-
 @pytest.mark.parametrize("epoch", range(3))
 def test_each_failpoint_has_its_turn(epoch: int) -> None:
     def dealt(kind: str, count: int) -> set[str]:
@@ -77,14 +68,6 @@ def test_the_architecture_says_where_processes_are_killed() -> None:
     rows = [row.partition("*(chaos)* |") for row in CRASH_POINTS.read_text().splitlines()]
     named = {name for row, mark, _ in rows if mark for name in re.findall(r"`(flush|[a-z]+\.[a-z_]+)`", row)}
     assert named == {place for places in FAILPOINTS.values() for place in places}
-
-
-def test_a_kind_can_be_wanted_often() -> None:
-    def flips(often: frozenset[str]) -> int:
-        plans = islice(schedule.lane(1, 0, "judge-1", often=often), 200)
-        return sum(plan.kind == "bit-flips" for plan in plans)
-
-    assert flips(frozenset({"bit-flips"})) > 2 * flips(frozenset())
 
 
 def test_checker_and_load_import_nothing_of_what_they_check() -> None:
@@ -114,11 +97,6 @@ def test_the_indexed_oracle_is_the_oracle(options, pages: int) -> None:
         page = OraclePage(number, f"u{rng.randrange(150)}", fingerprint, bytes(changed))
         said = [oracle.judge(page) for oracle in oracles]
         assert said[0] == said[1]
-
-
-def test_pages_come_again_by_seed() -> None:
-    one, other = PageMaker("1"), PageMaker("1")
-    assert [one.next() for _ in range(200)] == [other.next() for _ in range(200)]
 
 
 async def test_what_a_cut_link_holds_back_arrives_when_it_is_whole() -> None:

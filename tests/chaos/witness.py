@@ -17,6 +17,7 @@ import msgspec
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from tests.bench.quality.truth import shingles
+from tests.chaos.checker.account import due_fields, given_fields
 from tests.chaos.checker.records import JournalContent
 from tests.kafka.worker_helpers import read_all
 from tests.oracle import Oracle
@@ -65,17 +66,7 @@ async def bear_witness(settings: Settings) -> Statement:
         page.shingles = pages.get(place[1:])
         want = oracle.judge(page)
         for got in given.get(place, ()):
-            nearest = got.get("nearest") or {"id": None, "similarity": None}
-            found = (
-                got["id"], got["verdict"], got["change"], got["cluster"],
-                got["duplicate_of"] and got["duplicate_of"]["id"], got["distance"],
-                nearest["id"], nearest["similarity"],
-            )  # fmt: skip
-            cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
-            due = (
-                want.id, want.verdict, want.change, cluster, want.other, want.distance,
-                want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
-            )  # fmt: skip
+            found, due = given_fields(got), due_fields(want)
             similarity = want.similarity and want.similarity / 10_000
             above = (got["similarity"] or 0) - (similarity or 0)
             if found == due and 1e-4 < above < ONE_SHINGLE:

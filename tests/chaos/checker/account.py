@@ -14,6 +14,7 @@ from tests.chaos.checker.kept import JudgedPage, Turn
 from tests.chaos.checker.oracle import IndexedOracle
 from tests.chaos.checker.records import JournalContent, Place
 from tests.chaos.load import SentPage, SentPages
+from tests.oracle import OracleVerdict
 
 EXAMPLES: Final = 20
 ROUNDING: Final = 1e-4
@@ -211,11 +212,8 @@ class Account:
             if page.url is not None:
                 self._pages.setdefault(page.url, []).append(str(page.id))
             want = self._oracle.judge(page)
-            cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
-            verdict = (
-                want.id, want.verdict, want.change, cluster, want.other, want.distance,
-                want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
-            )  # fmt: skip
+            verdict = due_fields(want)
+            cluster = verdict[3]
             _, at, row = str(want.id).split(".")
             seen = JudgedPage(
                 (int(at), int(row)), str(want.id), page.url, want.verdict, cluster, length, self._oracle.time
@@ -250,13 +248,9 @@ class Account:
 
     def _compare(self, place: Place, verdict: dict[str, Any]) -> None:
         """Compare a verdict with the oracle's, and its page with what was sent."""
-        due, other, similarity = self._due.pop(place), verdict["duplicate_of"], verdict["similarity"] or 0
+        due, similarity = self._due.pop(place), verdict["similarity"] or 0
         self.judged.append(due.page)
-        nearest = verdict.get("nearest") or {"id": None, "similarity": None}
-        got = (
-            verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],
-            verdict["distance"], nearest["id"], nearest["similarity"],
-        )  # fmt: skip
+        got = given_fields(verdict)
         if got != due.verdict or abs(similarity - due.similarity) > ROUNDING:
             self.findings.note("different", f"{place}: {got} {similarity}, due {due}")
         if verdict["url"] != due.url:
@@ -277,3 +271,22 @@ class Account:
             self.findings.note("different", f"{place}: url {verdict['url']}, sent was {page.url}")
         elif not page.malformed and self._fingerprints.setdefault(page.digest, fingerprint) != fingerprint:
             self.findings.note("different", f"{place}: an equal text has another fingerprint")
+
+
+def given_fields(verdict: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What is compared of a verdict, but for its similarity."""
+    other = verdict["duplicate_of"]
+    nearest = verdict.get("nearest") or {"id": None, "similarity": None}
+    return (
+        verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],
+        verdict["distance"], nearest["id"], nearest["similarity"],
+    )  # fmt: skip
+
+
+def due_fields(want: OracleVerdict) -> tuple[Any, ...]:
+    """The same of what the oracle says."""
+    cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
+    return (
+        want.id, want.verdict, want.change, cluster, want.other, want.distance,
+        want.nearest, want.nearest_similarity and want.nearest_similarity / 10_000,
+    )  # fmt: skip
