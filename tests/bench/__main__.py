@@ -9,7 +9,6 @@ from importlib import import_module
 from inspect import signature
 from logging import WARNING
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,12 +19,10 @@ from tests.bench.busyness import sample_others
 
 STAGES = {
     "fingerprint": ("fingerprint",),
-    "extract": ("extract", "extract_quality"),
-    "tables": ("tables", "table_peers"),
+    "extract": ("extract_quality",),
+    "tables": ("table_peers",),
     "judge": ("judge", "judge_hostile"),
-    "elector": ("elector",),
     "dashboard": ("dashboard",),
-    "worker": ("worker",),
     "end-to-end": ("end_to_end",),
     "latency": ("latency",),
     "growth": ("growth",),
@@ -78,10 +75,7 @@ def command(
     Stages that fail or could not be measured are listed at the end; the exit code is then 1. Peers are
     those that `make bench` installs.
     """
-    from rich.console import Console
-
     logging.configure("auto", "bench", WARNING)
-    console = Console(stderr=as_json)
     chosen = stages or tuple(STAGES)
     fallen: list[str] = []
     unmeasured: list[str] = []
@@ -92,32 +86,29 @@ def command(
         )
     given = {"data": data, "picture": picture} | _numbers(sizes, [part for _, part in parts])
     for stage, part in parts:
-        with console.status(f"measuring {stage}"):
-            try:
-                module = import_module(f"tests.bench.bench_{part}")
-                takes = signature(module.run).parameters
-                others = sample_others() if keep else 0.0
-                figures = module.run(**{name: each for name, each in given.items() if each and name in takes})
-            except NeardupError as error:
-                unmeasured.append(str(error))
-                continue
-            except Exception as error:
-                traceback.print_exc()
-                unmeasured.append(f"bench {stage}: {part} failed: {error!r}")
-                continue
+        click.echo(f"measuring {part}", err=True)
+        try:
+            module = import_module(f"tests.bench.bench_{part}")
+            takes = signature(module.run).parameters
+            others = sample_others() if keep else 0.0
+            figures = module.run(**{name: each for name, each in given.items() if each and name in takes})
+        except NeardupError as error:
+            unmeasured.append(str(error))
+            continue
+        except Exception as error:
+            traceback.print_exc()
+            unmeasured.append(f"bench {stage}: {part} failed: {error!r}")
+            continue
         if compare:
             fallen += report.fallen(compare, part, figures)
         if keep:
             report.keep(keep, part, figures, max(others, sample_others()))
         if as_json:
-            sys.stdout.write(json.dumps({"stage": stage, "part": part, **figures}) + "\n")
-            sys.stdout.flush()
-        elif hasattr(module, "show"):
-            module.show(console, figures)
+            click.echo(json.dumps({"stage": stage, "part": part, **figures}))
         else:
-            _show(console, part, figures)
+            click.echo("\n".join([f"## {part}", "", *report.tables(figures)]))
     for each in unmeasured + fallen:
-        console.print(each, style="bold red", highlight=False)
+        click.echo(each, err=True)
     sys.exit(1 if fallen or unmeasured else 0)
 
 
@@ -130,24 +121,6 @@ def _numbers(sizes: tuple[str, ...], parts: list[str]) -> dict[str, int]:
             raise SettingsError(f"--with {name}={number}: no number, or no argument of {', '.join(parts)}")
         numbers[name] = int(number)
     return numbers
-
-
-def _show(console: Any, part: str, figures: dict[str, Any]) -> None:
-    """Print the results of one part as a table, one figure per row."""
-    from rich.table import Table
-
-    table = Table("figure", "value", title=part)
-    for name, value in _flatten("", figures):
-        table.add_row(name, f"{value:,}" if isinstance(value, (int, float)) else str(value))
-    console.print(table)
-
-
-def _flatten(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for name, value in figures.items():
-        label = f"{prefix}{name.replace('_', ' ')}"
-        rows += _flatten(f"{label}: ", value) if isinstance(value, dict) else [(label, value)]
-    return rows
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""What a corpus costs in batch: pages -> rows -> verdicts, in processor time; Spark beside our processes.
+"""What a corpus costs in batch: pages -> rows -> verdicts, in processor time.
 
-Spark is measured where `make engines` has installed it, in processes of its own. Of two jobs in one
-process, the smaller is taken from the larger: what remains is the cost of a page without starting anything.
+Of two jobs of `neardup fingerprint`, the smaller is taken from the larger: what remains is the cost of a page
+without starting anything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import lzma
-import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -30,11 +29,8 @@ from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import Manifest
 from stream.settings import load
 from stream.sources.rows import RowsSource
-from tests.bench.bench_end_to_end import rotated, texts
-from tests.bench.bench_worker import bodies
+from tests.bench.pages import bodies, real_texts, rotated, texts
 
-ROOT = Path(__file__).parents[2]
-ENGINES_PYTHON = ROOT / ".cache" / "engines" / "bin" / "python"
 PAGES = {"text": 20_000, "html": 6_000}
 SMALL = 4
 """The smaller job has this share of the pages."""
@@ -43,11 +39,10 @@ ROUNDS = 3
 BATCH = 1024
 GROUP_ROWS = 256
 """Rows of a row group: the smaller job, too, has some for every process, which would start in the larger."""
-TEXT_CHARACTERS = 5000
 
 
 def run(data: Path | None = None) -> dict[str, Any]:
-    """The figures of text and of HTML pages; without Spark where it is not installed."""
+    """The figures of text and of HTML pages."""
     with tempfile.TemporaryDirectory() as folder:
         return {kind: _of(kind, Path(folder, kind), data) for kind in PAGES}
 
@@ -70,13 +65,8 @@ def _of(kind: str, folder: Path, data: Path | None) -> dict[str, Any]:
     small, large = folder / "small.parquet", folder / "large.parquet"
     parquet.write_table(table.slice(0, len(table) // SMALL), small, row_group_size=GROUP_ROWS)
     parquet.write_table(table, large, row_group_size=GROUP_ROWS)
-    own = _engine("own", small, large)
-    found["own_processes_us_a_page"] = round(own, 1)
-    if ENGINES_PYTHON.exists():
-        # Not of Ray: it ends idle processes between two jobs, so that starting them is part of both.
-        spark = _engine("spark", small, large)
-        found["spark_us_a_page"] = round(spark, 1)
-        found["spark_to_own_processes"] = round(spark / own, 2)
+    less, more = map(_command, (small, large))
+    found["own_processes_us_a_page"] = round((more - less) / (len(table) - len(table) // SMALL) * 1e6, 1)
     return found
 
 
@@ -91,17 +81,6 @@ def _table(kind: str, count: int, data: Path | None) -> pa.Table:
     found = len(next(iter(content.values())))
     urls = [f"https://www.example{n % 97}.org/{n * 7919 % 100_003}/{n}.html" for n in range(found)]
     return pa.table({"url": urls, **content, "order": range(found)})
-
-
-def real_texts(data: Path) -> list[str]:
-    """Pieces of real texts of the length of a page."""
-    with lzma.open(data / "revisions-en.jsonl.xz", "rt", encoding="utf-8") as lines:
-        found = [json.loads(line)["a"] for line in lines]
-    return [
-        text[start : start + TEXT_CHARACTERS]
-        for text in found
-        for start in range(0, len(text) - TEXT_CHARACTERS, TEXT_CHARACTERS)
-    ]
 
 
 def _fingerprinted(table: pa.Table, rows: Path) -> float:
@@ -133,16 +112,18 @@ async def _decided(rows: Path, count: int) -> float:
         return (time.process_time() - begun) / (seen - first) * 1e6
 
 
-def _engine(engine: str, small: Path, large: Path) -> float:
-    """Microseconds of processor time a page."""
-    python = sys.executable if engine == "own" else str(ENGINES_PYTHON)
-    files = (small, small, large)  # the first warms it up
-    out = subprocess.run(
-        [python, "-m", "tests.bench.backfill_engine", engine, *map(str, files)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout
-    _, (few, less), (many, more) = json.loads(out.splitlines()[-1])
-    each: float = (more - less) / (many - few) * 1e6
-    return each
+def _command(pages: Path) -> float:
+    """Seconds of processor time of `neardup fingerprint`, with its children."""
+    command = [
+        sys.executable,
+        "-m",
+        "stream.cli",
+        "fingerprint",
+        str(pages),
+        "-o",
+        str(pages.with_suffix("")),
+    ]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*command, "--worker-processes", "2"], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -7,26 +7,21 @@ first tenth.
 
 from __future__ import annotations
 
-# ruff: noqa: ASYNC240 (a log file of ours, on the local disk)
 import asyncio
-import json
 import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import numpy as np
 import psutil
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
-from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
@@ -39,8 +34,9 @@ from stream.pages.times import rfc3339
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
-from tests.bench.journal import NEAR
-from tests.bench.pipeline import PARTITIONS, PATIENCE, TooFewPagesError, settings_for
+from tests.bench.made_rows import NEAR
+from tests.bench.pipeline import PARTITIONS, TooFewPagesError, settings_for
+from tests.kafka.dashboard_helpers import Client, dashboard_process
 
 HOSTS = 997
 JOURNAL = "abcd1234"
@@ -49,7 +45,7 @@ A_SECOND = 20_000
 WARM = 0.1
 """Share of the verdicts that is folded before the clock runs: processes start, code is compiled."""
 ASK_SECONDS = 0.25
-"""Between two questions; what they take is the dashboard's too."""
+"""Between two questions whether it lives; what they take is the dashboard's too."""
 
 
 def _verdicts(count: int) -> Iterator[VerdictRecord]:
@@ -111,52 +107,11 @@ async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
         await producer.stop()
 
 
-@asynccontextmanager
-async def _dashboard(settings: Settings, log: Path) -> AsyncIterator[tuple[psutil.Process, str]]:
-    """Its process and its URL."""
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "stream.cli", "dashboard",
-            env=settings.environment(), stderr=output, stdin=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-    try:
-        yield psutil.Process(process.pid), await _url(log)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def _url(log: Path) -> str:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        for line in log.read_bytes().splitlines():
-            if b'"event": "serving"' in line or b'"event":"serving"' in line:
-                return str(json.loads(line)["url"]).rstrip("/")
-        await asyncio.sleep(0.1)
-    raise NeardupError(f"bench: the dashboard serves nothing after {PATIENCE} s: {log.read_text()[-500:]}")
-
-
-async def _folded(session: aiohttp.ClientSession, url: str, wanted: int) -> int:
-    """How many verdicts are counted once there are at least so many."""
-    heard, before = time.monotonic(), -1
-    while True:
-        async with session.get(f"{url}/api/v1/figures", params={"range": "all"}) as response:
-            pages = int((await response.json())["pages"])
-        if pages >= wanted:
-            return pages
-        if pages != before:
-            heard, before = time.monotonic(), pages
-        elif time.monotonic() - heard > PATIENCE:
-            raise NeardupError(f"bench: {pages} verdicts are counted, then none for {PATIENCE} s")
-        await asyncio.sleep(ASK_SECONDS)
-
-
-async def _answers(session: aiohttp.ClientSession, url: str, took: list[float]) -> None:
+async def _answers(client: Client, took: list[float]) -> None:
     """Ask again and again whether it lives; milliseconds of each answer."""
     while True:
         begun = time.perf_counter()
-        async with session.get(f"{url}/livez") as response:
+        async with client.session.get(f"{client.url}/livez") as response:
             await response.read()
         took.append((time.perf_counter() - begun) * 1000)
         await asyncio.sleep(ASK_SECONDS)
@@ -172,14 +127,12 @@ async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     await _publish(settings, list(_verdicts(count)))
     took: list[float] = []
-    async with (
-        _dashboard(settings, directory / "dashboard.log") as (process, url),
-        aiohttp.ClientSession() as session,
-    ):
-        first = await _folded(session, url, max(1, int(count * WARM)))
+    async with dashboard_process(settings, directory / "dashboard.log") as (started, client):
+        process = psutil.Process(started.pid)
+        first = (await client.counted(max(1, int(count * WARM))))["pages"]
         spent, begun = _spent(process), time.perf_counter()
-        asking = asyncio.create_task(_answers(session, url, took))
-        folded = await _folded(session, url, count) - first
+        asking = asyncio.create_task(_answers(client, took))
+        folded = (await client.counted(count))["pages"] - first
         seconds, processor = time.perf_counter() - begun, _spent(process) - spent
         asking.cancel()
         rss = process.memory_info().rss >> 20

@@ -60,11 +60,8 @@ def _kept_lines(files: Iterable[Path]) -> Iterator[int]:
 def _neardup(clusters: str) -> Tool:
     def command(directory: Path, files: list[Path], output: Path) -> list[str]:
         names = list(map(str, files))
-        kept, dropped = str(output / "kept"), str(output / "dropped.jsonl")
-        return [
-            *(sys.executable, "-m", "stream.cli", "dedup", *names, "--id-column", "id"),
-            *("--clusters", clusters, "-o", kept, "--dropped", dropped),
-        ]
+        command = [sys.executable, "-m", "stream.cli", "dedup", *names, "--id-column", "id"]
+        return [*command, "--clusters", clusters, "-o", str(output / "kept")]
 
     return Tool(command, lambda output: _kept_lines(sorted((output / "kept").rglob("*.jsonl"))))
 
@@ -133,26 +130,7 @@ def quality(pairs: dedup_pages.Pairs, kept: Bools) -> dict[str, float | int]:
             both = kept[one] & kept[two]
             missed = len(np.unique(two[both]))
             figures["recall"] = round(rightly / max(1, rightly + missed), 5)
-            figures["pairs_left_alike"] = int(both.sum())
-            figures["dropped_unlike_any_kept"] = figures["dropped"] - rightly
     return figures
-
-
-def named_alike(pairs: dedup_pages.Pairs, dropped: Path) -> dict[str, int]:
-    """Of pages that were dropped, those that are not like the kept page that is named for them."""
-    earlier, later, similarity = pairs
-    alike = set(zip(earlier[similarity >= ALIKE].tolist(), later[similarity >= ALIKE].tolist(), strict=True))
-    unlike = 0
-    with dropped.open("rb") as lines:
-        for line in lines:
-            one, two = sorted(_named(json.loads(line)))
-            unlike += (one, two) not in alike
-    return {"dropped_unlike_the_named_page": unlike}
-
-
-def _named(record: dict[str, Any]) -> tuple[int, int]:
-    """The page that was dropped and the page kept for it: ids are the ends of their URLs."""
-    return int(record["url"].rpartition("/")[2]), int(record["kept_url"].rpartition("/")[2])
 
 
 def run(
@@ -205,8 +183,6 @@ def _figures(
     kept = np.zeros(pages, bool)
     kept[list(TOOLS[name].kept(output))] = True
     figures = cost._asdict() | {"pages_per_second": round(pages / cost.seconds)} | quality(pairs, kept)
-    if name in OURS:
-        figures |= named_alike(pairs, output / "dropped.jsonl")
     written.write_text(json.dumps(figures) + "\n")
     shutil.rmtree(output)
     return figures
@@ -215,10 +191,9 @@ def _figures(
 @click.command()
 @click.option("--pages", type=click.IntRange(min=100), default=20_000, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), help="Where pages and figures stay.")
-@click.option("--tool", "tools", multiple=True, type=click.Choice(list(TOOLS)), help="Measure these alone.")
-def command(pages: int, directory: Path | None, tools: tuple[str, ...]) -> None:
+def command(pages: int, directory: Path | None) -> None:
     """Print the figures of each tool as JSON."""
-    sys.stdout.write(json.dumps(run(pages, directory, tools or tuple(TOOLS)), indent=2) + "\n")
+    sys.stdout.write(json.dumps(run(pages, directory), indent=2) + "\n")
 
 
 if __name__ == "__main__":

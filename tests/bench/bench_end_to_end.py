@@ -1,8 +1,7 @@
 """Published pages -> verdicts, all processes and the broker on this machine, against the same job in Faust.
 
 Two kinds of input, of which 30 % are copies: text pages of 5 KB, copies edited; and HTML pages, whose copies
-come from another URL. There are fewer real pages than a run takes, so each is used again with its letters
-rotated by one more place: markup, lengths and frequencies stay, words are others, and both sides call it new.
+come from another URL.
 
 Rates are of a steady state, the same for both (`pipeline.steady`): neither the seconds in which processes
 start and code is compiled nor those in which the last pages trickle out. Rounds alternate; the first is
@@ -12,97 +11,28 @@ thrown away, because a broker compiles itself in its first minute and takes up t
 from __future__ import annotations
 
 import asyncio
-import json
-import random
-import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
-from string import ascii_lowercase
 from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
-from tests.bench.bench_worker import bodies
+from tests.bench.pages import AHEAD, InputPages, bodies, htmls, texts
 from tests.bench.pipeline import SteadyState, TooFewPagesError, faust_job, ours, settings_for, steady
 
-TEXT_BYTES = 5000
-COPIES = 0.3
 WORKERS, CHILDREN = 1, 2
 """What `neardup run` starts on two cores."""
-LETTERS = ascii_lowercase
 ROUNDS = 3
 DISCARDED = 1
 """Rounds in which the broker compiles itself."""
-AHEAD = 512
-"""Pages published before their verdicts; copies are of pages further back, whose verdicts are there."""
 WARM_SECONDS, SECONDS = 4.0, 6.0
 PAGES = {"text": 60_000, "html": 6_000}
 """More than a window takes. A machine that is too fast for them gets twice as many."""
-_MARKUP = re.compile(r"(?is)(<script.*?</script>|<style.*?</style>|<[^>]*>|&#?\w+;)")
-
-
-@dataclass(frozen=True, slots=True)
-class InputPages:
-    """Page messages, and whether each was made as a copy."""
-
-    values: list[bytes]
-    copies: list[bool]
-
-
-def texts(pages: int) -> InputPages:
-    """Page messages with a text of 5 KB; copies differ from an earlier page by three words."""
-    rng = random.Random(9)
-    letters = "etaoinshrdlucmfwypvbgkjqxz"
-    words = ["".join(rng.choices(letters, range(26, 0, -1), k=rng.randint(2, 9))) for _ in range(20_000)]
-    shares = [1 / (rank + 3) for rank in range(len(words))]
-    made: list[list[str]] = []
-    copies = []
-    for _ in range(pages):
-        copies.append(len(made) > AHEAD and rng.random() < COPIES)
-        if copies[-1]:
-            text = list(made[rng.randrange(len(made) - AHEAD)])
-            for _ in range(3):
-                text[rng.randrange(len(text))] = rng.choice(words)
-        else:
-            text = rng.choices(words, shares, k=TEXT_BYTES // 6)
-        made.append(text)
-    return InputPages([_message(i, text=" ".join(text)) for i, text in enumerate(made)], copies)
-
-
-def htmls(pages: int, data: Path | None) -> InputPages:
-    """Page messages with HTML; copies say what an earlier page of another URL says."""
-    rng = random.Random(9)
-    fresh = rotated(_workable(bodies(data)))
-    made: list[str] = []
-    copies = []
-    for _ in range(pages):
-        copies.append(len(made) > AHEAD and rng.random() < COPIES)
-        made.append(made[rng.randrange(len(made) - AHEAD)] if copies[-1] else next(fresh))
-    return InputPages([_message(i, html=html) for i, html in enumerate(made)], copies)
-
-
-def _message(number: int, **content: str) -> bytes:
-    return json.dumps({"url": f"http://bench.example/{number}", **content}).encode()
-
-
-def rotated(pages: list[str]) -> Iterator[str]:
-    """The pages as they are, and then turn after turn, without end, with other letters outside of markup."""
-    for turn in count():
-        letters = LETTERS[turn:] + LETTERS[:turn]
-        if turn >= len(LETTERS):
-            letters = "".join(random.Random(turn).sample(LETTERS, len(LETTERS)))
-        table = str.maketrans(LETTERS + LETTERS.upper(), letters + letters.upper())
-        for html in pages:
-            parts = _MARKUP.split(html)  # what stands outside of markup at even places
-            parts[::2] = [part.translate(table) for part in parts[::2]]
-            yield "".join(parts)
 
 
 def _workable(pages: list[str]) -> list[str]:
@@ -167,7 +97,7 @@ async def _run(servers: str, directory: Path, kinds: Sequence[str], data: Path |
     for kind in kinds:
         pages, rounds = PAGES[kind], ROUNDS + (0 if report else DISCARDED)
         while kind not in report:
-            made = texts(pages) if kind == "text" else htmls(pages, data)
+            made = texts(pages) if kind == "text" else htmls(pages, _workable(bodies(data)))
             try:
                 report[kind] = _of_rounds(made, await _rounds(servers, directory, made, rounds))
             except TooFewPagesError as error:

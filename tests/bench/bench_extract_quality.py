@@ -10,15 +10,18 @@ leaves them out, as extraction is to do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLTree
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.text.extract import extract
-from tests.bench.bench_extract import _extracted
 from tests.bench.quality import extraction, ours
 from tests.bench.quality.environments import call
 from tests.bench.quality.truth import Truth
@@ -27,8 +30,9 @@ PEERS = ("trafilatura", "trafilatura fast", "readability-lxml", "jusText")
 
 
 def run(data: Path | None = None) -> dict[str, Any]:
-    """`pages`: mean J to the reference and the share of pages with J >= .8, by data set and way. `javadoc`:
-    pairs of two templates whose extracts are alike. `stream`: precision and recall of verdicts.
+    """`us_a_page`: processor time. `pages`: mean J to the reference and the share of pages with J >= .8, by
+    data set and way. `javadoc`: pairs of two templates whose extracts are alike. `stream`: precision and
+    recall of verdicts.
 
     Raises NeardupError without `data`.
     """
@@ -39,8 +43,8 @@ def run(data: Path | None = None) -> dict[str, Any]:
     html = [each for pages in sets.values() for each in pages.html] + [
         page for pair in pairs for page in pair.html
     ]
-    texts = _extracts(html)
-    report: dict[str, Any] = {"pages": {}, "javadoc": {}, "stream": {}}
+    texts, microseconds = _extracts(html)
+    report: dict[str, Any] = {"us_a_page": microseconds, "pages": {}, "javadoc": {}, "stream": {}}
     first = 0
     for name, pages in sets.items():
         last = first + len(pages.html)
@@ -63,12 +67,33 @@ def run(data: Path | None = None) -> dict[str, Any]:
     return report
 
 
-def _extracts(html: list[str]) -> dict[str, list[str]]:
-    """Way -> the text of each page."""
+def _extracts(html: list[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Way -> the text of each page, and microseconds of processor time a page."""
     ways: dict[str, Callable[[str], str]] = {"ours": extract, "resiliparse": _extracted}
-    texts = {name: [way(each) for each in html] for name, way in ways.items()}
-    answers = call("extractors", "extractors.py", *PEERS, content=html) or {}
-    return texts | {name: answer["texts"] for name, answer in answers.items()}
+    texts, seconds = dict[str, list[str]](), dict[str, float]()
+    for name, way in ways.items():
+        began = time.process_time()
+        texts[name] = [way(each) for each in html]
+        seconds[name] = time.process_time() - began
+    for name, answer in (call("extractors", "extractors.py", *PEERS, content=html) or {}).items():
+        texts[name], seconds[name] = answer["texts"], answer["seconds"]
+    return texts, {name: round(each / len(html) * 1e6) for name, each in seconds.items()}
+
+
+def _extracted(document: str) -> str:
+    tree = HTMLTree.parse(document.replace("\0", "\ufffd"))
+    text: str = extract_plain_text(
+        tree,
+        preserve_formatting=False,
+        main_content=True,
+        list_bullets=False,
+        alt_texts=False,
+        links=False,
+        form_fields=False,
+        noscript=False,
+        comments=False,
+    )
+    return text
 
 
 def _likeness(texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -109,24 +134,3 @@ def _verdicts(texts: Sequence[str], references: Sequence[str]) -> dict[str, floa
         "precision": round(sum(each >= 0.8 for each in true) / max(1, len(true)), 3),
         "recall": round(len(found) / max(1, len(due)), 3),
     }
-
-
-def show(console: Any, found: dict[str, Any]) -> None:
-    """A table of pages, one of pairs, one of verdicts."""
-    from rich.table import Table
-
-    ways = list(next(iter(found["pages"].values())))
-    table = Table("pages", *ways, title="J to the reference: mean / share >= .8")
-    for name, each in found["pages"].items():
-        table.add_row(name, *(f"{each[way]['mean']:.3f} / {each[way]['share']:.3f}" for way in ways))
-    console.print(table)
-    if found["javadoc"]:
-        table = Table("javadoc of two releases", *ways)
-        for figure in ("pairs", "alike", "unlike", "unlike_alike"):
-            table.add_row(figure.replace("_", " "), *(str(found["javadoc"][way][figure]) for way in ways))
-        console.print(table)
-    for name, each in found["stream"].items():
-        table = Table(f"verdicts: {name}", *ways)
-        for figure in ("pages", "named", "precision", "recall"):
-            table.add_row(figure, *(str(each[way][figure]) for way in ways))
-        console.print(table)

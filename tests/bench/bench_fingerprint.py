@@ -36,9 +36,9 @@ BATCH = 16
 
 
 def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
-    """Per language: microseconds a text of ours in batches and one by one, of segmenting and hashing alone
-    (compiled, and plainly by the libraries), of simhash by its own 4-grams and by our tokens, and of the
-    other peers; ratios are medians of the rounds' ratios. Raises NeardupError without the peers."""
+    """Per language: microseconds a text of ours, of segmenting and hashing alone (compiled, and plainly by
+    the libraries), of simhash by its own 4-grams, and of the other peers; ratios are medians of the rounds'
+    ratios. Raises NeardupError without the peers."""
     try:
         from fast_dedup import MinHash, SimHash
         from rensa import RMinHash
@@ -60,11 +60,9 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
         seconds: dict[str, list[float]] = {}
         works: dict[str, Callable[[], object]] = {
             "ours": lambda texts=texts: fingerprinter.texts(texts),  # type: ignore[misc]
-            "one_by_one": lambda texts=texts: [fingerprinter.text(text) for text in texts],  # type: ignore[misc]
             "segment_and_hash": lambda texts=texts: _segment_and_hash(texts),  # type: ignore[misc]
             "plain_segment_and_hash": lambda texts=texts: _plain_segment_and_hash(texts),  # type: ignore[misc]
             "simhash": lambda texts=texts: [Simhash(text) for text in texts],  # type: ignore[misc]
-            "simhash_of_tokens": lambda texts=texts: [Simhash(_tokens(text)) for text in texts],  # type: ignore[misc]
             "rensa": lambda sets=sets: RMinHash.digest_matrix_from_token_sets(sets, MINIMA, 42),  # type: ignore[misc]
             "fast_dedup_minhash": lambda sets=sets: [added(MinHash(MINIMA), each) for each in sets],  # type: ignore[misc]
             "fast_dedup_simhash": lambda sets=sets: [added(SimHash(), each, 1) for each in sets],  # type: ignore[misc]
@@ -82,10 +80,7 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
             "megabytes": round(size, 2),
             **{f"{name}_us_a_text": round(each / len(texts) * 1e6, 1) for name, each in median.items()},
             "ours_mb_s": round(size / median["ours"], 2),
-            "ours_texts_s": round(len(texts) / median["ours"]),
             "times_simhash": ratio("simhash", "ours"),
-            "times_simhash_one_by_one": ratio("simhash", "one_by_one"),
-            "times_simhash_of_tokens": ratio("simhash_of_tokens", "ours"),
             "times_rensa": ratio("rensa", "ours"),
             "times_fast_dedup_minhash": ratio("fast_dedup_minhash", "ours"),
             "times_fast_dedup_simhash": ratio("fast_dedup_simhash", "ours"),
@@ -120,10 +115,6 @@ def _shingles(text: str, language: str) -> set[str]:
     words = text.split() if language == "en" else list(text)
     joint = " " if language == "en" else ""
     return {joint.join(words[first : first + WORDS]) for first in range(len(words) - WORDS + 1)}
-
-
-def _tokens(text: str) -> list[str]:
-    return [token.decode() for token in segment(normalise(text), "rjieba")]
 
 
 def _revisions(data: Path, language: str) -> Iterator[str]:

@@ -1,127 +1,46 @@
 """The judge's core as its tables grow: speed, memory and disk; how fast it starts and is rebuilt.
 
-No Kafka here: the journal's records are decided and applied batch after batch, and flushed beside that, as a
-judge does. A machine may be twice as fast in one minute as in another: at each point of the curve a judge
-that has just begun decides the same few batches, and speeds are compared as multiples of its own.
-Memory is what the process has to itself: pages of table files that it maps are the page cache's.
+A machine may be twice as fast in one minute as in another: at each point of the curve a judge that has just
+begun decides the same few rows, and speeds are compared as multiples of its own.
 """
 
 from __future__ import annotations
 
-import gc
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from stream.errors import NeardupError
-from stream.fingerprint.scheme import Scheme
-from stream.judge.batch import Entry
-from stream.judge.judge import Judge
 from stream.judge.state.state import State
-from stream.messages.decision import Decisions
-from stream.messages.journal import decode_journal
+from stream.messages.verdict_options import VerdictOptions
 from stream.ops.runtime_tuning import batch_process_tuning
-from stream.settings import Settings
-from tests.bench.bench_judge import TRANSACTION
-from tests.bench.journal import NEAR, ROWS, journal
-from tests.genesis import genesis_of
+from tests.bench.made_judge import MadeJudge
+from tests.bench.made_rows import NEAR
 
-MILLION = 1_000_000
-POINTS = (100_000, MILLION, *range(2 * MILLION, 200 * MILLION, 2 * MILLION))
-"""Points of the curve, as far as it goes; the last one is where it ends."""
-STARTED = 5 * MILLION
-"""Anchors at which a start is measured."""
+POINT = 1_000_000
+"""Anchors between two points of the curve."""
 REBUILT_ROWS = 300_000
 FRESH_ROWS = 200_000
 """What a judge that has just begun decides at each point of the curve."""
 CALM_SECONDS = 0.5
 """This long less than a tenth of a core, and nothing is being compacted any more."""
 PATIENCE = 60.0
-MEMORY = 1 << 30
-"""The default."""
 
 
-def own_mib() -> int:
-    """Memory of this process alone."""
-    with open("/proc/self/status") as lines:
-        (line,) = (line for line in lines if line.startswith("RssAnon:"))
-    return int(line.split()[1]) >> 10
+def _opened(directory: Path) -> MadeJudge:
+    return MadeJudge(directory, VerdictOptions())
 
 
-def _open(directory: Path) -> tuple[State, Judge]:
-    scheme = Scheme()
-    genesis = genesis_of(scheme)
-    state = State(directory, genesis, "c", memory=MEMORY, generation=1_000_000, cache=256 << 20)
-    return state, Judge(state, genesis)
-
-
-def _batches(rows: int) -> Iterator[list[Entry]]:
-    """Batches as large as a transaction under load."""
-    batch: list[Entry] = []
-    for offset, record in enumerate(journal(rows, Scheme()), start=1):
-        value = record.encode()
-        batch.append(Entry(offset, 1000, offset.to_bytes(16, "big"), decode_journal(value, offset)))
-        if len(batch) * ROWS >= TRANSACTION:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-class Flushes:
-    """Flushes beside the work, as often as a judge's."""
-
-    def __init__(self) -> None:
-        self._beside = ThreadPoolExecutor(1, "flush")
-        self._flushing: Future[None] | None = None
-        self._begun = time.monotonic()
-        self._seconds = Settings().flush_seconds
-
-    def begin_if_due(self, state: State) -> None:
-        """Begin one, unless one is under way or the last one is not long ago."""
-        under_way = self._flushing is not None and not self._flushing.done()
-        if not under_way and time.monotonic() - self._begun > self._seconds:
-            self.end()
-            self._begun, self._flushing = time.monotonic(), self._beside.submit(state.flush)
-
-    def end(self) -> None:
-        """Wait for what is under way."""
-        if self._flushing is not None:
-            self._flushing.result()
-            self._flushing = None
-
-
-def _decide(directory: Path, batches: list[list[Entry]]) -> tuple[float, list[Decisions]]:
-    """Seconds that a judge takes who begins with these batches, and what is decided."""
-    state, judge = _open(directory)
-    log: list[Decisions] = []
-    began = time.perf_counter()
-    for batch in batches:
-        log.append(judge.decide(batch).record())
-        judge.apply(batch, log[-1])
-    seconds = time.perf_counter() - began
-    state.close()
-    return seconds, log
-
-
-class _Fresh:
-    """A judge that has just begun: how fast the machine is at a moment."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._batches = list(_batches(FRESH_ROWS))
-        self.rows_per_second()  # compiles
-
-    def rows_per_second(self) -> int:
-        """Measured where nothing else of this process is at work."""
-        seconds, _ = _decide(self._directory, self._batches)
-        shutil.rmtree(self._directory)
-        return round(FRESH_ROWS / seconds)
+def _fresh(directory: Path) -> float:
+    """Rows a second of a judge that has just begun: how fast the machine is at a moment."""
+    judge = _opened(directory)
+    speed = judge.measure(FRESH_ROWS).rows_per_second
+    judge.close()
+    shutil.rmtree(directory)
+    return speed
 
 
 def _calm_down(state: State) -> float:
@@ -138,52 +57,29 @@ def _calm_down(state: State) -> float:
 
 
 def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
-    """The curve, and seconds that a start took at `STARTED` anchors, or at the end before that."""
-    state, judge = _open(directory)
-    curve: list[dict[str, Any]] = []
-    points = [point for point in POINTS if point < anchors] + [anchors]
-    started = 0.0
-    seconds, rows, longest, flushes = 0.0, 0, 0.0, Flushes()
-    fresh = _Fresh(directory.with_name("fresh"))
-    for batch in _batches(int(anchors / (1 - NEAR) * 1.02)):
-        began = time.perf_counter()
-        decided = judge.decide(batch)
-        judge.apply(batch, decided.record())
-        longest = max(longest, time.perf_counter() - began)
-        flushes.begin_if_due(state)
-        seconds += time.perf_counter() - began
-        rows += len(decided.batch)
-        if state.tables.count >= min(STARTED, anchors) and not started:
-            flushes.end()
-            state.close()
-            del state, judge, decided
-            gc.collect()
-            began = time.perf_counter()
-            state, judge = _open(directory)
-            started = time.perf_counter() - began
-        if state.tables.count >= points[len(curve)]:
-            stats = state.tables.stats
-            curve.append(
-                {
-                    "anchors": state.tables.count,
-                    "rows_per_second": round(rows / seconds),
-                    "longest_batch_ms": round(longest * 1000),
-                    "ram_mib": own_mib(),
-                    "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
-                    "hot_anchors": stats.hot_anchors,
-                    "cold_anchors": stats.cold_anchors,
-                    "runs": stats.runs,
-                }
-            )
-            flushes.end()
-            # Counted with the next stretch: it would have been done beside its rows.
-            seconds, rows, longest = _calm_down(state), 0, 0.0
-            curve[-1]["fresh_rows_per_second"] = fresh.rows_per_second()
-            if len(curve) == len(points):
-                break
-    flushes.end()
-    state.close()
-    return curve, started
+    """The curve, and the seconds that a start took at its end."""
+    judge, fresh, curve = _opened(directory / "grown"), directory / "fresh", list[dict[str, Any]]()
+    _fresh(fresh)  # compiles
+    while judge.state.tables.count < anchors:
+        part = judge.measure(round(min(POINT, anchors - judge.state.tables.count) / (1 - NEAR)))
+        part.seconds += _calm_down(judge.state)  # it would have been done beside the rows that follow
+        curve.append(
+            {
+                "anchors": part.anchors,
+                "rows_per_second": round(part.rows_per_second),
+                "longest_batch_ms": part.longest_batch_ms,
+                "ram_mib": part.ram_mib,
+                "disk_bytes_an_anchor": round(part.disk_bytes / part.anchors),
+                "hot_anchors": part.hot_anchors,
+                "cold_anchors": part.cold_anchors,
+                "runs": part.runs,
+                "fresh_rows_per_second": round(_fresh(fresh)),
+            }
+        )
+    judge.close()
+    again = _opened(directory / "grown")
+    again.close()
+    return curve, again.seconds_to_start
 
 
 def _flat(curve: list[dict[str, Any]]) -> float:
@@ -193,48 +89,49 @@ def _flat(curve: list[dict[str, Any]]) -> float:
 
 
 def _last_to_million(curve: list[dict[str, Any]]) -> float:
-    """Speed at the end to that up to a million anchors, or up to the first point before that; each to that of
-    a judge that has just begun, of around the stretch."""
+    """Speed at the end to that up to the first point, a million anchors; each to that of a judge that has
+    just begun, of around the stretch."""
 
     def speed(place: int) -> float:
         around = [point["fresh_rows_per_second"] for point in curve[max(0, place - 1) : place + 1]]
         return float(curve[place]["rows_per_second"] / fmean(around))
 
-    return round(speed(len(curve) - 1) / speed(min(1, len(curve) - 1)), 3)
+    return round(speed(len(curve) - 1) / speed(0), 3)
 
 
 def _rebuild(directory: Path) -> dict[str, Any]:
-    """Deciding a journal against applying what was decided of it."""
-    batches = list(_batches(REBUILT_ROWS))
-    deciding, log = _decide(directory / "first", batches)
-    state, judge = _open(directory / "second")
-    began = time.perf_counter()
-    for batch, decisions in zip(batches, log, strict=True):
-        judge.apply(batch, decisions)
-    applying = time.perf_counter() - began
-    state.close()
+    """Deciding a journal, and applying what was decided of it to another state, batch by batch in turn."""
+    first, second = (_opened(directory / name) for name in ("first", "second"))
+    rows, deciding, applying = 0, 0.0, 0.0
+    while rows < REBUILT_ROWS:
+        batch, began = first.batch(), time.perf_counter()
+        decided = first.judge.decide(batch)
+        record = decided.record()
+        first.judge.apply(decided.entries, record)
+        middle = time.perf_counter()
+        second.judge.apply(decided.entries, record)
+        deciding, applying = deciding + middle - began, applying + time.perf_counter() - middle
+        rows += len(decided.batch)
+    for each in (first, second):
+        each.close()
     return {
-        "rows": REBUILT_ROWS,
-        "decided_per_second": round(REBUILT_ROWS / deciding),
-        "rebuilt_per_second": round(REBUILT_ROWS / applying),
+        "rows": rows,
+        "decided_per_second": round(rows / deciding),
+        "rebuilt_per_second": round(rows / applying),
         "ratio": round(deciding / applying, 2),
     }
 
 
 def run(anchors: int = 20_000_000) -> dict[str, Any]:
     """The curve, `seconds_to_start`, and the speed of a rebuild beside that of deciding."""
-    directory = Path(tempfile.mkdtemp(prefix="neardup-bench-"))
-    try:
-        with batch_process_tuning():
-            curve, started = _grow(directory / "grown", anchors)
-            rebuilt = _rebuild(directory)
-        return {
-            "curve": {f"{point['anchors']:,}": point for point in curve},
-            "last_to_million_ratio": _last_to_million(curve),
-            "ram_beyond_ratio": _flat(curve),
-            "disk_bytes_an_anchor": curve[-1]["disk_bytes_an_anchor"],
-            "seconds_to_start": round(started, 2),
-            "rebuild": rebuilt,
-        }
-    finally:
-        shutil.rmtree(directory)
+    with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory, batch_process_tuning():
+        curve, started = _grow(Path(directory), anchors)
+        rebuilt = _rebuild(Path(directory))
+    return {
+        "curve": {f"{point['anchors']:,}": point for point in curve},
+        "last_to_million_ratio": _last_to_million(curve),
+        "ram_beyond_ratio": _flat(curve),
+        "disk_bytes_an_anchor": curve[-1]["disk_bytes_an_anchor"],
+        "seconds_to_start": round(started, 2),
+        "rebuild": rebuilt,
+    }

@@ -28,7 +28,7 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings, load
-from tests.bench.journal import NEAR, PARTITIONS, journal
+from tests.bench.made_rows import NEAR, PARTITIONS, journal
 from tests.bench.pipeline import processor_seconds
 
 TRANSACTION = 32_768

@@ -24,7 +24,7 @@ from stream.judge.state.state import State
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.runtime_tuning import batch_process_tuning
 from tests.bench.hostile import CASES, ordinary
-from tests.bench.journal import ROWS
+from tests.bench.made_rows import ROWS
 from tests.genesis import genesis_of
 
 LATER: Final = 2

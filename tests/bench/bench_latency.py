@@ -17,24 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from aiokafka import AIOKafkaConsumer
 
 from stream.brokers.broker import start_broker
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
-from tests.bench.bench_end_to_end import CHILDREN, WORKERS, texts
+from tests.bench.bench_end_to_end import CHILDREN, WORKERS
+from tests.bench.pages import AHEAD, texts
 from tests.bench.pipeline import (
     PARTITIONS,
     ours,
     processor_seconds,
     producer,
     settings_for,
-    through,
+    steady,
     verdicts,
 )
 
-WARM = 64
+WARM_SECONDS, SUSTAINED_SECONDS = 1.0, 3.0
 SHARES = (0.05, 0.5, 0.9)
 WARM_SHARE = 0.5
 TICK = 0.005
@@ -58,20 +58,12 @@ async def _paced(settings: Settings, values: Sequence[bytes], rate: float, sent:
         await sender.flush()
 
 
-def _others() -> float:
-    """Processor seconds that the machine has spent for others than this process and its children."""
-    every = psutil.cpu_times()
-    mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    own = [each.cpu_times() for each in mine]
-    return every.user + every.nice + every.system - sum(each.user + each.system for each in own)
-
-
 async def _latencies(
     settings: Settings, consumer: AIOKafkaConsumer, values: Sequence[bytes], rate: float
 ) -> dict[str, float]:
     sent: dict[str, float] = {}
     times: list[tuple[float, ...]] = []
-    began, others, ours_before = time.monotonic(), _others(), sum(processor_seconds().values())
+    began, ours_before = time.monotonic(), sum(processor_seconds().values())
     publishing = asyncio.create_task(_paced(settings, values, rate, sent))
     while len(times) < len(values):
         for records in (await consumer.getmany(timeout_ms=50)).values():
@@ -87,7 +79,6 @@ async def _latencies(
     report = {"pages_per_second": round(rate), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
     took = time.monotonic() - began
     report["cores"] = round((sum(processor_seconds().values()) - ours_before) / took, 2)
-    report["cores_of_others"] = round((_others() - others) / took, 2)
     for part, waits in zip(PARTS, np.diff(table).T, strict=True):
         p50, p99 = np.percentile(waits, [50, 99])
         report |= {f"{part}_p50_ms": round(float(p50)), f"{part}_p99_ms": round(float(p99))}
@@ -97,15 +88,16 @@ async def _latencies(
 async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
     report: dict[str, Any] = {}
     async with ours(settings_for(servers, directory, worker_processes=CHILDREN), WORKERS) as settings:
-        sustained, _ = await through(settings, values[:WARM], values[WARM:])
+        found = await steady(settings, values, ahead=AHEAD, warm=WARM_SECONDS, seconds=SUSTAINED_SECONDS)
+        sustained = found.pages_per_second
         report["sustained_pages_per_second"] = round(sustained)
         async with verdicts(settings) as consumer:
             for turn, share in enumerate((WARM_SHARE, *SHARES)):
                 rate = sustained * share
                 fresh = [v.replace(b"bench.example/", b"%d.example/" % turn) for v in values]
-                found = await _latencies(settings, consumer, fresh[: int(rate * SECONDS)], rate)
+                figures = await _latencies(settings, consumer, fresh[: int(rate * SECONDS)], rate)
                 if turn:
-                    report[f"at_{share:.0%}"] = found
+                    report[f"at_{share:.0%}"] = figures
     return report
 
 

@@ -44,14 +44,8 @@ OURS: dict[str, tuple[Scheme, VerdictOptions]] = {
     "seeds: 3 longest sentences, k=3": (Scheme(features="sentences"), VerdictOptions.paper(3)),
 }
 PEERS = {
-    "simhash": ("simhash k=2", "simhash k=3"),
-    "peers": (
-        "datasketch 128",
-        "datasketch 256 verified",
-        "rensa 128 verified",
-        "trafilatura Simhash",
-        "text-dedup settings",
-    ),
+    "simhash": ("simhash k=3",),
+    "peers": (*VERIFIED, "trafilatura Simhash", "text-dedup settings"),
 }
 """Environment -> what is measured there."""
 DRAWS: Final = 10
@@ -69,18 +63,17 @@ def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]
     report: dict[str, Any] = {"goals": {name: goal for name, (goal, _) in GOALS.items()}, "edges": EDGES}
     for language in LANGUAGES:
         report[language] = _language(truth.revisions(data, language))
-    report["by_floor"] = _by_floor(truth.revisions(data, "zh"))
     there = [language for language in OTHERS if (data / f"revisions-{language}.jsonl.xz").exists()]
     report["others"] = {language: _other(truth.revisions(data, language)) for language in there}
     german = manpages.revisions()
     if german:
         report["others"]["de"] = _other(german)
-    report["short_of"] = [
+    report["short_of"] = ", ".join(
         f"{language} {name}"
         for language in LANGUAGES
         for name, (goal, _) in GOALS.items()
         if report[language]["ways"][MEAN][name] < goal
-    ]
+    )
     if picture is not None:
         call("peers", "picture.py", str(picture), content=report)
     return report | chrome.run(data)
@@ -105,12 +98,6 @@ def _language(texts: list[str]) -> dict[str, Any]:
         answers = call(environment, "peers.py", *methods, content=pages)
         ways |= {name: figures.of(named) for name, named in (answers or {}).items()}
     return {"pairs": figures.pairs, "modified": len(modified), "ways": ways}
-
-
-def _by_floor(texts: list[str]) -> dict[str, Any]:
-    """Figures of the default by the truth of earlier figures."""
-    figures = LanguageFigures(texts, truth.by_floor)
-    return figures.of(ours.scanned(ours.pages(texts), Scheme(), VerdictOptions()).named)
 
 
 def _other(texts: list[str]) -> dict[str, Any]:
@@ -140,52 +127,3 @@ def _over_seeds(texts: list[str], figures: LanguageFigures) -> dict[str, Any]:
         }
         for said, choose in (("mean", statistics.mean), ("least", min))
     }
-
-
-def show(console: Any, found: dict[str, Any]) -> None:
-    """One table: a row a way, with the goal beside the default's figures."""
-    from rich.table import Table
-
-    names = {
-        "candidate_recall": "candidates",
-        "precision_08": "precision J>=.8",
-        "precision_07": "precision J>=.7",
-        "recall_modified": "recall modified",
-        "recall_085": "recall J>=.85",
-        "f1": "F1",
-    }
-    goals = ("", *(f"{GOALS[name][0]}" if name in GOALS else "" for name in names))
-    table = Table("zh / en", *names.values(), title="quality")
-    table.add_row("goal of the mean", *goals[1:], style="bold")
-    for way in found["zh"]["ways"]:
-        cells = [
-            " / ".join(f"{found[language]['ways'][way].get(name, ''):.3f}".rjust(5) for language in LANGUAGES)
-            if name in found["zh"]["ways"][way]
-            else "-"
-            for name in names
-        ]
-        table.add_row(way, *cells, style="bold" if way == MEAN else "")
-    console.print(table)
-    _show_languages(console, found)
-    chrome.show(console, found)
-    short = found["short_of"]
-    console.print(f"short of the goal: {', '.join(short)}" if short else "all goals are met")
-
-
-def _show_languages(console: Any, found: dict[str, Any]) -> None:
-    """One table: a row a language, with precision and recall of the default and of verified peers."""
-    from rich.table import Table
-
-    ways = ("default", MEAN, f"default, least of {DRAWS} seeds", *VERIFIED)
-    table = Table("texts", "pairs", "modified", *ways, title="precision J >= .8 / recall modified")
-    for language, own in ({name: found[name] for name in LANGUAGES} | found["others"]).items():
-        cells = [
-            f"{own['ways'][way]['precision_08']:.3f} / {own['ways'][way]['recall_modified']:.3f}"
-            if way in own["ways"]
-            else "-"
-            for way in ways
-        ]
-        table.add_row(language, str(own["pairs"]), str(own["modified"]), *cells)
-    old = found["by_floor"]
-    table.add_row("zh, earlier truth", "", "", f"{old['precision_08']:.3f} / {old['recall_modified']:.3f}")
-    console.print(table)

@@ -190,17 +190,5 @@ def _of_all(drawn: list[dict[str, float]], choose: Callable[[Iterable[float]], f
     return {name: round(choose([each[name] for each in drawn]), 4) for name in drawn[0]}
 
 
-def show(console: Any, figures: dict[str, Any]) -> None:
-    """One table a set: a row for each way to judge."""
-    from rich.table import Table
-
-    for name, ways in figures.items():
-        columns = next(iter(ways.values()))
-        table = Table("options", *(column.replace("_", " ") for column in columns), title=name)
-        for way, row in ways.items():
-            table.add_row(way, *(f"{value:,}" for value in row.values()))
-        console.print(table)
-
-
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")

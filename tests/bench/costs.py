@@ -77,9 +77,8 @@ def cost(kept: dict[str, Any]) -> list[str]:
 def _rows(kept: dict[str, Any]) -> Any:
     for kind, found in kept.get("backfill", {"found": {}})["found"].items():
         yield kind, "batch, fingerprint and decide alone", found["fingerprint_and_decide_us_a_page"]
-        for way, name in (("own_processes", "our processes"), ("spark", "Spark")):
-            if fingerprinted := found.get(f"{way}_us_a_page"):
-                yield kind, f"batch, {name}", fingerprinted + found["decide_us_a_page"]
+        if fingerprinted := found.get("own_processes_us_a_page"):
+            yield kind, "batch, our processes", fingerprinted + found["decide_us_a_page"]
     for kind, found in kept.get("end_to_end", {"found": {}})["found"].items():
         if isinstance(found, dict) and (spent := found.get("processor_us_a_page")):
             yield kind, "stream", sum(spent.get(role, 0) for role in _ROLES)

@@ -68,20 +68,9 @@ GOALS = (
         "all. The libraries take {zh[plain_segment_and_hash_us_a_text]} us to cut and hash alone",
     ),
     Goal(
-        "extract", "of the extraction library's speed alone, HTML to fingerprint", ("ratio",), ">=", 2,
-        "beside the library ({library_us_a_page} us a page), decoding takes {decode_us_a_page} us and "
-        "tokens to fingerprint {from_text_us_a_page} us",
-    ),
-    Goal("worker", "of the same children without Kafka", ("ratio",), ">=", 0.85),
-    Goal(
         "end_to_end", "largest process of a worker, MiB, HTML", ("html", "largest_rss_mib", "children"),
         "<=", 400,
     ),
-    Goal("tables", "rows a second at 5 M with 4 GiB", ("hot", "rows_per_second"), ">=", 700_000,
-         "full generations are in runs, whatever the budget: RocksDB answers {hot[rocks_probes_a_row]} "
-         "probes a row from the page cache"),
-    Goal("tables", "rows a second at 20 M with 1 GiB", ("cold", "rows_per_second"), ">=", 60_000,
-         "RocksDB answers {cold[rocks_probes_a_row]} probes a row, on two cores"),
     Goal(
         "judge", "verdicts a second", ("verdicts_per_second",), ">=", 100_000,
         "a verdict takes {processor_us_a_verdict[judge]} us of processor in the judge and "
@@ -108,19 +97,6 @@ GOALS = (
         "template alone has {one_template[later_ratio]}",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
-    Goal(
-        "elector", "rows a processor second, first pass",
-        ("first", "rows_a_processor_second"), ">=", 100_000,
-    ),
-    Goal(
-        "elector", "rows a processor second, when all URLs come again",
-        ("again", "rows_a_processor_second"), ">=", 100_000,
-    ),
-    Goal("elector", "bytes of state a URL", ("again", "state_bytes_a_url"), "<=", 200),
-    Goal(
-        "elector", "longest election in a cluster of a million, milliseconds",
-        ("milliseconds_an_election_in_a_large_cluster", "longest"), "<=", 20,
-    ),
     Goal(
         "end_to_end", "times the plain Faust job, HTML", ("html", "ratio"), ">=", 5,
         "children spend "
@@ -188,10 +164,6 @@ GOALS = (
          "<=", 150),
     Goal("backfill", "rows, bytes a text page", ("text", "rows_bytes_a_page"), "<=", 340),
     Goal("backfill", "rows, bytes an HTML page", ("html", "rows_bytes_a_page"), "<=", 340),
-    Goal("backfill", "Spark's processor time to our processes', text", ("text", "spark_to_own_processes"),
-         "<=", 1.15),
-    Goal("backfill", "Spark's processor time to our processes', HTML", ("html", "spark_to_own_processes"),
-         "<=", 1.15),
     Goal("dashboard", "verdicts folded a second of one core", ("folded_per_second",), ">=", 50_000,
          "the dashboard gives way to other processes and had {cores} cores; and it adds up hosts and "
          "clusters in "

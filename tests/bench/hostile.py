@@ -12,9 +12,8 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.minima import MINIMA_WORDS
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.messages.journal import Rows, SourceRange, Strings, decode_journal
-from tests.bench.journal import ROWS, journal
-from tests.url_digests import digests_of_urls
+from stream.messages.journal import Rows, SourceRange, decode_journal
+from tests.bench.made_rows import ROWS, journal, rows_of
 
 U64 = NDArray[np.uint64]
 BINS: Final = Scheme().sketch_bins // 64
@@ -47,22 +46,9 @@ class HostileJournal:
 
     def _entry(self, first: int, prints: U64, sketches: U64, urls: list[str]) -> Entry:
         n = len(prints)
-        names: list[str | None] = list(urls[first : first + n])
-        rows = Rows(
-            scheme=self._scheme.id,
-            ranges=[SourceRange("c", "pages", "0" * 32, 0, first, first + n, n, opening=not first)],
-            status=np.zeros(n, np.uint8),
-            fingerprint=prints[:, None],
-            sketch=sketches,
-            text_hash=np.zeros((n, 16), np.uint8),
-            url_digest=digests_of_urls(names),
-            offset=np.arange(first, first + n),
-            fetched_at=np.full(n, 1_790_000_000_000),
-            quality=np.full(n, np.nan),
-            length=np.full(n, 6_000, np.uint32),
-            language=np.zeros(n, "S3"),
-            strings=Strings.of(names, [None] * n),
-        )
+        source = SourceRange("c", "pages", "0" * 32, 0, first, first + n, n, not first)
+        hashes = np.zeros((n, 16), np.uint8)
+        rows = rows_of(self._scheme, source, prints, sketches, urls[first : first + n], hashes)
         return _entry(rows, first // ROWS + 1)
 
 
@@ -180,22 +166,6 @@ def superseded_hub(rows: int) -> list[Entry]:
     return HostileJournal(scheme).entries(prints, sketches, [url or "" for url in flat])
 
 
-def one_page(rows: int) -> list[Entry]:
-    """The same page at as many URLs."""
-    scheme = Scheme()
-    sketches = np.repeat(sketches_of_one_set(np.random.default_rng(8), 1, scheme), rows, axis=0)
-    return HostileJournal(scheme).entries(np.full(rows, 1, np.uint64), sketches)
-
-
-def one_page_of_one_url(rows: int) -> list[Entry]:
-    """The same page again and again."""
-    scheme = Scheme()
-    sketches = np.repeat(sketches_of_one_set(np.random.default_rng(9), 1, scheme), rows, axis=0)
-    return HostileJournal(scheme).entries(
-        np.full(rows, 1, np.uint64), sketches, ["https://host.example/"] * rows
-    )
-
-
 def one_template(rows: int) -> list[Entry]:
     """Texts that share three quarters of their words."""
     rng = np.random.default_rng(10)
@@ -212,13 +182,6 @@ def shuffled_sentences(rows: int) -> list[Entry]:
     rng = np.random.default_rng(11)
     sentences = [" ".join(_words(rng, 6)) + "." for _ in range(WORDS // 6)]
     return _fingerprinted([" ".join(rng.permutation(sentences).tolist()) for _ in range(rows)])
-
-
-def shuffled_words(rows: int) -> list[Entry]:
-    """Texts of the same words, each in an order of its own: equal fingerprints, other shingles."""
-    rng = np.random.default_rng(12)
-    words = _words(rng, WORDS)
-    return _fingerprinted([" ".join(rng.permutation(words).tolist()) for _ in range(rows)])
 
 
 def _words(rng: np.random.Generator, count: int) -> list[str]:
@@ -244,11 +207,8 @@ CASES: Final[dict[str, Callable[[int], list[Entry]]]] = {
         superseded_hub,
         changing_url,
         changing_urls,
-        one_page,
-        one_page_of_one_url,
         one_template,
         shuffled_sentences,
-        shuffled_words,
     )
 }
 """Name -> records of so many rows."""

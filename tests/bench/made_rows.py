@@ -1,4 +1,4 @@
-"""Rows made for benchmarks of growth: any record can be made alone, so a run can be resumed anywhere.
+"""Rows made for benchmarks: any record can be made alone, so a run can go on anywhere.
 
 A row is a function of its number and of a seed. Every tenth but three is new; the others are near-duplicates
 of a new row before: of a third of them any, of the others at most `REMEMBERED` rows back.
@@ -6,6 +6,7 @@ of a new row before: of a third of them any, of the others at most `REMEMBERED` 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -22,13 +23,19 @@ from stream.fingerprint.minima import (
 )
 from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Rows, SourceRange, Strings
-from tests.bench.journal import PARTITIONS, REMEMBERED, ROWS
 from tests.url_digests import digests_of_urls
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
+ROWS: Final = 512
+"""Rows a record."""
+PARTITIONS: Final = 8
+"""Source partitions."""
+REMEMBERED: Final = 1 << 20
+"""Most near-duplicates are of rows at most this far back."""
 NEAR_OF_TEN: Final = 3
 """Rows of ten that are near-duplicates."""
+NEAR: Final = NEAR_OF_TEN / 10
 LEAST_ALIKE, MOST_ALIKE = 0.82, 0.95
 """Similarities of planted copies."""
 CLOSE: Final = 3
@@ -114,24 +121,44 @@ class MadeRows:
         sketches[rows, self._words - MINIMA_WORDS + word] ^= changed
 
     def _rows(self, number: int, rows: I64, prints: U64, sketches: U64, host: str) -> Rows:
-        n, partition = len(rows), number % PARTITIONS
-        start = number // PARTITIONS * ROWS
+        n, start = len(rows), number // PARTITIONS * ROWS
         urls = [f"https://{host}-{i % 997}.example/articles/2026/{i}.html" for i in rows.tolist()]
-        return Rows(
-            scheme=self.scheme.id,
-            ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
-            status=np.zeros(n, np.uint8),
-            fingerprint=prints[:, None],
-            sketch=sketches,
-            text_hash=hashes(rows, 2, self.seed + len(host)).view(np.uint8).reshape(n, 16),
-            url_digest=digests_of_urls(urls),
-            offset=np.arange(start, start + n),
-            fetched_at=np.full(n, 1_790_000_000_000),
-            quality=np.full(n, np.nan),
-            length=np.full(n, 6_000, np.uint32),
-            language=np.zeros(n, "S3"),
-            strings=Strings.of(urls, [url.encode() for url in urls]),
-        )
+        source = SourceRange("c", "pages", "0" * 32, number % PARTITIONS, start, start + n, n, start == 0)
+        text_hash = hashes(rows, 2, self.seed + len(host)).view(np.uint8).reshape(n, 16)
+        return rows_of(self.scheme, source, prints, sketches, urls, text_hash)
+
+
+def rows_of(
+    scheme: Scheme,
+    source: SourceRange,
+    prints: U64,
+    sketches: U64,
+    urls: list[str],
+    text_hash: NDArray[np.uint8],
+) -> Rows:
+    """A record of n rows, with fingerprints (n,), sketches (n, lanes) and text hashes (n, 16)."""
+    n = len(prints)
+    return Rows(
+        scheme=scheme.id,
+        ranges=[source],
+        status=np.zeros(n, np.uint8),
+        fingerprint=prints[:, None],
+        sketch=sketches,
+        text_hash=text_hash,
+        url_digest=digests_of_urls(urls),
+        offset=np.arange(source.start, source.end),
+        fetched_at=np.full(n, 1_790_000_000_000),
+        quality=np.full(n, np.nan),
+        length=np.full(n, 6_000, np.uint32),
+        language=np.zeros(n, "S3"),
+        strings=Strings.of(urls, [url.encode() for url in urls]),
+    )
+
+
+def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
+    """The first records, with so many rows or a few more."""
+    made = MadeRows(scheme)
+    return (made.record(number) for number in range(-(-rows // ROWS)))
 
 
 def is_new(rows: I64) -> NDArray[np.bool_]:

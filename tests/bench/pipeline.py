@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -112,14 +111,6 @@ async def verdicts(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
         await consumer.stop()
 
 
-async def publish(settings: Settings, values: Sequence[bytes]) -> None:
-    """Publish all pages, spread over the partitions."""
-    async with producer(settings) as sender:
-        for number, value in enumerate(values):
-            await sender.send(TopicNames(settings.namespace).pages, value, partition=number % PARTITIONS)
-        await sender.flush()
-
-
 @dataclass(slots=True)
 class SteadyState:
     """What came out while a deployment was in full swing."""
@@ -209,35 +200,6 @@ _KINDS = {
     " judge": "judge",
 }
 """What the command line of a process says -> whose it is."""
-
-
-async def through(
-    settings: Settings, warm: Sequence[bytes], values: Sequence[bytes]
-) -> tuple[float, Counter[str]]:
-    """Pages a second from the first publish of `values` to their last verdict, and the verdicts' counts.
-
-    `warm` goes first: processes start, dictionaries load.
-    """
-    counts: Counter[str] = Counter()
-    async with verdicts(settings) as consumer:
-        await publish(settings, warm)
-        await _count(consumer, len(warm), Counter())
-        started = time.perf_counter()
-        publishing = asyncio.create_task(publish(settings, values))
-        await _count(consumer, len(values), counts)
-        await publishing
-        return len(values) / (time.perf_counter() - started), counts
-
-
-async def _count(consumer: AIOKafkaConsumer, wanted: int, counts: Counter[str]) -> None:
-    heard = time.monotonic()
-    while counts.total() < wanted:
-        found = await _read(consumer, 1.0)
-        if found:
-            heard = time.monotonic()
-        elif time.monotonic() - heard > PATIENCE:
-            raise NeardupError(f"bench: {counts.total()} verdicts of {wanted}, then none for {PATIENCE} s")
-        counts.update(verdict for _, verdict in found)
 
 
 async def _read(consumer: AIOKafkaConsumer, seconds: float) -> list[tuple[str, str]]:

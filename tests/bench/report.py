@@ -42,7 +42,7 @@ def keep(path: Path, part: str, found: dict[str, Any], others: float = 0.0) -> N
     date = datetime.now(UTC).date().isoformat()
     kept[part] = {"date": date, "machine": machine(), "others": round(others, 3), "found": found}
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
-    path.with_suffix(".md").write_text(_page(path, kept), "utf-8")
+    path.with_suffix(".md").write_text(page(path, kept), "utf-8")
 
 
 def fallen(path: Path, part: str, found: dict[str, Any]) -> list[str]:
@@ -84,7 +84,8 @@ def _is_ratio(name: str) -> bool:
     )
 
 
-def _page(path: Path, kept: dict[str, Any]) -> str:
+def page(path: Path, kept: dict[str, Any]) -> str:
+    """The page of the results that are kept at `path`; writes its picture beside it."""
     lines = [
         "# Benchmarks",
         "",
@@ -109,9 +110,7 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
         ]
         if "note" in each:  # of a comparison that is kept, though no part measures it again
             lines += [each["note"], ""]
-        if part == "growth":
-            lines += [f"![growth]({_curve(path, each['found']['curve'])})", ""]
-        lines += _tables(each["found"])
+        lines += tables(each["found"])
     return "\n".join(lines)
 
 
@@ -207,9 +206,9 @@ def _peers(path: Path, kept: dict[str, Any]) -> list[str]:
     return [f"![times as fast as each peer]({name})", ""]
 
 
-def _tables(found: dict[str, Any]) -> list[str]:
+def tables(found: dict[str, Any]) -> list[str]:
     """Plain figures in one table; dicts of like dicts in one with a column a key; the rest below."""
-    plain = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    plain = {name: value for name, value in found.items() if not isinstance(value, (dict, list))}
     nested = {name: value for name, value in found.items() if isinstance(value, dict)}
     lines = []
     if plain:
@@ -225,11 +224,11 @@ def _tables(found: dict[str, Any]) -> list[str]:
         lines += ["|---" * (len(columns) + 1) + "|"]
         for name, value in nested.items():
             cells = (_written(value.get(column, "")) for column in columns)
-            lines.append(f"| {name.replace('_', ' ')} | " + " | ".join(cells) + " |")
+            lines.append(f"| {str(name).replace('_', ' ')} | " + " | ".join(cells) + " |")
         lines.append("")
     else:
         for name, value in nested.items():
-            lines += [f"**{name.replace('_', ' ')}**", "", *_tables(value)]
+            lines += [f"**{str(name).replace('_', ' ')}**", "", *tables(value)]
     return lines
 
 
@@ -237,17 +236,3 @@ def _written(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value).replace("|", "\\|")
     return f"{value:,}"
-
-
-def _curve(path: Path, curve: dict[str, dict[str, Any]]) -> str:
-    """Draw speed, memory and disk over anchors; the picture's name."""
-    points = list(curve.values())
-    name = f"{path.stem}-growth.svg"
-    shown = {
-        "rows a second": "rows_per_second",
-        "RAM, MiB": "ram_mib",
-        "disk, bytes an anchor": "disk_bytes_an_anchor",
-    }
-    lines = {title: [each[column] for each in points] for title, column in shown.items()}
-    pictures.curve(path.with_name(name), "anchors", [each["anchors"] for each in points], lines)
-    return name

@@ -7,7 +7,7 @@ how long that took. Then every line on standard input, {"first", "end", "insert"
 up and, if so asked, rows for which nothing was found added; a line says how long it took, and what was found.
 
 Fingerprint peers are given fingerprints. MinHash peers are given signatures made beforehand, outside the
-time, but for gaoya, which takes tokens only: the time it needs to sign them is measured and subtracted.
+time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ PERMUTATIONS = BANDS * BAND
 class Faiss:
     """64-bit fingerprints in an index of FAISS."""
 
-    def __init__(self, index) -> None:
-        self.index = index
+    def __init__(self) -> None:
+        import faiss
+
+        self.index = faiss.IndexBinaryMultiHash(64, 4, 16)
 
     @staticmethod
     def made(rows):
@@ -44,65 +46,12 @@ class Faiss:
         return np.repeat(np.arange(len(rows)), np.diff(edges.astype(np.int64))), ids
 
 
-def multi_hash():
-    import faiss
-
-    return Faiss(faiss.IndexBinaryMultiHash(64, 4, 16))
-
-
-def binary_hash():
-    import faiss
-
-    index = faiss.IndexBinaryHash(64, 20)
-    index.nflip = K
-    return Faiss(index)
+def pairs(answers):
+    row = np.repeat(np.arange(len(answers)), [len(answer) for answer in answers])
+    return row, np.array([number for answer in answers for number in answer], np.int64)
 
 
-def flat():
-    import faiss
-
-    return Faiss(faiss.IndexBinaryFlat(64))
-
-
-class OneByOne:
-    """An index that is asked for one row after the other."""
-
-    def add(self, first: int, rows) -> None:
-        for number, row in enumerate(rows, first):
-            self.insert(number, row)
-
-    def find(self, rows):
-        return self.pairs([self.query(row) for row in rows])
-
-    @staticmethod
-    def pairs(answers):
-        row = np.repeat(np.arange(len(answers)), [len(answer) for answer in answers])
-        return row, np.array([number for answer in answers for number in answer], np.int64)
-
-
-class Simhash(OneByOne):
-    def __init__(self) -> None:
-        import logging
-
-        from simhash import SimhashIndex
-
-        logging.getLogger("simhash").setLevel(logging.ERROR)
-        self.index = SimhashIndex([], k=K)
-
-    @staticmethod
-    def made(rows):
-        from simhash import Simhash as One
-
-        return [One(row) for row in rows.tolist()]
-
-    def insert(self, number, row) -> None:
-        self.index.add(str(number), row)
-
-    def query(self, row):
-        return list(map(int, self.index.get_near_dups(row)))
-
-
-class Datasketch(OneByOne):
+class Datasketch:
     def __init__(self) -> None:
         from datasketch import MinHashLSH
 
@@ -114,14 +63,15 @@ class Datasketch(OneByOne):
 
         return MinHash.bulk([[each.encode() for each in one] for one in sets], num_perm=PERMUTATIONS)
 
-    def insert(self, number, row) -> None:
-        self.index.insert(number, row)
+    def add(self, first: int, rows) -> None:
+        for number, row in enumerate(rows, first):
+            self.index.insert(number, row)
 
-    def query(self, row):
-        return self.index.query(row)
+    def find(self, rows):
+        return pairs([self.index.query(row) for row in rows])
 
 
-class Rensa(OneByOne):
+class Rensa:
     def __init__(self) -> None:
         from rensa import RMinHashLSH
 
@@ -133,49 +83,17 @@ class Rensa(OneByOne):
 
         return RMinHash.from_token_sets(sets, PERMUTATIONS, 42)
 
-    def add(self, first, rows) -> None:
+    def add(self, first: int, rows) -> None:
         self.index.insert_many(rows, first)
 
     def find(self, rows):
-        return self.pairs(self.index.query_all(rows))
-
-
-class Gaoya(OneByOne):
-    """Candidates are compared by their signatures, and wanted where these are at least 0.7 alike."""
-
-    def __init__(self) -> None:
-        from gaoya.minhash import MinHashStringIndex
-
-        self.index, self.empty = (
-            MinHashStringIndex(32, 0.7, BANDS, BAND, id_container="smallvec").minhash_index for _ in range(2)
-        )
-
-    @staticmethod
-    def made(sets):
-        return sets
-
-    def insert(self, number, row) -> None:
-        self.index.insert_tokens(number, row)
-
-    def query(self, row):
-        return self.index.query_tokens(row)
-
-    def seconds_to_sign(self, rows) -> float:
-        """What looking up takes where there is nothing to find."""
-        began = time.perf_counter()
-        for row in rows:
-            self.empty.query_tokens(row)
-        return time.perf_counter() - began
+        return pairs(self.index.query_all(rows))
 
 
 METHODS = {
-    "faiss MultiHash": multi_hash,
-    "faiss Hash": binary_hash,
-    "faiss flat": flat,
-    "simhash": Simhash,
+    "faiss MultiHash": Faiss,
     "datasketch": Datasketch,
     "rensa": Rensa,
-    "gaoya": Gaoya,
 }
 
 
@@ -205,7 +123,6 @@ def main(name: str, path: str) -> None:
             some = rows[first : first + batch]
             began = time.perf_counter()
             row, number = index.find(some)
-            added = some[:0]
             if asked["insert"]:
                 new = np.ones(len(some), bool)
                 new[row] = False
@@ -214,12 +131,10 @@ def main(name: str, path: str) -> None:
                 index.add(count, added)
                 count += len(added)
             spent += time.perf_counter() - began
-            if hasattr(index, "seconds_to_sign"):
-                spent -= index.seconds_to_sign(some) + index.seconds_to_sign(added)
             numbers.append(number)
             found.append(row + first)
-        pairs = np.column_stack([np.concatenate(found), np.concatenate(numbers)]).astype(np.int64)
-        sys.stdout.write(json.dumps({"seconds": spent, "pairs": pairs[pairs[:, 1] < stored].tolist()}) + "\n")
+        both = np.column_stack([np.concatenate(found), np.concatenate(numbers)]).astype(np.int64)
+        sys.stdout.write(json.dumps({"seconds": spent, "pairs": both[both[:, 1] < stored].tolist()}) + "\n")
         sys.stdout.flush()
 
 

@@ -4,12 +4,9 @@ has what goes wrong with single files there, `tests/unit/test_stored_checkpoints
 from __future__ import annotations
 
 import os
-import shutil
-import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,14 +18,6 @@ from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.checkpoints.restoring import restore, verify
 from stream.checkpoints.uploads import linked
 from stream.errors import CheckpointError
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
-from stream.kafka import broker_metadata, topics
-from stream.kafka.names import TopicNames
-from stream.messages.verdict_options import VerdictOptions
-from stream.roles.judge.role import JudgeRole
-from stream.roles.trimmer.role import trim_once
-from stream.settings import Settings
 from stream.stores import bucket as buckets
 from tests.checkpointed import (
     checkpoint,
@@ -40,9 +29,6 @@ from tests.checkpointed import (
 from tests.commands import neardup
 from tests.engines.s3_gateway import ALLOWED, BUCKET, USER, Gateway
 from tests.genesis import JOURNAL
-from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
-from tests.kafka.worker_helpers import running
-from tests.waiting import until
 
 
 @pytest.fixture
@@ -136,63 +122,3 @@ def test_a_store_that_is_away_in_the_middle_is_named_and_the_next_attempt_goes_o
     verify(catalogue, second)
     restore(catalogue, second, tmp_path / "restored")
     assert digest_of(tmp_path / "restored") == digest_of(tmp_path / "judge")
-
-
-def test_a_slow_store_is_waited_for(tmp_path: Path, gateway: Gateway, catalogue: Catalogue) -> None:
-    """It answers nothing for a second, again and again."""
-    ended = threading.Event()
-
-    def slow_down() -> None:
-        while not ended.is_set():
-            gateway.pause()
-            ended.wait(1)
-            gateway.resume()
-            ended.wait(0.05)
-
-    thread = threading.Thread(target=slow_down)
-    thread.start()
-    try:
-        with open_store(tmp_path / "judge") as store:
-            write(store, 1)
-            manifest, _ = checkpoint(store, uploads_of(catalogue))
-        restore(catalogue, manifest, tmp_path / "restored")
-    finally:
-        ended.set()
-        thread.join()
-    assert digest_of(tmp_path / "restored") == digest_of(tmp_path / "judge")
-
-
-@pytest.mark.broker
-async def test_logs_are_trimmed_because_of_a_checkpoint_there_and_a_lost_state_is_restored(
-    settings: Settings, url: str
-) -> None:
-    changes = {"checkpoints": url, "checkpoint_interval": 0.1, "checkpoints_kept": 1}
-    settings = settings.model_copy(update=changes)
-    catalogue, names, size = Catalogue(url), TopicNames(settings.namespace), 20
-    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
-
-    def ledger() -> int:
-        """Offset of the ledger record that the newest checkpoint names."""
-        newest = [catalogue.kept(journal, JUDGE)[0] for journal in catalogue.journals()]
-        return max((catalogue.read(name).ledger for name in newest), default=0)
-
-    def has_later(before: int) -> bool:
-        return ledger() > before
-
-    async with running(JudgeRole(settings)):
-        for start in (0, size, 2 * size):
-            before, pages = ledger(), part(0, start, start + size, opening=not start)
-            await decided(settings, await append(settings, record(pages)))
-            await until(partial(has_later, before))
-    outcome = await trim_once(settings, 0)
-    assert not outcome.has_problem, outcome
-    assert outcome.verified is not None
-    (journal,) = catalogue.journals()
-    assert {str(each) for each in catalogue.contents(journal).verified} == {outcome.verified}
-    async with broker_metadata.connect(settings) as client:
-        bounds = await broker_metadata.log_bounds(client, [names.decisions, names.journal])
-    assert min(each.start for each in bounds.values()) > 0
-    shutil.rmtree(settings.state_dir / settings.namespace)
-    async with running(JudgeRole(settings)):
-        await decided(settings, await append(settings, record(part(0, 3 * size, 3 * size + 1))))
-    assert places(await verdicts(settings)) == once(part(0, 0, 3 * size + 1))

@@ -15,7 +15,8 @@ import pytest
 
 from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings
-from tests.bench import bench_end_to_end, pipeline
+from tests.bench import pages, pipeline
+from tests.bench.goals import figure_at
 
 pytestmark = pytest.mark.night
 
@@ -32,34 +33,32 @@ def on_the_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> Calla
     return part
 
 
-def test_judge(on_the_broker: Callable[[str], Any]) -> None:
-    found = on_the_broker("judge").run(anchors=2000, measured=4000)
-    assert found["anchors"] > 2000
-    json.dumps(found)
-
-
-def test_dashboard(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("dashboard")
-    monkeypatch.setattr(module, "ASK_SECONDS", 0.01)
-    found = module.run(2000)
-    assert found["verdicts"] > 0
-    json.dumps(found)
-
-
-def test_worker(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("worker")
-    monkeypatch.setattr(module, "ROUNDS", 1)
-    found = module.run(600)  # more than an append takes
-    assert found["pages"] in (600, 1200, 2400)  # on a busy machine more than 600 are needed
-    json.dumps(found)
-
-
-def test_latency(on_the_broker: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    module = on_the_broker("latency")
-    monkeypatch.setattr(module, "SECONDS", 0.5)
-    monkeypatch.setattr(module, "SHARES", (0.5,))
-    found = module.run(600)
-    assert found["at_50%"]["p50_ms"] > 0
+@pytest.mark.parametrize(
+    ("name", "small", "arguments", "figure"),
+    [
+        ("judge", {}, {"anchors": 2000, "measured": 4000}, ("verdicts_per_second",)),
+        ("dashboard", {"ASK_SECONDS": 0.01}, {"count": 2000}, ("verdicts",)),
+        (
+            "latency",
+            {"SECONDS": 0.5, "SHARES": (0.5,), "AHEAD": 16, "WARM_SECONDS": 0.2, "SUSTAINED_SECONDS": 0.2},
+            {"count": 600},
+            ("at_50%", "p50_ms"),
+        ),
+    ],
+)
+def test_a_part_runs(
+    on_the_broker: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    small: dict[str, Any],
+    arguments: dict[str, int],
+    figure: tuple[str, ...],
+) -> None:
+    module = on_the_broker(name)
+    for constant, value in small.items():
+        monkeypatch.setattr(module, constant, value)
+    found = module.run(**arguments)
+    assert (figure_at(found, figure) or 0) > 0
     json.dumps(found)
 
 
@@ -71,6 +70,7 @@ def test_end_to_end_suits_itself_to_a_machine_that_is_too_fast(
     small = {"ROUNDS": 1, "DISCARDED": 0, "AHEAD": 16, "WARM_SECONDS": 0.2, "SECONDS": 0.3, "CHILDREN": 1}
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(pages, "AHEAD", 16)
     monkeypatch.setattr(module, "PAGES", {"html": 40})
     if find_spec("simhash") is None:
         monkeypatch.setattr(module, "_workable", lambda pages: pages)
@@ -93,7 +93,7 @@ def test_end_to_end_suits_itself_to_a_machine_that_is_too_fast(
 async def test_a_window_needs_more_pages_than_are_through_before_it(
     settings: Settings, tmp_path: Path
 ) -> None:
-    values = bench_end_to_end.texts(40).values
+    values = pages.texts(40).values
     async with pipeline.ours(settings.model_copy(update={"partitions": pipeline.PARTITIONS}), 1) as running:
         with pytest.raises(pipeline.TooFewPagesError, match="40 pages were sent before a window"):
             await pipeline.steady(running, values, ahead=64, warm=5.0, seconds=5.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,9 +21,11 @@ from stream.fingerprint.scheme import Scheme
 from stream.local import scan
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench import __main__ as bench
+from tests.bench import growth as growth_of_many
+from tests.bench import report
 from tests.bench.quality import chrome
 
-WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
+WITH_A_BROKER = {"judge", "dashboard", "end_to_end", "latency"}
 """In tests/kafka."""
 
 Change = Callable[..., None]
@@ -34,30 +36,21 @@ def fingerprint(patch: Change) -> dict[str, Any]:
     return {"rounds": 1}
 
 
-def tables(patch: Change) -> dict[str, Any]:
-    patch("GENERATION", 4000)
-    patch("WARM", 2)
-    patch("WARM_BEYOND", 2)
-    return {"anchors": 20_000, "beyond": 20_000, "turns": 2}
-
-
 def table_peers(patch: Change) -> dict[str, Any]:
     patch("ROUNDS", 1)
     patch("TURNS", 1)
-    return {"thousands": 2, "one_by_one": 1, "many": 1, "of_sets": 1}
+    return {"thousands": 2, "many": 1, "of_sets": 1}
 
 
 def backfill(patch: Change) -> dict[str, Any]:
     patch("PAGES", {"text": 64, "html": 48})
     patch("ROUNDS", 1)
     patch("GROUP_ROWS", 4)
-    patch("ENGINES_PYTHON", Path("/missing"))
     return {}
 
 
 def growth(patch: Change) -> dict[str, Any]:
-    patch("POINTS", (2000,))
-    patch("STARTED", 1000)
+    patch("POINT", 2000)
     patch("REBUILT_ROWS", 2048)
     patch("FRESH_ROWS", 1024)
     patch("CALM_SECONDS", 0.05)
@@ -81,12 +74,9 @@ def templates(patch: Change) -> dict[str, Any]:
 
 SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "fingerprint": fingerprint,
-    "extract": lambda _: {"count": 8, "rounds": 1},
     "extract_quality": lambda _: {},
-    "tables": tables,
     "table_peers": table_peers,
     "judge_hostile": lambda _: {"rows": 512},
-    "elector": lambda _: {"rows": 16_384, "members": 16_384},
     "growth": growth,
     "lifetime": lambda _: {"pages": 8192, "window": 2000, "executor": lambda: ThreadPoolExecutor(1)},
     "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},
@@ -158,14 +148,27 @@ def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> 
         arguments["data"] = data
     found = module.run(**arguments)
     json.dumps(found)
-    if hasattr(module, "show"):
-        module.show(SimpleNamespace(print=lambda *_, **__: None), found)
+    assert report.tables(found)
 
 
 def cast_module(name: str, content: dict[str, Any]) -> ModuleType:
     module = ModuleType(name)
     vars(module).update(content)
     return module
+
+
+@pytest.mark.night
+def test_growth_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_of_many, "SLICE", 40_000)
+    monkeypatch.setattr(growth_of_many, "COPIES", 1024)
+    for anchors in (2000, 90_000):
+        arguments = ["--anchors", f"{anchors}", "--directory", f"{tmp_path}", "--sketch-bins", "64"]
+        found = json.loads(CliRunner().invoke(growth_of_many.command, arguments).stdout)
+        assert found["anchors"] >= anchors
+        assert found["recall"] >= 0.99
+    assert len(found["rows_per_second"]) == 2, "slices of what was left"
+    done = CliRunner().invoke(growth_of_many.command, arguments)
+    assert "the state in" in str(done.exception)
 
 
 def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +178,11 @@ def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.Mon
     def refuses() -> dict[str, Any]:
         raise NeardupError("the peer is missing")
 
-    for part, run in (("tables", fails), ("table_peers", refuses), ("elector", lambda: {"figure": 7})):
+    for part, run in (("judge", fails), ("judge_hostile", refuses), ("start", lambda: {"figure": 7})):
         monkeypatch.setattr(import_module(f"tests.bench.bench_{part}"), "run", run)
-    done = CliRunner().invoke(bench.command, ["tables", "elector", "--json"])
+    done = CliRunner().invoke(bench.command, ["judge", "start", "--json"])
     assert done.exit_code == 1
-    assert json.loads(done.stdout.splitlines()[0]) == {"stage": "elector", "part": "elector", "figure": 7}
-    assert "bench tables: tables failed: IndexError('too many indices')" in done.stderr
+    assert json.loads(done.stdout.splitlines()[0]) == {"stage": "start", "part": "start", "figure": 7}
+    assert "bench judge: judge failed: IndexError('too many indices')" in done.stderr
     assert "the peer is missing" in done.stderr
     assert "Traceback" in done.stderr

@@ -155,24 +155,3 @@ def _main(html: str) -> str:
     html = re.sub(r'<div[^>]*class="navheader".*?<hr', "<hr", html, flags=re.DOTALL)
     html = re.sub(r'<div[^>]*class="navfooter".*', " ", html, flags=re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", " ", html))
-
-
-def show(console: Any, found: dict[str, Any]) -> None:
-    """Tables of the three measures."""
-    from rich.table import Table
-
-    html = found["html"]
-    table = Table("real pages", "value", title="html")
-    for name, value in html["pages"].items():
-        table.add_row(name.replace("_", " "), str(value))
-    console.print(table)
-    table = Table("words", "articles", "found, usual classes", "found, bare", "wrongly named")
-    for length, each in html["templates"].items():
-        table.add_row(str(length), *map(str, each.values()))
-    console.print(table)
-    if "guides" in html:
-        names = list(next(iter(html["guides"].values())))
-        table = Table("Debian's guides, amd64 and", *(name.replace("_", " ") for name in names))
-        for architecture, each in html["guides"].items():
-            table.add_row(architecture, *map(str, each.values()))
-        console.print(table)

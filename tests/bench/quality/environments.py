@@ -45,24 +45,27 @@ def python(environment: str) -> Path | None:
 
 def guides() -> list[Path]:
     """The packages of Debian's guides, one an architecture; empty where they are not all there."""
-    found = [sorted(CACHE.glob(f"installation-guide-{each}_*.deb"))[-1:] for each in GUIDES]
-    return [each[0] for each in found] if all(found) else []
+    return _packages(*(f"installation-guide-{each}_" for each in GUIDES))
 
 
 def manpages() -> list[Path]:
     """The packages of German manual pages, one a release; empty where they are not all there."""
-    found = [sorted(CACHE.glob(f"manpages-de_{version}*.deb"))[-1:] for _, version in MANPAGES]
-    return [each[0] for each in found] if all(found) else []
+    return _packages(*(f"manpages-de_{version}" for _, version in MANPAGES))
 
 
 def rust_documentation() -> Path | None:
     """The package of Rust's documentation; None where it is not there."""
-    return next(iter(sorted(CACHE.glob(f"rust-doc_{RUST[1]}*.deb"))), None)
+    return next(iter(_packages(f"rust-doc_{RUST[1]}")), None)
 
 
 def handbook() -> Path | None:
     """The package of the Debian handbook; None where it is not there."""
-    return next(iter(sorted(CACHE.glob("debian-handbook_*.deb"))), None)
+    return next(iter(_packages("debian-handbook_")), None)
+
+
+def _packages(*beginnings: str) -> list[Path]:
+    found = [sorted(CACHE.glob(f"{each}*.deb"))[-1:] for each in beginnings]
+    return [each[0] for each in found] if all(found) else []
 
 
 def javadoc() -> list[tuple[Path, Path]]:

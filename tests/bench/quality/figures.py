@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.bench.quality.truth import Truth, shingles
+from tests.bench.quality.truth import Truth
 
 FOUND = 0.75
 """`b` counts as found when it is named a duplicate of an anchor at least this similar."""
@@ -19,8 +18,8 @@ Named = list[int | None]
 class LanguageFigures:
     """The figures of one language's texts: n `a` texts, then n `b` texts."""
 
-    def __init__(self, texts: list[str], cut: Callable[[str], list[str]] = shingles) -> None:
-        self.truth = Truth(texts, cut)
+    def __init__(self, texts: list[str]) -> None:
+        self.truth = Truth(texts)
         self.pairs = len(texts) // 2
         self.similarity = [self.truth.similarity(i, self.pairs + i) for i in range(self.pairs)]
 

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 Pages = list[dict]
-_SIMHASHES: list = []
+PERMUTATIONS = 256
+"""Of datasketch; rensa has half as many."""
 
 
 def named(pages: Pages, made: Iterator, find: Callable, add: Callable) -> list:
@@ -40,34 +41,33 @@ def by_distance(pages: Pages, made: Iterator, k: int) -> list:
     return named(pages, made, find, lambda number, one: kept.append((number, one)))
 
 
-def simhash(pages: Pages, k: int) -> list:
+def simhash(pages: Pages) -> list:
     from simhash import Simhash, SimhashIndex
 
-    index = SimhashIndex([], k=k)
+    index = SimhashIndex([], k=3)
 
     def find(one: Simhash) -> int | None:
         return min(map(int, index.get_near_dups(one)), default=None)
 
-    if not _SIMHASHES:
-        _SIMHASHES.extend(Simhash(page["text"]) for page in pages)
-    return named(pages, iter(_SIMHASHES), find, lambda number, one: index.add(str(number), one))
+    made = (Simhash(page["text"]) for page in pages)
+    return named(pages, made, find, lambda number, one: index.add(str(number), one))
 
 
-def datasketch(pages: Pages, permutations: int, *, verify: bool) -> list:
+def datasketch(pages: Pages) -> list:
     from datasketch import MinHash, MinHashLSH
 
-    index, kept = MinHashLSH(threshold=0.8, num_perm=permutations), {}
+    index, kept = MinHashLSH(threshold=0.8, num_perm=PERMUTATIONS), {}
 
     def made() -> Iterator[MinHash]:
         for page in pages:
-            one = MinHash(num_perm=permutations)
+            one = MinHash(num_perm=PERMUTATIONS)
             one.update_batch([each.encode() for each in page["shingles"]])
             yield one
 
     def find(one: MinHash) -> int | None:
         met = [(-one.jaccard(kept[number]), number) for number in index.query(one)]
         best = min(met, default=None)
-        return None if best is None or (verify and -best[0] < 0.8) else best[1]
+        return None if best is None or -best[0] < 0.8 else best[1]
 
     def add(number: int, one: MinHash) -> None:
         kept[number] = one
@@ -125,10 +125,8 @@ def text_dedup(pages: Pages) -> list:
 
 
 METHODS: dict[str, Callable[[Pages], list]] = {
-    "simhash k=2": lambda pages: simhash(pages, 2),
-    "simhash k=3": lambda pages: simhash(pages, 3),
-    "datasketch 128": lambda pages: datasketch(pages, 128, verify=False),
-    "datasketch 256 verified": lambda pages: datasketch(pages, 256, verify=True),
+    "simhash k=3": simhash,
+    "datasketch 256 verified": datasketch,
     "rensa 128 verified": rensa,
     "trafilatura Simhash": trafilatura,
     "text-dedup settings": text_dedup,

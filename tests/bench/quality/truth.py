@@ -2,8 +2,6 @@
 
 Shares no code with the package, only its table of letters. A shingle is 5 units in a row. A unit is a
 character, with its marks, of a script without spaces, or a casefolded word, with its marks, of another.
-`by_floor` is the truth of earlier figures: 5 Han characters in a row where a text has more than 100 of them,
-otherwise 5 words without marks.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import lzma
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -33,7 +30,6 @@ _MARKS = [
 ]
 MARKS = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in _MARKS)
 UNIT = re.compile(rf"(?=\w)[{HAN}{UNSPACED}][{MARKS}]*|(?:(?![{HAN}{UNSPACED}])[\w{MARKS}])+")
-ONE_HAN, WORD = re.compile(f"[{HAN}]"), re.compile(r"\w+")
 _LINES = (Path(__file__).parents[3] / "stream" / "text" / "letters.txt").read_text("utf-8").splitlines()
 SAME = {
     int(one, 16): "".join(chr(int(each, 16)) for each in others.partition("#")[0].split())
@@ -41,31 +37,21 @@ SAME = {
 }
 """Letters that are the same to readers."""
 LENGTH = 5
-HAN_FLOOR = 100
 
 
 def shingles(text: str) -> list[str]:
     """The shingles of a text, each once; one of all units where there are fewer than five."""
-    return _distinct(UNIT.findall(text.translate(SAME).casefold()))
-
-
-def by_floor(text: str) -> list[str]:
-    """The shingles by which the truth was told in earlier figures."""
-    units = ONE_HAN.findall(text)
-    return _distinct(units if len(units) > HAN_FLOOR else WORD.findall(text.casefold()))
-
-
-def _distinct(units: list[str]) -> list[str]:
+    units = UNIT.findall(text.translate(SAME).casefold())
     return sorted({"\x1f".join(units[i : i + LENGTH]) for i in range(max(1, len(units) - LENGTH + 1))})
 
 
 class Truth:
     """The similarity of any two of some texts."""
 
-    def __init__(self, texts: list[str], cut: Callable[[str], list[str]] = shingles) -> None:
+    def __init__(self, texts: list[str]) -> None:
         numbers: dict[str, int] = {}
         self._sets = [
-            np.sort(np.array([numbers.setdefault(each, len(numbers)) for each in cut(text)], np.int64))
+            np.sort(np.array([numbers.setdefault(each, len(numbers)) for each in shingles(text)], np.int64))
             for text in texts
         ]
 
