@@ -123,7 +123,7 @@ def _alike(texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
 def _verdicts(texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Of verdicts in the order of the pages: precision at J >= .8; and recall, the share of pages J >= .8
     to an earlier one that are named duplicates of one at J >= .75."""
-    named = ours.scanned(ours.pages(list(texts)), Scheme(), VerdictOptions()).named
+    named = ours.named_of(list(texts), Scheme(), VerdictOptions())
     truth = Truth(list(references))
     true = [truth.similarity(i, other) for i, other in enumerate(named) if other is not None]
     due = [i for i in range(len(texts)) if truth.any_like(i, 0.8)]

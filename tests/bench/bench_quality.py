@@ -9,7 +9,7 @@ not there.
 from __future__ import annotations
 
 import statistics
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -35,7 +35,8 @@ GOALS = {
 }
 """What the default is to reach on the mean of its seeds, and the least that counts."""
 SEEDS = Scheme(segmenter="jieba", features="tfidf", keywords=20, weights="score", hash="md5", ties="zero")
-OURS: dict[str, tuple[Scheme, VerdictOptions]] = {
+Ways = Mapping[str, tuple[Scheme, VerdictOptions]]
+OURS: Ways = {
     "default": (Scheme(), VerdictOptions()),
     "strict k=3": (Scheme(), VerdictOptions.paper(3)),
     "strict k=6": (Scheme(), VerdictOptions.paper(6, blocks=8)),
@@ -62,12 +63,15 @@ def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]
         raise NeardupError("bench quality: --data names the directory with the texts")
     report: dict[str, Any] = {"goals": {name: goal for name, (goal, _) in GOALS.items()}, "edges": EDGES}
     for language in LANGUAGES:
-        report[language] = _language(truth.revisions(data, language))
-    there = [language for language in OTHERS if (data / f"revisions-{language}.jsonl.xz").exists()]
-    report["others"] = {language: _other(truth.revisions(data, language)) for language in there}
-    german = manpages.revisions()
-    if german:
-        report["others"]["de"] = _other(german)
+        report[language] = _language(truth.revisions(data, language), OURS, PEERS)
+    others = {
+        language: truth.revisions(data, language)
+        for language in OTHERS
+        if (data / f"revisions-{language}.jsonl.xz").exists()
+    }
+    others |= {"de": german} if (german := manpages.revisions()) else {}
+    of_default = {"default": (Scheme(), VerdictOptions())}, {"peers": VERIFIED}
+    report["others"] = {language: _language(texts, *of_default) for language, texts in others.items()}
     report["short_of"] = ", ".join(
         f"{language} {name}"
         for language in LANGUAGES
@@ -79,34 +83,14 @@ def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]
     return report | chrome.run(data)
 
 
-def _language(texts: list[str]) -> dict[str, Any]:
+def _language(texts: list[str], compared: Ways, peers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     figures = LanguageFigures(texts)
-    modified = figures.within(0.8, 1.0)
-    ways: dict[str, Any] = {}
-    for name, (scheme, options) in OURS.items():
-        began = time.perf_counter()
-        found = ours.scanned(ours.pages(texts), scheme, options)
-        seconds = time.perf_counter() - began
-        pairs = [(i, figures.pairs + i) for i in modified]
-        ways[name] = figures.of(found.named) | {
-            "candidate_recall": found.candidates(options, pairs),
-            "seconds": round(seconds, 1),
-        }
+    ways = {name: figures.of(ours.named_of(texts, *each)) for name, each in compared.items()}
     ways |= _over_seeds(texts, figures)
     pages = [{"text": text, "shingles": truth.shingles(text)} for text in texts]
-    for environment, methods in PEERS.items():
+    for environment, methods in peers.items():
         answers = call(environment, "peers.py", *methods, content=pages)
         ways |= {name: figures.of(named) for name, named in (answers or {}).items()}
-    return {"pairs": figures.pairs, "modified": len(modified), "ways": ways}
-
-
-def _other(texts: list[str]) -> dict[str, Any]:
-    figures = LanguageFigures(texts)
-    found = ours.scanned(ours.pages(texts), Scheme(), VerdictOptions())
-    ways = {"default": figures.of(found.named)} | _over_seeds(texts, figures)
-    pages = [{"text": text, "shingles": truth.shingles(text)} for text in texts]
-    answers = call("peers", "peers.py", *VERIFIED, content=pages)
-    ways |= {name: figures.of(named) for name, named in (answers or {}).items()}
     return {"pairs": figures.pairs, "modified": len(figures.within(0.8, 1.0)), "ways": ways}
 
 
@@ -117,8 +101,8 @@ def _over_seeds(texts: list[str], figures: LanguageFigures) -> dict[str, Any]:
         for number in range(1, DRAWS + 1):
             file = Path(directory, f"{number}")
             file.write_text(f"{number:032x}")
-            found = ours.scanned(ours.pages(texts), Scheme(seed_file=str(file)), VerdictOptions())
-            drawn.append(figures.of(found.named))
+            named = ours.named_of(texts, Scheme(seed_file=str(file)), VerdictOptions())
+            drawn.append(figures.of(named))
     return {
         f"default, {said} of {DRAWS} seeds": {
             name: round(choose([each[name] for each in drawn]), 4)

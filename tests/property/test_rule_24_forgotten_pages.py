@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from stream.errors import RecordError, StateError
 from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
 from stream.judge.forgetting import Search
-from stream.judge.judge import Judge
 from stream.judge.state.meta import Forgetting
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.topic_plan import DECISIONS_BYTES
@@ -86,51 +84,6 @@ def test_rule_24_nothing_of_it_stays_in_a_state_directory(tmp_path: Path, what: 
     state.close()
     after = content(tmp_path / "state")
     assert not any(each in after for url in gone for each in bytes_of[url])
-
-
-def test_a_killed_erasure_is_done_again(tmp_path: Path) -> None:
-    """At any moment of it, what a process finds that opens a copy of the directory ends in the same state."""
-    entries = entries_of(mirrors(6, 300), 6)
-    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
-    copies, digests = list[Path](), set[str]()
-
-    def copy() -> None:
-        copies.append(tmp_path / f"copy-{len(copies)}")
-        shutil.copytree(state.store.path, copies[-1])
-
-    try:
-        judge = Judge(state, genesis)
-        judge.apply(entries, judge.decide(entries).record(), 1)
-        requests = [(0, request(judge, "host", "host"))]
-        forget(judge, Search(state, genesis, requests, 1), 1)
-        state.flush()
-        copy()
-        assert state.blank()
-        state.flush()
-        copy()
-        while state.blank():
-            pass
-        state.flush()
-        copy()
-        state.compact()
-        copy()
-        state.note_erased(state.erasable)
-        copy()
-        state.flush()
-        copy()
-        digests.add(state.digest())
-    finally:
-        state.close()
-    for path in copies:
-        again, _ = open_state(path, VerdictOptions(), memory=1 << 20, generation=64)
-        try:
-            assert again.meta.forgetting.requests == 1
-            erase(again)
-            digests.add(again.digest())
-            assert b"http://host/" not in content(path).replace(b"http://host/without-a-key", b"")
-        finally:
-            again.close()
-    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("limit", [1, 5, 1000])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from tests.bench import __main__ as bench
 from tests.bench import growth as growth_of_many
 from tests.bench import report
 from tests.bench.quality import chrome
+from tests.bench.quality.templates import plant
 
 WITH_A_BROKER = {"judge", "dashboard", "end_to_end", "latency"}
 """In tests/kafka."""
@@ -66,9 +67,8 @@ def quality(patch: Change) -> dict[str, Any]:
 
 
 def templates(patch: Change) -> dict[str, Any]:
-    patch("SETS", {"made": ("text", lambda: [words(number) for number in range(8)])})
+    patch("templates", SimpleNamespace(rust_pages=lambda: [words(n) for n in range(8)], plant=plant))
     patch("DRAWS", 1)
-    patch("SIDES", {"compared=0": VerdictOptions(compared=0)})
     return {"copies": 4}
 
 

@@ -50,7 +50,7 @@ def run(data: Path) -> dict[str, Any]:
 
 
 def _named(html: list[str]) -> list[int | None]:
-    return ours.scanned(ours.pages(html, "html"), Scheme(), VerdictOptions()).named
+    return ours.named_of(html, Scheme(), VerdictOptions(), "html")
 
 
 def _pages(pages: list[dict[str, str]]) -> dict[str, Any]:

@@ -33,8 +33,6 @@ JAVADOC = (
     ("org.apache.kafka:kafka-clients", "4.0.0", "4.1.0"),
 )
 """Libraries, each with two releases whose documentation has different templates or none the less the same."""
-LUCENE = ("org.apache.lucene:lucene-core", "9.11.1")
-"""A library whose documentation adds pages of one template to those."""
 
 
 def python(environment: str) -> Path | None:
@@ -72,12 +70,6 @@ def javadoc() -> list[tuple[Path, Path]]:
     """The jars of both releases of each library of JAVADOC that is there."""
     pairs = [(_javadoc_jar(library, old), _javadoc_jar(library, new)) for library, old, new in JAVADOC]
     return [(old, new) for old, new in pairs if old.exists() and new.exists()]
-
-
-def newest_javadoc() -> list[Path]:
-    """The jar of the newest release of each library of JAVADOC and LUCENE; empty where one is not there."""
-    jars = [_javadoc_jar(library, versions[-1]) for library, *versions in (*JAVADOC, LUCENE)]
-    return jars if all(jar.exists() for jar in jars) else []
 
 
 def _javadoc_jar(library: str, version: str) -> Path:
@@ -212,7 +204,7 @@ def _fetch_of_releases(package: str, releases: tuple[str, ...], subject: str) ->
 
 
 def _fetch_javadoc() -> None:
-    for library, *versions in (*JAVADOC, LUCENE):
+    for library, *versions in JAVADOC:
         for version in versions:
             if _javadoc_jar(library, version).exists():
                 continue

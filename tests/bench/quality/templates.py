@@ -1,7 +1,7 @@
 """Pages that share a template by the thousand, and planted copies of them.
 
-Rust's documentation, whose tags are stripped, so that its template stays in the texts; and javadoc as HTML,
-from which the product extracts the main text itself. `make bench` fetches both.
+Rust's documentation, whose tags are stripped, so that its template stays in the texts. `make bench` fetches
+it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
 from html import unescape
 from pathlib import Path
 from typing import Final, NamedTuple
-from zipfile import ZipFile
 
-from stream.text.extract import extract
 from tests.bench.quality import environments
 from tests.bench.quality.truth import LENGTH, shingles
 
@@ -34,8 +31,6 @@ _MARKUP = re.compile(f"({_NOT_TEXT})", re.DOTALL | re.IGNORECASE)
 class PlantedSet(NamedTuple):
     """Pages in random order, and copies of some of them."""
 
-    kind: str
-    """`text` or `html`."""
     pages: list[str]
     copies: list[str]
     originals: list[int]
@@ -52,20 +47,11 @@ def rust_pages() -> list[str]:
     with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         subprocess.run(["dpkg", "-x", str(package), directory], check=True)
         paths = sorted(path for path in Path(directory).rglob("*.html") if not path.is_symlink())
-        return _long_enough((_stripped(path.read_text("utf-8", "replace")) for path in paths), str)
+        pages = (_stripped(path.read_text("utf-8", "replace")) for path in paths)
+        return [page for page in pages if len(page.split()) >= LEAST_WORDS]
 
 
-def javadoc_pages() -> list[str]:
-    """HTML of the newest release of each library; empty where `make bench` has not fetched them all."""
-    pages = []
-    for jar in environments.newest_javadoc():
-        with ZipFile(jar) as archive:
-            names = sorted(name for name in archive.namelist() if name.endswith(".html"))
-            pages += [archive.read(name).decode("utf-8", "replace") for name in names]
-    return _long_enough(pages, extract)
-
-
-def plant(pages: list[str], kind: str, count: int, copies: int, seed: int) -> PlantedSet:
+def plant(pages: list[str], count: int, copies: int, seed: int) -> PlantedSet:
     """Choose `count` of the pages and plant at most one copy of each, `copies` at most.
 
     A copy has some words replaced by words of other pages, evenly between the bounds of SIMILAR. A page that
@@ -73,16 +59,15 @@ def plant(pages: list[str], kind: str, count: int, copies: int, seed: int) -> Pl
     """
     rng = random.Random(seed)
     pages = rng.sample(pages, min(count, len(pages)))
-    read = extract if kind == "html" else str
-    vocabulary = sorted({word for page in pages[:2000] for word in read(page).split() if word.isalnum()})
-    planted = PlantedSet(kind, pages, [], [], [])
+    vocabulary = sorted({word for page in pages[:2000] for word in page.split() if word.isalnum()})
+    planted = PlantedSet(pages, [], [], [])
     for number, page in enumerate(pages):
         if len(planted.copies) == copies:
             break
-        units = set(shingles(read(page)))
+        units = set(shingles(page))
         for _ in range(_TRIES):
-            copy = _with_words_replaced(page, kind, rng.uniform(*SIMILAR), vocabulary, rng)
-            similarity = jaccard(units, set(shingles(read(copy))))
+            copy = _with_words_replaced(page, rng.uniform(*SIMILAR), vocabulary, rng)
+            similarity = jaccard(units, set(shingles(copy)))
             if SIMILAR[0] <= similarity <= SIMILAR[1]:
                 planted.copies.append(copy)
                 planted.originals.append(number)
@@ -91,21 +76,11 @@ def plant(pages: list[str], kind: str, count: int, copies: int, seed: int) -> Pl
     return planted
 
 
-def _with_words_replaced(
-    page: str, kind: str, similarity: float, vocabulary: list[str], rng: random.Random
-) -> str:
+def _with_words_replaced(page: str, similarity: float, vocabulary: list[str], rng: random.Random) -> str:
     """A copy whose shingles are expected to have this similarity to those of the page: each word is replaced
     with the same probability, and a shingle stays if all of its words do."""
     share = 1 - (2 * similarity / (1 + similarity)) ** (1 / LENGTH)
-
-    def replaced(text: str) -> str:
-        return _WORD.sub(lambda word: rng.choice(vocabulary) if rng.random() < share else word[0], text)
-
-    if kind == "text":
-        return replaced(page)
-    pieces = _MARKUP.split(page)
-    pieces[::2] = map(replaced, pieces[::2])
-    return "".join(pieces)
+    return _WORD.sub(lambda word: rng.choice(vocabulary) if rng.random() < share else word[0], page)
 
 
 def jaccard(one: set[str], two: set[str]) -> float:
@@ -116,7 +91,3 @@ def jaccard(one: set[str], two: set[str]) -> float:
 
 def _stripped(html: str) -> str:
     return " ".join(unescape(_MARKUP.sub(" ", html)).split())
-
-
-def _long_enough(pages: Iterable[str], read: Callable[[str], str]) -> list[str]:
-    return [page for page in pages if len(read(page).split()) >= LEAST_WORDS]
