@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.made_rows import NEAR
-from tests.bench.pipeline import PARTITIONS, TooFewPagesError, settings_for
+from tests.bench.pipeline import PARTITIONS, TooFewPagesError, settings_for, with_enough
 from tests.kafka.dashboard_helpers import Client, dashboard_process
 
 HOSTS = 997
@@ -152,9 +152,4 @@ async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
 def run(count: int = 200_000) -> dict[str, Any]:
     """`folded_per_second` is of one core: by the processor seconds of the dashboard, all its threads."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
-        while True:
-            try:
-                return asyncio.run(_run(broker.bootstrap_servers, Path(directory), count))
-            except TooFewPagesError as error:
-                count *= 2
-                sys.stderr.write(f"{error}: once more with {count}\n")
+        return with_enough(partial(_run, broker.bootstrap_servers, Path(directory)), count)

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.bench.pipeline import (
     settings_for,
     steady,
     verdicts,
+    with_enough,
 )
 
 WARM_SECONDS, SUSTAINED_SECONDS = 1.0, 3.0
@@ -85,8 +87,8 @@ async def _latencies(
     return report
 
 
-async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
-    report: dict[str, Any] = {}
+async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
+    values, report = texts(count).values, dict[str, Any]()
     async with ours(settings_for(servers, directory, worker_processes=CHILDREN), WORKERS) as settings:
         found = await steady(settings, values, ahead=AHEAD, warm=WARM_SECONDS, seconds=SUSTAINED_SECONDS)
         sustained = found.pages_per_second
@@ -105,4 +107,4 @@ def run(count: int = 20_000) -> dict[str, Any]:
     """`p50_ms` and `p99_ms` from publish to verdict, and of its parts, at shares of the sustained load;
     `cores` is what roles, broker and this process took meanwhile."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
-        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count).values))
+        return with_enough(partial(_run, broker.bootstrap_servers, Path(directory)), count)

@@ -21,7 +21,7 @@ from tests.chaos.configurations import PARTITIONS, TRIM, Configuration
 from tests.chaos.disk import Disk
 from tests.chaos.faults import FAULTS
 from tests.chaos.faults.state import NEED_A_DISK
-from tests.chaos.kafka_cluster.admin import BrokerAdmin, insist
+from tests.chaos.kafka_cluster.admin import BrokerAdmin, delete_topics, insist, topic_id
 from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST
@@ -94,7 +94,7 @@ class Epoch:
                 self._kafka, admin, self._namespace, roles, self._load, checker, self._report, self._succeeds
             )
             stack.callback(self._load.abandon)
-            self._load.start(str(await asyncio.to_thread(insist, lambda: admin.topic_id(scene.pages))))
+            self._load.start(str(await asyncio.to_thread(insist, lambda: admin.ask(topic_id, scene.pages))))
             for role in roles.values():
                 role.begin()
             try:
@@ -106,7 +106,7 @@ class Epoch:
             self._ends.cured += sum(role.count("state_damaged") for role in roles.values() if role.disk)
         await self._account(checker, time.monotonic() - started)
         # Leave nothing behind for the next epoch's brokers to carry.
-        await asyncio.to_thread(insist, lambda: admin.delete_topics(f"{self._namespace}."))
+        await asyncio.to_thread(insist, lambda: admin.ask(delete_topics, f"{self._namespace}."))
 
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
         """Return judges with a disk each, workers, and in some epochs the other roles."""

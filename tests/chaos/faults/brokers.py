@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-from tests.chaos.kafka_cluster.admin import NoAnswerError
+from tests.chaos.kafka_cluster.admin import NoAnswerError, coordinator, leader
 from tests.chaos.kafka_cluster.brokers import Broker
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import PlannedFault
@@ -63,13 +63,13 @@ async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
 async def coordinator_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the coordinator of the workers' or the judges' group."""
     group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
-    return await _kill_broker_of(scene, lambda: scene.admin.coordinator(group))
+    return await _kill_broker_of(scene, lambda: scene.admin.ask(coordinator, group))
 
 
 async def leader_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the leader of the journal or of the decisions."""
     topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
-    return await _kill_broker_of(scene, lambda: scene.admin.leader(topic))
+    return await _kill_broker_of(scene, lambda: scene.admin.ask(leader, topic))
 
 
 async def _kill_broker_of(scene: Scene, ask: Callable[[], int]) -> bool:

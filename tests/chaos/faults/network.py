@@ -14,13 +14,6 @@ SLOWEST: Final = 0.8
 """Seconds that each direction of a slow link takes."""
 
 
-def _links(scene: Scene, plan: PlannedFault) -> list[Link]:
-    """Return the links of one role to one or two brokers, or to all."""
-    rng = plan.rng
-    links = scene.kafka.network.of(listener(rng.choice(sorted(scene.roles))))
-    return rng.sample(links, rng.randint(1, len(links)))
-
-
 async def _hold(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 0.0) -> bool:
     for link in links:
         await link.set(cut, delay)
@@ -32,29 +25,16 @@ async def _hold(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 
     return True
 
 
-async def network_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Both directions are cut."""
-    return await _hold(_links(scene, plan), plan, "both")
+def _between(cut: Cut, slowest: float = 0.0) -> Fault:
+    """A fault of the links of one role to one or two brokers, or to all."""
 
+    async def fault(scene: Scene, plan: PlannedFault) -> bool:
+        rng = plan.rng
+        links = scene.kafka.network.of(listener(rng.choice(sorted(scene.roles))))
+        some = rng.sample(links, rng.randint(1, len(links)))
+        return await _hold(some, plan, cut, rng.uniform(0.05, slowest) if slowest else 0.0)
 
-async def answers_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Requests are processed, but answers are held back."""
-    return await _hold(_links(scene, plan), plan, "answers")
-
-
-async def requests_cut(scene: Scene, plan: PlannedFault) -> bool:
-    """Requests are held back, and arrive late."""
-    return await _hold(_links(scene, plan), plan, "requests")
-
-
-async def network_refused(scene: Scene, plan: PlannedFault) -> bool:
-    """Connections are reset, and new ones refused."""
-    return await _hold(_links(scene, plan), plan, "refused")
-
-
-async def network_delay(scene: Scene, plan: PlannedFault) -> bool:
-    """Both directions are slow."""
-    return await _hold(_links(scene, plan), plan, "whole", plan.rng.uniform(0.05, SLOWEST))
+    return fault
 
 
 async def replication_cut(scene: Scene, plan: PlannedFault) -> bool:
@@ -64,6 +44,10 @@ async def replication_cut(scene: Scene, plan: PlannedFault) -> bool:
 
 
 FAULTS: Final[dict[str, Fault]] = {
-    "network-cut": network_cut, "answers-cut": answers_cut, "requests-cut": requests_cut,
-    "network-refused": network_refused, "network-delay": network_delay, "replication-cut": replication_cut,
-}  # fmt: skip
+    "network-cut": _between("both"),
+    "answers-cut": _between("answers"),  # requests are processed
+    "requests-cut": _between("requests"),  # they arrive late
+    "network-refused": _between("refused"),  # connections are reset, too
+    "network-delay": _between("whole", SLOWEST),
+    "replication-cut": replication_cut,
+}

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tests.chaos.kafka_cluster.admin import NoAnswerError, insist
+from tests.chaos.kafka_cluster.admin import (
+    NoAnswerError,
+    count_partitions,
+    create_topic,
+    delete_records,
+    delete_topics,
+    insist,
+    topic_id,
+)
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import PlannedFault
 
@@ -20,27 +28,27 @@ async def retention(scene: Scene, plan: PlannedFault) -> bool:
     below = max(1, ends[partition] - plan.rng.choice((0, 0, 5, 50)))
     load.given.delete_below(load.topic_id, partition, below)
 
-    await asyncio.to_thread(insist, lambda: scene.admin.delete_records(scene.pages, partition, below))
+    await asyncio.to_thread(insist, lambda: scene.admin.ask(delete_records, scene.pages, partition, below))
     return True
 
 
 async def topic_recreated(scene: Scene, plan: PlannedFault) -> bool:
     """Delete the topic and create it again; in half of the cases once all its pages are judged."""
     load, admin, old = scene.load, scene.admin, scene.load.topic_id
-    partitions = await asyncio.to_thread(insist, lambda: admin.partitions(scene.pages))
+    partitions = await asyncio.to_thread(insist, lambda: admin.ask(count_partitions, scene.pages))
     await asyncio.to_thread(load.pause)
     if plan.rng.random() < 0.5:
         await scene.until(lambda: not scene.checker.outstanding)
 
     def delete() -> None:
-        if admin.topic_id(scene.pages) == old:
-            admin.delete_topics(scene.pages)
+        if admin.ask(topic_id, scene.pages) == old:
+            admin.ask(delete_topics, scene.pages)
 
     def create() -> str:
-        found = admin.topic_id(scene.pages)
+        found = admin.ask(topic_id, scene.pages)
         if found is None:
-            admin.create_topic(scene.pages, partitions, min(3, len(scene.kafka.brokers)))
-            found = admin.topic_id(scene.pages)
+            admin.ask(create_topic, scene.pages, partitions, min(3, len(scene.kafka.brokers)))
+            found = admin.ask(topic_id, scene.pages)
         if found in (None, old):
             raise NoAnswerError("the new topic is not there yet")
         return str(found)
