@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -142,19 +142,13 @@ def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> 
     # The peers of fingerprints, where `make bench` has not installed them; other peers are left out by name.
     for name, content in PEERS.items():
         if name not in sys.modules:
-            monkeypatch.setitem(sys.modules, name, cast_module(name, content))
+            monkeypatch.setitem(sys.modules, name, cast(ModuleType, SimpleNamespace(**content)))
     arguments = SMALL[part](lambda name, value: monkeypatch.setattr(module, name, value))
     if part in NEED_DATA:
         arguments["data"] = data
     found = module.run(**arguments)
     json.dumps(found)
     assert report.tables(found)
-
-
-def cast_module(name: str, content: dict[str, Any]) -> ModuleType:
-    module = ModuleType(name)
-    vars(module).update(content)
-    return module
 
 
 @pytest.mark.night

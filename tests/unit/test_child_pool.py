@@ -52,6 +52,10 @@ async def _no_child_stays(children_find_the_tests: None) -> AsyncIterator[None]:
     assert set(psutil.Process().children()) <= before
 
 
+def message(text: str, url: str = "http://a/") -> bytes:
+    return json.dumps({"url": url, "text": text}).encode()
+
+
 def urls(rows: list[Row]) -> list[bytes | None]:
     return [row.url.encode() if row.url is not None else None for row in rows]
 
@@ -63,7 +67,7 @@ async def test_a_store_that_hangs_is_asked_again_and_costs_no_page(
     """A blocked read cannot be interrupted, so its process exits. No page is rejected, however often."""
     monkeypatch.setenv(SLOW_GATE, str(tmp_path))
     patient = msgspec.structs.replace(configuration("Stalling"), store_seconds=0.5, memory=2 << 30)
-    pages = [b'{"url": "http://a/%d", "text": "%s"}' % (n, b"stall" if n == 1 else b"page") for n in range(3)]
+    pages = [message(text, f"http://a/{n}") for n, text in enumerate(("page", "stall", "page"))]
     async with asyncio.timeout(HANG), ChildPool(1, patient) as pool:
         with capture_logs() as logs:
             work = asyncio.create_task(pool.fingerprint(list(pages)))
@@ -155,11 +159,8 @@ async def test_page_that_was_killed_for_what_others_did_is_tried_once_more(tmp_p
 
 @pytest.mark.night
 async def test_host_whose_pages_crash_gets_less_time() -> None:
-    def message(host: str, text: str) -> bytes:
-        return json.dumps({"url": f"http://{host}/", "text": text}).encode()
-
     async with asyncio.timeout(HANG), ChildPool(1, configuration("Treacherous", deadline=20.0)) as pool:
-        both: list[bytes | None] = [message("bad.example", "TIMERS"), message("good.example", "TIMERS")]
+        both = [message("TIMERS", f"http://{host}.example/") for host in ("bad", "good")]
 
         async def processor_time() -> list[float]:
             return [json.loads(row.url or "")[0] for row in await pool.fingerprint(list(both))]
@@ -167,7 +168,7 @@ async def test_host_whose_pages_crash_gets_less_time() -> None:
         bad, good = await processor_time()
         assert (bad, good) == (pytest.approx(2, abs=0.5), pytest.approx(2, abs=0.5))
         for left in (1.0, 0.5, 0.5):
-            (died,) = await pool.fingerprint([message("BAD.example:80", "DIE")])
+            (died,) = await pool.fingerprint([message("DIE", "http://BAD.example:80/")])
             assert died.reason == "crash"
             bad, good = await processor_time()
             assert (bad, good) == (pytest.approx(left, abs=0.2), pytest.approx(2, abs=0.5))
@@ -194,13 +195,12 @@ def test_deadline_grows_with_the_page_and_shrinks_with_crashes() -> None:
 
 @pytest.mark.night
 async def test_pages_done_together_are_all_answered_beside_those_that_end_the_process() -> None:
-    def message(word: str, number: int) -> bytes:
-        text = f"{word} " + " ".join(f"word{number}x{place}" for place in range(30))
-        return json.dumps({"url": f"http://e.com/{number}", "text": text}).encode()
-
     words = ["fine"] * 60
     words[7], words[20], words[40] = "LATE", "ALARM", "SPIN 1e9"
-    pages: list[bytes | None] = [message(word, number) for number, word in enumerate(words)]
+    pages = [
+        message(" ".join([word, *(f"word{number}x{place}" for place in range(30))]), f"http://e.com/{number}")
+        for number, word in enumerate(words)
+    ]
     async with asyncio.timeout(HANG), ChildPool(1, configuration("Treacherous")) as pool:
         rows = await pool.fingerprint(list(pages))
     assert [row.reason for row in rows] == [None if word == "fine" else "crash" for word in words]
@@ -315,14 +315,11 @@ async def test_a_page_alone_that_waits_for_a_store_lets_others_begin(
     patient = msgspec.structs.replace(configuration("Stalling"), store_seconds=0.5, memory=2 << 30)
     around = Around()
 
-    def page(text: bytes) -> bytes:
-        return b'{"url": "http://a/", "text": "%s"}' % text
-
     async with asyncio.timeout(HANG), ChildPool(2, patient) as pool:
-        alone = asyncio.create_task(pool.fingerprint_alone(page(b"stall"), around.before, around.after))
+        alone = asyncio.create_task(pool.fingerprint_alone(message("stall"), around.before, around.after))
         await around.over.wait()
         assert not alone.done()
-        assert len(await pool.fingerprint([page(b"other")])) == 1
+        assert len(await pool.fingerprint([message("other")])) == 1
         (tmp_path / "gate").touch()
         row = await alone
         assert row is not None

@@ -464,11 +464,6 @@ def test_latin_1_is_named(tmp_path: Path) -> None:
     assert (row.reason, (row.detail or "")[:10]) == ("malformed_json", "not UTF-8;")
 
 
-def verdicts_in(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_rows_of_other_columns_are_not_resumed(tmp_path: Path) -> None:
     jsonl(tmp_path / "data.jsonl", [{"url": URL, "a": TEXT, "b": text(2)}])
     command = ["fingerprint", tmp_path / "data.jsonl", "-o", tmp_path / "rows", "--json", "--text-column"]
@@ -563,7 +558,7 @@ def test_ids_that_two_data_sets_have_are_told_and_get_prefixes(tmp_path: Path) -
     assert f"repeated ids: id://localhost/0 is {one} page 1 and {two} page 1, so" in collided
     apart = neardup("scan", rows[0], rows[2], "-o", tmp_path / "apart.csv").stderr
     assert "repeated ids" not in apart
-    verdicts = verdicts_in(tmp_path / "apart.csv")
+    verdicts = list(csv.DictReader((tmp_path / "apart.csv").read_text().splitlines()))
     assert [(each["verdict"], each["change"]) for each in verdicts] == [("unique", "new")] * 8
     assert verdicts[7]["url"] == "id://localhost/two%2F3"
 

@@ -23,22 +23,16 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "clouds secret",
 }
 PARENT = """
-import asyncio, os, sys
+import asyncio, os
 from stream.children.confine import hide_memory
-from stream.children.pool import ChildPool
-from stream.children.child import ChildConfiguration
-from stream.fingerprint.scheme import Scheme
+from tests.unit.test_child_pool import ChildPool, configuration
 
 hide_memory()
 leak = os.open("/etc/hostname", os.O_RDONLY)
 os.set_inheritable(leak, True)
-configuration = ChildConfiguration(
-    scheme=Scheme(), seed=Scheme().seed(), page_bytes=1 << 20, memory=512 << 20, deadline=60.0,
-    fingerprinter="tests.kafka.fingerprinters.Scripted",
-)
 
 async def main():
-    async with ChildPool(1, configuration) as pool:
+    async with ChildPool(1, configuration(deadline=60.0)) as pool:
         (row,) = await pool.fingerprint([b"look"])
         print(row.url or row.detail)
 

@@ -7,7 +7,6 @@ manifests.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shlex
@@ -25,14 +24,13 @@ import click
 import kubernetes_validate
 import pytest
 import yaml
-from aiohttp import web
 from honcho.environ import parse_procfile
 
 from stream.children.memory import MemoryLimit, overcommitted
 from stream.cli import cli
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
-from stream.ops.server import add_ops_routes
+from stream.ops.server import ops_server
 from stream.settings import PREFIX, Settings, load
 from tests import validators
 
@@ -306,19 +304,6 @@ def test_an_overlay_takes_all_components(tmp_path: Path) -> None:
     validate(made, NEWEST)
 
 
-@contextlib.asynccontextmanager
-async def _role(health: Health) -> Any:
-    app = web.Application()
-    add_ops_routes(app, WorkerMetrics(), health, "n")
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
 async def _ready(ops_port: int, dashboard_port: int) -> int:
     ports = {"NEARDUP_OPS_PORT": str(ops_port), "NEARDUP_DASHBOARD_PORT": str(dashboard_port)}
     process = await asyncio.create_subprocess_exec(
@@ -332,7 +317,8 @@ async def test_container_is_healthy_when_its_role_is_ready() -> None:
     with socket.socket() as closed:  # bound and not listening: whoever connects is refused
         closed.bind(("127.0.0.1", 0))
         nobody = closed.getsockname()[1]
-        async with _role(health) as port:
+        async with ops_server(load(ops_port=0), WorkerMetrics(), health) as url:
+            port = int((url or "").rpartition(":")[2])
             assert await _ready(port, nobody) == 1, "no check has been made yet"
             health.checks["all"] = lambda: True
             assert await _ready(port, nobody) == 0
