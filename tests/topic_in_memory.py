@@ -65,9 +65,6 @@ class TopicInMemory:
     async def settled_bounds(self, on_iteration: Callable[[], None] = lambda: None) -> LogBounds:
         return await retry_until_answered(f"topic {self.topic}", self.bounds, on_iteration)
 
-    async def hidden_records(self) -> list[str]:
-        return []
-
     async def reach(self) -> None:
         """Do nothing: it is always reachable."""
 

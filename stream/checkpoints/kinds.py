@@ -119,30 +119,13 @@ def directory_of(home: Path, kind: str) -> Path:
 def described(kind: str, meta: Meta) -> Summary:
     """What the metadata of a state say of it."""
     if isinstance(meta, figures.Meta):
-        return Summary(
-            kind=kind,
-            format=meta.version,
-            cluster=meta.cluster,
-            journal=meta.journal,
-            topic=meta.topic,
-            offsets={"verdicts": meta.positions},
-            erased=meta.erased,
-        )
-    return Summary(
-        kind=kind,
-        format=meta.version,
-        cluster=meta.cluster,
-        journal=meta.journal,
-        scheme=meta.scheme,
-        options=meta.options,
-        generation=meta.generation if isinstance(meta, judge.Meta) else 0,
-        elect="" if isinstance(meta, judge.Meta) else meta.elect,
-        offsets={"journal": {0: meta.applied}, "decisions": {0: meta.decided}},
-        last=meta.last,
-        ledger=meta.ledger,
-        erased=meta.erased,
-        forgetting=meta.forgetting if isinstance(meta, judge.Meta) else None,
-    )
+        offsets: Offsets = {"verdicts": meta.positions}
+    else:
+        offsets = {"journal": {0: meta.applied}, "decisions": {0: meta.decided}}
+    names = set(meta.__struct_fields__).intersection(Summary.__struct_fields__)
+    of_both = {name: getattr(meta, name) for name in names}
+    own = {"kind": kind, "format": meta.version, "offsets": offsets, "erased": meta.erased}
+    return Summary(**of_both | own)
 
 
 def summary_of(directory: Path, kind: str) -> Summary | None:

@@ -77,6 +77,7 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
 
     from stream.judge.query import matching_anchors
     from stream.kafka import topics
+    from stream.kafka.open_transactions import hidden_records
     from stream.page_rows.page_fingerprinter import PageFingerprinter
     from stream.states.follower import open_follower
 
@@ -87,7 +88,7 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     async with open_follower(settings, genesis, directory, restore=True) as follower:
         with console.status("following the decisions"):
             await follower.follow_to_stable()
-            hidden = await follower.decisions.hidden_records()
+            hidden = await hidden_records(settings, follower.decisions.topic)
         for line in hidden:
             click.echo(line, err=True)
         messages = chain.from_iterable(opened)

@@ -72,6 +72,7 @@ async def _follow(
 
     from stream.kafka import topics
     from stream.kafka.names import TopicNames
+    from stream.kafka.open_transactions import hidden_records
     from stream.kafka.topic_subscription import TopicSubscription
     from stream.kafka.verdict_values import VerdictReader
 
@@ -87,7 +88,7 @@ async def _follow(
     async with TopicSubscription(
         settings, topic, from_beginning=from_beginning, report_waiting=report_waiting
     ) as verdicts:
-        for line in await verdicts.hidden_records():
+        for line in await hidden_records(settings, topic):
             click.echo(line, err=True)
         async for message in verdicts:
             value = reader.json(message)

@@ -28,7 +28,9 @@ def export(settings: Settings, target: str) -> None:
     postgresql://user@host/database (with the password in PGPASSWORD). TARGET also stores the position of the
     export, so the command can be repeated: no verdict is exported twice, even after a crash.
     """
-    from stream.roles.exporter import check_topic, hidden_verdicts
+    from stream.kafka.names import TopicNames
+    from stream.kafka.open_transactions import hidden_records
+    from stream.roles.exporter import check_topic
     from stream.roles.exporter import export as export_verdicts
     from stream.sinks.open import name_of, open_sink
 
@@ -39,6 +41,6 @@ def export(settings: Settings, target: str) -> None:
         open_sink(target) as sink,
     ):
         exported = asyncio.run(export_verdicts(settings, sink))
-    for line in asyncio.run(hidden_verdicts(settings)):
+    for line in asyncio.run(hidden_records(settings, TopicNames(settings.namespace).verdicts)):
         click.echo(line, err=True)
     click.echo(f"{exported:,} new verdicts in {name_of(target)}")

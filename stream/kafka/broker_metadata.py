@@ -28,7 +28,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from stream.errors import BrokerError, TopicError
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.metadata_v12 import MetadataRequest, topic_id
+from stream.kafka.own_requests import MetadataRequest, topic_id
 from stream.settings import Settings
 
 ASK_SECONDS: Final = 3.0

@@ -20,9 +20,10 @@ from aiokafka.errors import KafkaError
 from stream.errors import BrokerError, OpenTransactionError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.describe_producers import DescribeProducersRequest, transaction_at
 from stream.kafka.outage import patience_limit, retry_until_answered
+from stream.kafka.own_requests import DescribeProducersRequest, transaction_at
 from stream.ops import awaited
+from stream.settings import Settings
 
 ASK_SECONDS: Final = 5.0
 """Time-out after which a leader is considered unreachable."""
@@ -112,12 +113,13 @@ def hidden_since(
     ]
 
 
-async def hidden_records(client: AIOKafkaClient, topics: Iterable[str]) -> list[str]:
+@clients.with_translated_errors
+async def hidden_records(settings: Settings, *topics: str) -> list[str]:
     """Say what a transaction hides that lasts, of each partition of topics. Raises TopicError and
     BrokerError."""
-    wanted = list(topics)
-    before = await broker_metadata.log_bounds(client, wanted)
-    if all(each.stable == each.end for each in before.values()):
-        return []
-    await asyncio.sleep(GRACE_SECONDS)
-    return hidden_since(before, await broker_metadata.log_bounds(client, wanted))
+    async with broker_metadata.connect(settings) as client:
+        before = await broker_metadata.log_bounds(client, topics)
+        if all(each.stable == each.end for each in before.values()):
+            return []
+        await asyncio.sleep(GRACE_SECONDS)
+        return hidden_since(before, await broker_metadata.log_bounds(client, topics))

@@ -19,7 +19,7 @@ from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.client_owner import ClientOwner
 from stream.kafka.names import TopicNames
-from stream.kafka.open_transactions import ASK_SECONDS, bounds_soon, hidden_records, settled_bounds
+from stream.kafka.open_transactions import ASK_SECONDS, bounds_soon, settled_bounds
 from stream.kafka.outage import Outage, retry_until_answered
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
@@ -98,10 +98,6 @@ class TopicReader(ClientOwner):
         """Return the log bounds as `open_transactions.settled_bounds` does."""
         settled = await settled_bounds(client_of(self._consumer), [self.topic], on_iteration)
         return settled[self._partition]
-
-    async def hidden_records(self) -> list[str]:
-        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
-        return await hidden_records(client_of(self._consumer), [self.topic])
 
     async def reach(self) -> None:
         """Check that a broker answers. Raises BrokerError if none does for long."""

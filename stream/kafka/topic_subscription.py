@@ -12,7 +12,6 @@ from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.client_owner import ClientOwner
-from stream.kafka.open_transactions import hidden_records
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.settings import Settings
 
@@ -57,10 +56,6 @@ class TopicSubscription(ClientOwner):
         if not self._from_beginning:
             self._positions = {key: bound.stable for key, bound in bounds.items()}
         self._assign(bounds)
-
-    async def hidden_records(self) -> list[str]:
-        """Say which records an open transaction hides, as `open_transactions.hidden_records` does."""
-        return await hidden_records(client_of(self._consumer), [self._topic])
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield records, waiting for more."""

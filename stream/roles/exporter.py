@@ -12,7 +12,6 @@ from stream.errors import RecordError, TopicError
 from stream.judge.batch import BATCH_BYTES
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
-from stream.kafka.open_transactions import hidden_records
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -29,13 +28,6 @@ async def check_topic(settings: Settings) -> None:
     """Check that a broker answers and has the topic of verdicts. Raises BrokerError and TopicError."""
     async with broker_metadata.connect(settings) as client:
         await broker_metadata.topic_ids(client, [TopicNames(settings.namespace).verdicts])
-
-
-@clients.with_translated_errors
-async def hidden_verdicts(settings: Settings) -> list[str]:
-    """Say which verdicts an open transaction hides, as `open_transactions.hidden_records` does."""
-    async with broker_metadata.connect(settings) as client:
-        return await hidden_records(client, [TopicNames(settings.namespace).verdicts])
 
 
 @clients.with_translated_errors

@@ -33,7 +33,7 @@ from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader, TopicReader, journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.states.position import Position, bounds_of_logs, misfit
+from stream.states.position import bounds_of_logs, misfit
 from stream.states.restored import FittingCheckpoints
 from stream.states.scrubs import refuse_known_damage
 from stream.states.state import OpenState
@@ -149,16 +149,14 @@ class FollowingDirectory(StateDirectory[S]):
     async def _enter(self, stack: AsyncExitStack) -> S:
         settings, genesis, enter = self._settings, self._genesis, stack.enter_async_context
         state = await super()._enter(stack)
-        meta = state.meta
-        position = Position(meta.applied, meta.last, meta.decided)
-        error = await misfit(position, await bounds_of_logs(settings), settings, genesis)
+        error = await misfit(state.meta, await bounds_of_logs(settings), settings, genesis)
         if isinstance(error, TrimmedLogError):
             raise error
         if error is not None:
             raise StateError(f"state directory {self.path}: {error}") from error
-        self.journal = await enter(journal_reader(settings, position.applied, genesis))
+        self.journal = await enter(journal_reader(settings, state.meta.applied, genesis))
         decisions = TopicNames(settings.namespace).decisions
-        self.decisions = await enter(TopicReader(settings, decisions, position.decided))
+        self.decisions = await enter(TopicReader(settings, decisions, state.meta.decided))
         return state
 
     async def _set_aside(self, error: StateError) -> Path:

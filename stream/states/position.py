@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
 
@@ -15,17 +15,6 @@ from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import journal_reader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-
-
-class Position(NamedTuple):
-    """How far a state has come."""
-
-    applied: int
-    """The next journal offset to apply."""
-    last: bytes
-    """Digest of the journal record at `applied - 1`; empty before the first record."""
-    decided: int
-    """The next offset of the decisions topic to apply."""
 
 
 class Logs(NamedTuple):
@@ -46,9 +35,11 @@ async def bounds_of_logs(settings: Settings) -> Logs:
     return Logs(*(bounds[TopicPartition(topic, 0)] for topic in topics))
 
 
-async def misfit(position: Position, logs: Logs, settings: Settings, genesis: Genesis) -> StateError | None:
+async def misfit(position: Any, logs: Logs, settings: Settings, genesis: Genesis) -> StateError | None:
     """Return why a state cannot go on from its position, or None: a TrimmedLogError if a log starts behind
-    the position, or behind the journal record before it. Waits for brokers."""
+    the position, or behind the journal record before it. `position` is a manifest, or metadata: it has the
+    offsets `applied` and `decided` to go on at, and the digest `last` of the journal record before. Waits for
+    brokers."""
     names, at = TopicNames(settings.namespace), logs.decisions
     if position.decided > at.end:
         return StateError(

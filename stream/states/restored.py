@@ -20,7 +20,7 @@ from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.states.position import Logs, Position, bounds_of_logs, misfit
+from stream.states.position import Logs, bounds_of_logs, misfit
 
 log = structlog.get_logger(__name__)
 
@@ -157,7 +157,7 @@ class FittingCheckpoints(Checkpoints):
         if reason is not None:
             return reason
         self._logs = self._logs or await bounds_of_logs(settings)
-        error = await misfit_of_logs(manifest, self._logs, settings, genesis)
+        error = await misfit(manifest, self._logs, settings, genesis)
         return None if error is None else str(error)
 
     def _misfit_of_settings(self, manifest: Manifest) -> str | None:
@@ -218,10 +218,3 @@ def misfit_of_fields(manifest: Manifest, **needed: object) -> str | None:
         if getattr(manifest, name) != value:
             return f"has {name} {getattr(manifest, name)}, but {value} is needed"
     return None
-
-
-async def misfit_of_logs(
-    manifest: Manifest, logs: Logs, settings: Settings, genesis: Genesis
-) -> StateError | None:
-    """Return why the logs as they are do not go on from a checkpoint, or None. Waits for brokers."""
-    return await misfit(Position(manifest.applied, manifest.last, manifest.decided), logs, settings, genesis)

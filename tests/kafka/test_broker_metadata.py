@@ -12,7 +12,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, TopicError
 from stream.kafka import broker_metadata
-from stream.kafka.metadata_v12 import topic_id
+from stream.kafka.own_requests import topic_id
 from stream.settings import load
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ from typing import Final
 from aiokafka import TopicPartition
 
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.describe_producers import DescribeProducersResponse0, transaction_at
 from stream.kafka.open_transactions import hidden_since
+from stream.kafka.own_requests import PRODUCERS, transaction_at
 
 STREAM: Final = Path(__file__).parents[2] / "stream"
 OTHERS: Final = re.compile(
@@ -47,9 +47,9 @@ def test_records_are_hidden_by_a_transaction_that_lasts() -> None:
 
 def test_the_producer_of_a_transaction_is_the_one_that_began_at_its_offset() -> None:
     producers = [(7, 0, 3, 1, 0, -1, {}), (8, 1, 0, 1, -1, 40, {}), (9, 0, 0, 1, -1, 41, {})]
-    answer = DescribeProducersResponse0(0, [(KEY.topic, [(0, 0, None, producers, {})], {})], {})
-    assert DescribeProducersResponse0.decode(answer.encode()) == answer
+    answer = PRODUCERS.RESPONSE_TYPE(0, [(KEY.topic, [(0, 0, None, producers, {})], {})], {})
+    assert PRODUCERS.RESPONSE_TYPE.decode(answer.encode()) == answer
     assert transaction_at(answer, 41) == 9
     assert transaction_at(answer, 42) is None
-    refused = DescribeProducersResponse0(0, [(KEY.topic, [(0, 29, "denied", [], {})], {})], {})
+    refused = PRODUCERS.RESPONSE_TYPE(0, [(KEY.topic, [(0, 29, "denied", [], {})], {})], {})
     assert transaction_at(refused, 41) is None

@@ -21,7 +21,7 @@ from stream.messages.decision import (
 )
 from stream.roles.trimmer import trim
 from stream.settings import Settings
-from stream.states.position import Logs, Position, misfit
+from stream.states.position import Logs, misfit
 from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
 
@@ -51,26 +51,28 @@ def decision(*sources: SourceProgress) -> bytes:
     ("position", "kind", "expected"),
     [
         (
-            Position(0, NOTHING_APPLIED, 0),
+            (0, NOTHING_APPLIED, 0),
             TrimmedLogError,
             "decisions: needed from 0 on, but it starts at 20",
         ),
-        (Position(40, DIGEST, 19), TrimmedLogError, "decisions: needed from 19 on, but it starts at 20"),
+        ((40, DIGEST, 19), TrimmedLogError, "decisions: needed from 19 on, but it starts at 20"),
         # The record before the position is needed, too: its digest tells journals apart.
-        (Position(30, DIGEST, 20), TrimmedLogError, "journal: needed from 29 on, but it starts at 30"),
-        (Position(0, NOTHING_APPLIED, 25), TrimmedLogError, "journal: needed from 0 on, but it starts at 30"),
+        ((30, DIGEST, 20), TrimmedLogError, "journal: needed from 29 on, but it starts at 30"),
+        ((0, NOTHING_APPLIED, 25), TrimmedLogError, "journal: needed from 0 on, but it starts at 30"),
         # Its records are not gone: the log lost others, and no checkpoint helps.
-        (Position(40, DIGEST, 31), StateError, "decisions up to 31, but it ends at 30"),
-        (Position(41, DIGEST, 30), StateError, "journal up to 41, but it ends at 40"),
+        ((40, DIGEST, 31), StateError, "decisions up to 31, but it ends at 30"),
+        ((41, DIGEST, 30), StateError, "journal up to 41, but it ends at 40"),
     ],
 )
 async def test_a_position_before_or_behind_a_log_is_named_with_the_topic(
-    position: Position, kind: type[Exception], expected: str
+    position: tuple[int, bytes, int], kind: type[Exception], expected: str
 ) -> None:
-    reason = await misfit(position, LOGS, SETTINGS, GENESIS)
+    applied, last, decided = position
+    state = SimpleNamespace(applied=applied, last=last, decided=decided)
+    reason = await misfit(state, LOGS, SETTINGS, GENESIS)
     assert type(reason) is kind
-    applied = "has applied " if kind is StateError else ""
-    assert str(reason) == f"{applied}topic crawl.{expected}"
+    verb = "has applied " if kind is StateError else ""
+    assert str(reason) == f"{verb}topic crawl.{expected}"
 
 
 async def read(sources: DecidedSources) -> list[SourceProgress]:

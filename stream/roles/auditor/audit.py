@@ -185,7 +185,7 @@ async def audit(
         await _refuse_recreated(client, names.pages, topic_id)
         # After all verdicts were read: what retention deleted meanwhile is below these.
         bounds = await broker_metadata.log_bounds(client, [names.pages, names.verdicts])
-        findings.hidden_by = await hidden_records(client, [names.pages, names.decisions, names.verdicts])
+    findings.hidden_by = await hidden_records(settings, names.pages, names.decisions, names.verdicts)
     for partition, of_pages in pages.items():
         of_pages.remove_without_verdict_below(bounds[TopicPartition(names.pages, partition)].start)
     starts = {key.partition: bound.start for key, bound in bounds.items() if key.topic == names.verdicts}

@@ -36,8 +36,8 @@ from stream.kafka.open_transactions import settled_bounds
 from stream.kafka.reader import TopicReader
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.states.position import bounds_of_logs
-from stream.states.restored import misfit_of_logs, misfit_of_program
+from stream.states.position import bounds_of_logs, misfit
+from stream.states.restored import misfit_of_program
 
 log = structlog.get_logger(__name__)
 
@@ -284,8 +284,8 @@ class _Run:
                     survey.verified.append(manifest)
         logs = await bounds_of_logs(self._settings)
         for manifest in survey.usable:  # one of the logs may have lost records, or was made anew
-            if misfit := await misfit_of_logs(manifest, logs, self._settings, self._genesis):
-                raise _HeldError(LOGS, f"checkpoint {manifest.name}: {misfit}")
+            if why := await misfit(manifest, logs, self._settings, self._genesis):
+                raise _HeldError(LOGS, f"checkpoint {manifest.name}: {why}")
         return survey
 
     # The logs.
