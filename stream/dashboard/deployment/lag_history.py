@@ -7,7 +7,7 @@ Their number is bounded, and so is the number of partitions in each.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from stream.dashboard.answers import LagSeries
@@ -35,20 +35,23 @@ class LagWindow:
     complete: bool = True
     """Whether all partitions that were behind are in `partitions`."""
 
-    def add(self, lag: TopicLag) -> None:
-        """Add a measurement."""
-        self.records = max(self.records, lag.records)
-        self.seconds = _larger(self.seconds, lag.seconds)
-        self.complete = self.complete and len(lag.partitions) <= MOST_PARTITIONS
-        self.merge({each.partition: each for each in lag.partitions[:MOST_PARTITIONS]}, len(lag.partitions))
+    @classmethod
+    def of(cls, start: int, lag: TopicLag) -> LagWindow:
+        """A window with one measurement."""
+        worst, behind = (
+            {each.partition: each for each in lag.partitions[:MOST_PARTITIONS]},
+            len(lag.partitions),
+        )
+        return cls(start, lag.records, lag.seconds, worst, behind, behind <= MOST_PARTITIONS)
 
-    def merge(self, others: dict[int, PartitionLag], behind: int) -> None:
-        """Add partitions, of which `behind` were behind at once."""
-        self.behind = max(self.behind, behind)
-        for number, other in others.items():
-            largest = self.partitions.get(number, other)
+    def add(self, other: LagWindow) -> None:
+        """Add what was measured in another window."""
+        self.records, self.seconds = max(self.records, other.records), _larger(self.seconds, other.seconds)
+        self.behind, self.complete = max(self.behind, other.behind), self.complete and other.complete
+        for number, lag in other.partitions.items():
+            largest = self.partitions.get(number, lag)
             self.partitions[number] = PartitionLag(
-                number, max(largest.records, other.records), _larger(largest.seconds, other.seconds)
+                number, max(largest.records, lag.records), _larger(largest.seconds, lag.seconds)
             )
         if len(self.partitions) > MOST_PARTITIONS:
             ranked = sorted(self.partitions.values(), key=furthest_behind)[:MOST_PARTITIONS]
@@ -68,10 +71,11 @@ class LagHistory:
     def add(self, role: str, now: float, lag: TopicLag) -> None:
         """Add a measurement. Measurements come in the order of time."""
         for size, windows in self._windows.setdefault(role, {size: deque() for size in KEPT}).items():
-            start = int(now // size * size)
-            if not windows or windows[-1].start < start:
-                windows.append(LagWindow(start, seconds=lag.seconds))
-            windows[-1].add(lag)
+            window = LagWindow.of(int(now // size * size), lag)
+            if not windows or windows[-1].start < window.start:
+                windows.append(window)
+            else:
+                windows[-1].add(window)
             while windows[0].start + size + KEPT[size] <= now:
                 windows.popleft()
 
@@ -97,7 +101,7 @@ class LagHistory:
         worst = LagWindow(0)
         for each in steps:
             if each is not None:
-                worst.merge(each.partitions, each.behind)
+                worst.add(each)
         shown = sorted(worst.partitions.values(), key=furthest_behind)
         return [_series(role, each.partition, steps) for each in shown], worst.behind
 
@@ -107,13 +111,10 @@ class LagHistory:
             if not wanted.start <= window.start < wanted.end:
                 continue
             at = (window.start - wanted.start) // wanted.step
-            step = steps[at]
-            if step is None:
-                steps[at] = step = LagWindow(window.start, seconds=window.seconds)
-            step.records = max(step.records, window.records)
-            step.seconds = _larger(step.seconds, window.seconds)
-            step.complete = step.complete and window.complete
-            step.merge(window.partitions, window.behind)
+            if (step := steps[at]) is None:
+                steps[at] = replace(window, partitions=dict(window.partitions))
+            else:
+                step.add(window)
         return steps
 
 
