@@ -120,32 +120,28 @@ class ForgottenPages:
     # Following the topics.
 
     async def follow(self, settings: Settings) -> None:
-        """Read decisions. Does not return. Raises as readers do."""
+        """Read decisions, and requests where some are trimmed. Does not return. Raises as readers do."""
         names = TopicNames(settings.namespace)
-        async with (
-            TopicReader(settings, names.decisions, self._state.meta.decided) as decisions,
-            TopicReader(settings, names.requests, 0) as requests,
-        ):
+        async with TopicReader(settings, names.decisions, self._state.meta.decided) as decisions:
             while True:
-                await self.read(decisions, requests)
+                try:
+                    await self.read(decisions)
+                except TrimmedLogError:
+                    async with TopicReader(settings, names.requests, 0) as requests:
+                        await self.pass_over_trimmed(decisions, requests)
 
-    async def read(self, decisions: TopicReader, requests: TopicReader) -> None:
-        """Read the next decisions, and note what they forget. `requests` are read if some are trimmed."""
-        try:
-            records = await decisions.poll()
-        except TrimmedLogError:
-            await self._pass_over_trimmed(decisions, requests)
-            return
-        if records:
+    async def read(self, decisions: TopicReader) -> None:
+        """Read the next decisions, and note what they forget."""
+        if records := await decisions.poll():
             await in_thread(self._note, records, decisions.position)
 
-    async def _pass_over_trimmed(self, decisions: TopicReader, requests: TopicReader) -> None:
+    async def pass_over_trimmed(self, decisions: TopicReader, requests: TopicReader) -> None:
         """Go on with the first decision that is left. Older requests count as decided just before it: what
         decided them is gone, but for those that a later decision names, which then forgets more."""
         decisions.seek((await decisions.bounds()).start)
         while not (records := await decisions.poll()):
             await decisions.bounds()  # raises if the leader is away
-        first, older = records[0], list[tuple[int, ForgetRequest]]()
+        first, some, older = records[0], list[tuple[int, ForgetRequest]](), 0
         at = await requests.bounds()
         requests.seek(max(at.start, self._state.meta.requested))
         while requests.position < at.end:
@@ -153,11 +149,12 @@ class ForgottenPages:
             for record in await requests.poll():
                 with suppress(RecordError):  # the judge reports it
                     request = decode_request(record.value, record.offset)
-                    if request.journal == self._genesis.journal and record.timestamp < first.timestamp:
-                        older.append((record.offset, request))
+                    if request.journal == self._genesis.journal:
+                        some.append((record.offset, request))
+                older = len(some) if record.timestamp < first.timestamp else older
         if older:
             start = decode_decisions(first.value, first.offset).start
-            named, requested = Wanted(older, self._genesis).digests, older[-1][0] + 1
+            named, requested = Wanted(some[:older], self._genesis).digests, some[older - 1][0] + 1
             await in_thread(self._forget, named, start, first.offset, requested)
         decisions.seek(first.offset)
 
