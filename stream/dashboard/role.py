@@ -154,7 +154,7 @@ class DashboardRole(Role[Watch[DashboardMetrics]]):
             fresh = Meta(
                 cluster=await broker_metadata.cluster_id(client),
                 journal=genesis.journal,
-                topic=(await broker_metadata.topic_ids(client, [topic]))[topic],
+                topic=await broker_metadata.topic_id(client, topic),
             )
             bounds = await broker_metadata.log_bounds(client, [topic])
         return fresh, {key.partition: each for key, each in bounds.items()}

@@ -28,7 +28,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from stream.errors import BrokerError, TopicError
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.own_requests import MetadataRequest, topic_id
+from stream.kafka.own_requests import MetadataRequest, uuid_of
 from stream.settings import Settings
 
 ASK_SECONDS: Final = 3.0
@@ -105,7 +105,7 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
         if code and not partitions:
             raise TopicError(f"topic {name}: {for_code(code).__name__}")
         existing[name] = Topic(
-            topic_id(high, low),
+            uuid_of(high, low),
             {
                 number: Partition(leader, len(replicas), len(in_sync))
                 for _, number, leader, _, replicas, in_sync, *_ in partitions
@@ -135,25 +135,11 @@ async def cluster_id(client: AIOKafkaClient) -> str:
     return (await metadata(client, [])).cluster_id
 
 
-async def topic_ids(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, str]:
-    """Return the topic ids, from any broker. Raises TopicError for a missing topic."""
-    wanted = list(topics)
-    return _ids(await metadata(client, wanted), wanted)
-
-
-async def leader_topic_ids(client: AIOKafkaClient, leaders: Mapping[str, int]) -> dict[str, str]:
-    """Return the topic ids, each from the given node, which is a leader that serves the topic's records (rule
-    4).
-
-    Another broker may not know yet that the topic was recreated. Raises TopicError for a missing topic.
-    """
-    by_node: defaultdict[int, list[str]] = defaultdict(list)
-    for topic, node in leaders.items():
-        by_node[node].append(topic)
-    ids: dict[str, str] = {}
-    for node, topics in by_node.items():
-        ids |= _ids(await metadata(client, topics, node), topics)
-    return ids
+async def topic_id(client: AIOKafkaClient, topic: str, node: int | None = None) -> str:
+    """Return the id of a topic, from any broker, or from a node that leads it and serves its records (rule
+    4): another broker may not know yet that the topic was recreated. Raises TopicError for a missing
+    topic."""
+    return (await _present(client, [topic], node)).topics[topic].id
 
 
 async def topic_id_at_leaders(
@@ -174,10 +160,10 @@ async def topic_id_at_leaders(
     while True:
         leaders = {client_of(reader).cluster.leader_for_partition(key) for key in keys}
         if not leaders & {None, -1}:
-            asking = (leader_topic_ids(client, {topic: leader}) for leader in leaders)
+            asking = (topic_id(client, topic, leader) for leader in leaders)
             try:
                 async with asyncio.timeout(ASK_SECONDS):
-                    ids = {answer[topic] for answer in await asyncio.gather(*asking)}
+                    ids = set(await asyncio.gather(*asking))
             except TimeoutError:
                 log.warning("leaders_do_not_answer", topic=topic, leaders=sorted(leaders))
             else:
@@ -220,8 +206,7 @@ async def log_bounds(client: AIOKafkaClient, topics: Iterable[str]) -> dict[Topi
     wanted = list(topics)
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
     while True:
-        topic_metadata = await metadata(client, wanted)
-        _ids(topic_metadata, wanted)
+        topic_metadata = await _present(client, wanted)
         try:
             return await _bounds(client, topic_metadata)
         except TopicAuthorizationFailedError:
@@ -263,11 +248,12 @@ async def _offsets(
     return offsets
 
 
-def _ids(topic_metadata: Metadata, wanted: list[str]) -> dict[str, str]:
-    missing = [name for name in wanted if name not in topic_metadata.topics]
-    if missing:
+async def _present(client: AIOKafkaClient, wanted: list[str], node: int | None = None) -> Metadata:
+    """Return the metadata of topics. Raises TopicError if some are missing."""
+    present = await metadata(client, wanted, node)
+    if missing := [name for name in wanted if name not in present.topics]:
         raise TopicError(f"no such topic: {', '.join(missing)}")
-    return {name: topic_metadata.topics[name].id for name in wanted}
+    return present
 
 
 async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) -> Any:

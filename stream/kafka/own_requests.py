@@ -124,7 +124,7 @@ class DescribeProducersRequest(Request[PRODUCERS]):  # type: ignore[misc]
         return kind([(self._key.topic, [self._key.partition], {})], {})
 
 
-def topic_id(high: int, low: int) -> str:
+def uuid_of(high: int, low: int) -> str:
     """Format a UUID, given as two signed halves, as 32 hex digits."""
     return f"{high % 2**64:016x}{low % 2**64:016x}"
 

@@ -6,8 +6,7 @@ A topic may contain both if the setting was changed. Readers always get JSON.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -24,25 +23,6 @@ MAGIC: Final = b"\0"
 """First byte of a value with a schema id. JSON never starts with it."""
 
 
-class ConsumedRecord(Protocol):
-    """A consumed record."""
-
-    topic: str
-    partition: int
-    offset: int
-    value: bytes
-
-
-@dataclass(slots=True)
-class PlacedValue:
-    """The value of a record with its position."""
-
-    topic: str
-    partition: int
-    offset: int
-    value: bytes
-
-
 class VerdictReader:
     """Converts the values of verdict records to JSON."""
 
@@ -51,16 +31,17 @@ class VerdictReader:
         registry = registry_of(settings)
         self._schemas = Schemas(registry.schema) if registry else None
 
-    def json(self, record: ConsumedRecord) -> bytes:
-        """Return a verdict as JSON. An unknown schema is fetched once, which may take seconds.
+    def json(self, record: Any) -> bytes:
+        """Return a verdict, given as a consumed record, as JSON. An unknown schema is fetched once, which may
+        take seconds.
 
         Raises RecordError if the record is not a verdict, and UnavailableError while the registry is
         unreachable.
         """
-        value = record.value
+        value: bytes = record.value
         return self._decode(record) if value[:1] == MAGIC else value
 
-    def _decode(self, record: ConsumedRecord) -> bytes:
+    def _decode(self, record: Any) -> bytes:
         number = int.from_bytes(record.value[1:FRAME], "big")
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
         if self._schemas is None:

@@ -27,7 +27,7 @@ POLL_MS: Final = 500
 async def check_topic(settings: Settings) -> None:
     """Check that a broker answers and has the topic of verdicts. Raises BrokerError and TopicError."""
     async with broker_metadata.connect(settings) as client:
-        await broker_metadata.topic_ids(client, [TopicNames(settings.namespace).verdicts])
+        await broker_metadata.topic_id(client, TopicNames(settings.namespace).verdicts)
 
 
 @clients.with_translated_errors
@@ -42,7 +42,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     topic, exported = TopicNames(settings.namespace).verdicts, 0
     consumer = clients.reader(settings, auto_offset_reset="earliest")
     async with broker_metadata.connect(settings) as client, clients.open_client(settings, consumer):
-        topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        topic_id = await broker_metadata.topic_id(client, topic)
         bounds = await broker_metadata.log_bounds(client, [topic])
         starts = sink.offsets(topic_id)
         ends = {key.partition: bound.stable for key, bound in bounds.items()}

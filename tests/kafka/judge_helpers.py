@@ -186,7 +186,7 @@ def once(*parts: Part) -> Counter[tuple[str, int, int]]:
 async def recreate(settings: Settings, topic: str) -> None:
     """Delete one of our topics, and create it again as planned."""
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
-        before = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        before = await broker_metadata.topic_id(client, topic)
         await admin.delete_topics([topic])
     await make(settings, topic, before)
 

@@ -12,7 +12,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, TopicError
 from stream.kafka import broker_metadata
-from stream.kafka.own_requests import topic_id
+from stream.kafka.own_requests import uuid_of
 from stream.settings import load
 from tests.waiting import until
 
@@ -41,10 +41,10 @@ async def test_a_recreated_topic_has_another_id(
     for _ in range(2):
         await admin.create_topics([NewTopic(namespace, 1, 1)])
         await known(True)
-        found = await broker_metadata.topic_ids(admin._client, [namespace])
-        assert len(bytes.fromhex(found[namespace])) == 16
-        assert found == await broker_metadata.topic_ids(admin._client, [namespace])
-        ids.append(found[namespace])
+        found = await broker_metadata.topic_id(admin._client, namespace)
+        assert len(bytes.fromhex(found)) == 16
+        assert found == await broker_metadata.topic_id(admin._client, namespace)
+        ids.append(found)
         await admin.delete_topics([namespace])
         await known(False)
     assert ids[0] != ids[1]
@@ -59,10 +59,10 @@ async def test_a_consumer_s_own_client_can_ask_the_leader(
     await consumer.start()
     try:
         leader = consumer._client.cluster.leader_for_partition(TopicPartition(namespace, 0))
-        asked = await broker_metadata.leader_topic_ids(consumer._client, {namespace: leader})
+        asked = await broker_metadata.topic_id(consumer._client, namespace, leader)
     finally:
         await consumer.stop()
-    assert asked == await broker_metadata.topic_ids(admin._client, [namespace])
+    assert asked == await broker_metadata.topic_id(admin._client, namespace)
 
 
 async def test_a_missing_topic_is_an_error_and_is_not_created(
@@ -123,4 +123,4 @@ async def test_no_broker_is_an_error_that_names_the_option() -> None:
 
 
 def test_topic_ids_are_unsigned() -> None:
-    assert topic_id(-1, 1) == "f" * 16 + "0" * 15 + "1"
+    assert uuid_of(-1, 1) == "f" * 16 + "0" * 15 + "1"

@@ -140,7 +140,7 @@ async def topic_id(settings: Settings) -> str:
     """Return the id of the pages topic."""
     topic = TopicNames(settings.namespace).pages
     async with broker_metadata.connect(settings) as client:
-        return (await broker_metadata.topic_ids(client, [topic]))[topic]
+        return await broker_metadata.topic_id(client, topic)
 
 
 async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0) -> None:

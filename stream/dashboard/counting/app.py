@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import faust
@@ -35,7 +36,7 @@ from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.in_flight import in_stoppable_thread, in_thread
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
-from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
+from stream.kafka.verdict_values import MAGIC, VerdictReader
 from stream.settings import Settings
 from stream.tables.store.rocks import CLUSTERS
 
@@ -225,8 +226,11 @@ class Statistics:
         self._report(batch)
 
     def _json(self, partition: int, records: BatchRecords) -> list[bytes]:
-        placed = zip(records.offsets, records.values, strict=True)
-        return [self._reader.json(PlacedValue(self._verdicts, partition, *each)) for each in placed]
+        place = {"topic": self._verdicts, "partition": partition}
+        return [
+            self._reader.json(SimpleNamespace(offset=offset, value=value, **place))
+            for offset, value in zip(records.offsets, records.values, strict=True)
+        ]
 
     # Beside the agent.
 

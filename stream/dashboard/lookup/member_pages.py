@@ -36,8 +36,8 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
     not_present = f"{where}: not a message of the present topic {key.topic}"
     consumer = clients.reader(settings, max_partition_fetch_bytes=FETCH_BYTES, fetch_max_wait_ms=100)
     async with broker_metadata.connect(settings) as client:
-        ids = await broker_metadata.topic_ids(client, [key.topic])
-        if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):
+        present_id = await broker_metadata.topic_id(client, key.topic)
+        if (source.topic, source.topic_id) != (key.topic, present_id):
             raise PageGoneError(not_present)
         bounds = (await broker_metadata.log_bounds(client, [key.topic])).get(key)
         if bounds is None or not bounds.start <= source.offset < bounds.stable:

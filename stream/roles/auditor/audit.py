@@ -132,7 +132,7 @@ async def audit(
     """
     names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
-        topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
+        topic_id = await broker_metadata.topic_id(client, names.pages)
         configs = await broker_metadata.topic_configs(client, [names.pages, names.verdicts])
     compacts = {topic: "compact" in config["cleanup.policy"] for topic, config in configs.items()}
     # Read decisions before verdicts: what is decided by then must have a verdict among those read later.
@@ -380,7 +380,7 @@ async def _explain(
 
 async def _refuse_recreated(client: AIOKafkaClient, topic: str, topic_id: str) -> None:
     """Raise TopicError if the topic has another id now."""
-    if (await broker_metadata.topic_ids(client, [topic]))[topic] != topic_id:
+    if await broker_metadata.topic_id(client, topic) != topic_id:
         raise TopicError(f"topic {topic} was recreated while it was read: audit it again")
 
 
@@ -414,7 +414,7 @@ async def committed_records(
     consumer = clients.reader(settings, auto_offset_reset="earliest", max_partition_fetch_bytes=8 << 20)
     async with clients.open_client(settings, consumer):
         async with broker_metadata.connect(settings) as client:
-            topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+            topic_id = await broker_metadata.topic_id(client, topic)
             bounds = await broker_metadata.log_bounds(client, [topic])
         report_bounds({key.partition: bound for key, bound in bounds.items()})
         consumer.assign(list(bounds))

@@ -106,7 +106,7 @@ async def open_partitions(
     if keys:
         topic_id = await topic_id_at_leaders(client, consumer, topic, partitions)
     else:
-        topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        topic_id = await broker_metadata.topic_id(client, topic)
     backlog, positions = (
         Backlog(PagesTopic(await broker_metadata.cluster_id(client), topic, topic_id)),
         Positions(),
