@@ -26,7 +26,7 @@ from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
 from stream.elector.elector import Elector
 from stream.elector.state import FORMAT, State, meta_of
-from stream.errors import DamagedCheckpointError, DiskError, SettingsError
+from stream.errors import DamagedCheckpointError, DiskError, SettingsError, StateError
 from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.status import _checkpoints, _Decided, _directories
 from stream.settings import Settings
@@ -237,6 +237,16 @@ def test_commands_name_the_kind(tmp_path: Path) -> None:
         neardup("checkpoint", "restore", tmp_path / "newer", *at)
     wrong = neardup("checkpoint", "now", *at, "--kind", "x")
     assert "write judge, elector, dashboard, elector-NAME or dashboard-NAME" in wrong.output
+
+
+def test_a_foreign_format_is_refused_before_the_state_is_opened(tmp_path: Path) -> None:
+    elector = elect(tmp_path / "neardup" / ELECTOR)
+    state = elector.state
+    state.write(state.store.batch(), msgspec.structs.replace(state.meta, version=9))
+    state.close()
+    at = ("--checkpoints", tmp_path / "objects", "--state-dir", tmp_path, "--kind", ELECTOR)
+    with pytest.raises(StateError, match=f"format 9; this program reads {FORMAT}"):
+        neardup("checkpoint", "now", *at)
 
 
 def test_what_is_noted_of_damage_is_no_directory_that_was_set_aside(tmp_path: Path) -> None:
