@@ -200,6 +200,8 @@ def test_finished_rows_of_a_damaged_source_name_it_again(tmp_path: Path) -> None
     assert (first.exit_code, again.exit_code) == (1, 1)
     before, after = json.loads(first.stdout), json.loads(again.stdout)
     assert after["resumed"] == before["rows"] == before["damaged"][0]["pages"] + COUNT
+    shown = neardup("fingerprint", *command[4:-2])
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (1, before["rows"])
     assert len(after["damaged"]) == 1 + LISTED
     assert (after["damaged"], after["digest"]) == (before["damaged"], before["digest"])
     assert "2 more places" in again.stderr
