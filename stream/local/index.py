@@ -306,7 +306,7 @@ class Index:
     def find_ids(self, urls: Iterable[str | None]) -> set[str]:
         """Return those URLs that stand for ids, and of which the index has pages."""
         digests = {url: self._digest_of(url) for url in urls if url is not None and url.startswith(ID_URL)}
-        stored = self._state.references(digests.values())
+        stored = self._state.references(list(digests.values()))
         return {url for url, digest in digests.items() if digest in stored}
 
     def are_changed(self, rows: Sequence[Row]) -> list[bool]:

@@ -198,7 +198,7 @@ class _Pass:
             self._stored_buckets(parts),
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        course = Course.blank(len(self.ready), urls.distinct)
+        course = Course.blank(len(self.ready))
         given = Given(
             urls.rows,
             self._baselines(urls, crowded, buckets.pairs),

@@ -56,7 +56,7 @@ class FingerprintedRows(NamedTuple):
     within: I64
     """Largest distance of a near-duplicate."""
     url: I64
-    """Index of the URL among the batch's u URLs."""
+    """Number of the URL, below n: rows of one URL have the same."""
     baseline: I64
     """Index, among b stored baselines, of the newest one that the page is like; else of its URL's newest, -1
     for none. This and the following have a second line, (2, n), of a URL whose newest one is not stored any
@@ -193,16 +193,16 @@ class Course(NamedTuple):
     """The row of this batch that was its URL's newest baseline, or of an orphan the one behind that; -1 for
     none. Of rows that became a baseline."""
     latest: I64
-    """The last row that became the baseline of each URL (u,)."""
+    """The last row that became the baseline of each URL, by its number (n,)."""
     replaced: NDArray[np.bool_]
-    """Whether an orphan took the place of the URL's newest stored baseline (u,)."""
+    """Whether an orphan took the place of the URL's newest stored baseline (n,)."""
     full: NDArray[np.bool_]
     """Whether none of the row's pairs was open when it was compared (rule 16)."""
     cut: NDArray[np.bool_]
     """Whether it had more candidates than are compared (rule 18)."""
 
     @classmethod
-    def blank(cls, rows: int, urls: int) -> Course:
+    def blank(cls, rows: int) -> Course:
         """Return columns for n rows of which none is decided."""
         return cls(
             kind=np.zeros(rows, np.uint8),
@@ -212,8 +212,8 @@ class Course(NamedTuple):
             gone=np.zeros(rows, np.bool_),
             superseded=np.zeros(rows, np.uint8),
             before=np.full(rows, -1, np.int64),
-            latest=np.full(urls, -1, np.int64),
-            replaced=np.zeros(urls, np.bool_),
+            latest=np.full(rows, -1, np.int64),
+            replaced=np.zeros(rows, np.bool_),
             full=np.zeros(rows, np.bool_),
             cut=np.zeros(rows, np.bool_),
         )

@@ -28,8 +28,6 @@ class UrlBaselines(NamedTuple):
     """The URLs of n rows with a fingerprint, and their stored baselines."""
 
     rows: FingerprintedRows
-    distinct: int
-    """Number of different URLs."""
     baselines: list[Baseline]
     alive: NDArray[np.int64]
     """Each baseline's anchor, -1 where it is none, or dead."""
@@ -46,17 +44,15 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     The first page that is like none of its URL's baselines supersedes the newest one. Older baselines are
     read only for pages that are not like newer ones.
     """
-    rows = len(ready)
-    numbers: dict[bytes, int] = {}
-    url = np.array([numbers.setdefault(each, len(numbers)) for each in batch.url_digests(ready)], np.int64)
-    urls = len(numbers)
+    rows, keys = len(ready), batch.url_digests(ready)
+    numbers = dict(zip(keys, range(rows), strict=True))  # of a URL: its last row
+    url = np.fromiter(map(numbers.__getitem__, keys), np.int64, rows)
     if (none := numbers.pop(NO_DIGEST, None)) is not None:
         # Two pages without a URL key never share a baseline: each counts as a URL of its own.
         without = np.flatnonzero(url == none)
-        url[without] = urls + np.arange(len(without))
-        urls += len(without)
-    references = {numbers[key]: each for key, each in state.references(numbers).items()}
-    compared = _Comparisons(batch, ready, state, rule, url, urls, references)
+        url[without] = without
+    references = {numbers[key]: each for key, each in state.references(list(numbers)).items()}
+    compared = _Comparisons(batch, ready, state, rule, url, references)
     every = np.ones(rows, np.bool_)
     for age in range(rule.options.baselines):
         if not compared.add(age, 0, every):
@@ -88,7 +84,7 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         similarity=compared.similarity,
     )
     alive, dies = np.append(alive, np.full(more, -1)), np.append(dies, np.full(more, ALIVE))
-    return UrlBaselines(of_rows, urls, baselines, alive, dies, dying)
+    return UrlBaselines(of_rows, baselines, alive, dies, dying)
 
 
 class _Comparisons:
@@ -101,12 +97,12 @@ class _Comparisons:
         state: State,
         rule: Rule,
         url: NDArray[np.int64],
-        urls: int,
         references: dict[int, list[bytes]],
     ) -> None:
-        """`references` are those of each of the URLs, by its number."""
+        """`url` (n,) says which rows have the same URL, by numbers below n; `references` are those of a
+        number."""
         self._batch, self._ready, self._state, self._rule = batch, ready, state, rule
-        self._url, self._urls, self._references = url, urls, references
+        self._url, self._references = url, references
         self.baselines: list[Baseline] = []
         shape = 2, len(ready)
         self.of, self.newer = np.full(shape, -1), np.zeros(shape, np.int64)
@@ -119,7 +115,7 @@ class _Comparisons:
         were any."""
         batch, rule, references = self._batch, self._rule, self._references
         having = [number for number, each in references.items() if len(each) > age]
-        of_url = np.full(self._urls, -1)
+        of_url = np.full(len(self._url), -1)
         of_url[having] = np.arange(len(having))
         rows = np.flatnonzero((of_url[self._url] >= 0) & ~self.similar[line] & some)
         wanted = distinct(of_url[self._url[rows]])
@@ -149,7 +145,7 @@ class _Comparisons:
         orphans = newest & (dies[self.of[0]] <= row) if len(dies) else newest
         if not orphans.any():
             return
-        first = np.full(self._urls, len(row))
+        first = np.full(len(row), len(row))
         np.minimum.at(first, self._url[orphans], row[orphans])
         later = row > first[self._url]
         for column in (self.of, self.newer, self.similar, self.distance, self.similarity):

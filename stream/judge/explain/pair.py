@@ -77,7 +77,7 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
     )
     verdicts = VerdictColumns.blank(rows)
     buckets = _buckets(pages, fingerprints, given.rows.sketch, rule)
-    settle(given, buckets, verdicts, Course.blank(rows, rows), 0, rows, rows)
+    settle(given, buckets, verdicts, Course.blank(rows), 0, rows, rows)
     return Verdict(int(verdicts.verdict[-1]))
 
 

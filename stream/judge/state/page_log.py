@@ -118,10 +118,15 @@ class Added:
 
     count: int
     """Number of the next page."""
-    groups: dict[bytes, bytes]
-    """Key -> value of each group that was completed."""
+    groups: list[bytes]
+    """The values of the groups that were completed."""
     last: bytes
     """The incomplete group."""
+
+    @property
+    def first(self) -> int:
+        """The group that was completed first."""
+        return self.count // GROUP - len(self.groups)
 
 
 class PageLog:
@@ -143,7 +148,7 @@ class PageLog:
         """Number of the first page. Those before it are gone, though they may still be in RocksDB."""
         self._removed = 0  # groups before this page were removed by this process
         # Always replaced as a whole and read once, so that readers see a consistent state.
-        self._now = Added(int.from_bytes(stored[8:_HEAD_BYTES], "little"), {}, stored[_HEAD_BYTES:])
+        self._now = Added(int.from_bytes(stored[8:_HEAD_BYTES], "little"), [], stored[_HEAD_BYTES:])
 
     @property
     def start(self) -> bytes:
@@ -228,16 +233,11 @@ class PageLog:
 
     def _present(self, groups: I64, now: Added) -> list[bytes | None]:
         """Return the values of groups, from RAM if in `now`, else from RocksDB; None for missing ones."""
-        keys = [_key(group * GROUP) for group in groups.tolist()]
-        values = [now.groups.get(key) for key in keys]
-        if keys and groups[-1] == now.count // GROUP:
-            values[-1] = now.last
-        stored = iter(
-            self._store.get(
-                self._family, [key for key, value in zip(keys, values, strict=True) if value is None]
-            )
-        )
-        return [next(stored) if value is None else value for value in values]
+        stored = np.searchsorted(groups, now.first)
+        values = self._store.get(self._family, _keys(groups[:stored]))
+        complete = len(now.groups)
+        later = (groups[stored:] - now.first).tolist()
+        return values + [now.groups[each] if each < complete else now.last for each in later]
 
     def _none(self, number: int) -> DamagedStateError:
         return damage_error(self._store.path, f"{self._family} have no record of {number}")
@@ -294,7 +294,7 @@ class PageLog:
     def prepare(self, words: U64, urls: StringColumn) -> Added:
         """Encode n further pages, given by words (n, lanes) and URLs, without adding them."""
         if not len(words):
-            return Added(self.count, {}, self._now.last)
+            return Added(self.count, [], self._now.last)
         held = self.count % GROUP
         before = self._pages(np.arange(self.count - held, self.count), keep_urls=True)
         urls_before = before.urls(np.arange(held))
@@ -307,9 +307,7 @@ class PageLog:
         values = Texts(packed, edges).strings()
         count = self.count + len(words)
         last = values.pop() if count % GROUP else b""
-        first = self.count - held
-        keys = [_key(number) for number in range(first, first + len(values) * GROUP, GROUP)]
-        return Added(count, dict(zip(keys, values, strict=True)), last)
+        return Added(count, values, last)
 
     def blank(self, numbers: I64, words: I64) -> None:
         """Remove the URLs and these words of the pages with these ascending numbers, in the store. Pages that
@@ -331,7 +329,7 @@ class PageLog:
                     batch.put(self._family, _key(group * GROUP), blanked)
                 else:
                     last = blanked
-            blank = Added(now.count, {}, last)
+            blank = Added(now.count, [], last)
             self.write(batch, blank)
             self._store.write(batch)
             self._now = blank
@@ -354,7 +352,8 @@ class PageLog:
 
     def write(self, batch: Writes, added: Added) -> None:
         """Add the added pages to the write batch `batch`."""
-        batch.put_many(self._family, added.groups.items())
+        keys = _keys(np.arange(added.first, added.first + len(added.groups)))
+        batch.put_many(self._family, zip(keys, added.groups, strict=True))
         self._put_head(batch, added)
 
     def _put_head(self, batch: Writes, added: Added) -> None:
@@ -387,6 +386,11 @@ def record_words(width: int, sketch_bytes: int) -> int:
 def _key(number: int) -> bytes:
     """Return the key of the group that starts with page `number`."""
     return number.to_bytes(8, "big")
+
+
+def _keys(groups: I64) -> list[bytes]:
+    """Return the keys of groups (n,)."""
+    return cast(list[bytes], (GROUP * groups).astype(">u8").view("V8").tolist())
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -145,11 +145,11 @@ class StateReader:
         """Return the baselines of a URL, given by its digest, newest first."""
         return self.resolved(self.references([url]).get(url, []))
 
-    def references(self, urls: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    def references(self, urls: list[bytes]) -> dict[bytes, list[bytes]]:
         """Return digest of a URL -> references to its baselines, newest first, for the URLs that have any."""
         return {
             key: [value] if len(value) == REFERENCE.itemsize else each_of(value)
-            for key, value in self.stored_references(list(dict.fromkeys(urls))).items()
+            for key, value in self.stored_references(urls).items()
         }
 
     def resolved(self, references: Sequence[bytes]) -> list[Baseline]:
