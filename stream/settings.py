@@ -216,7 +216,7 @@ class Settings(BaseSettings):
     which say what is worth reading there: 18 bytes an anchor, or fewer if there is no more. At least 64 MiB
     are left for filters."""
     tables_generation: int = Field(1_000_000, ge=16, le=1 << 25)
-    """Number of anchors that are frozen into RocksDB at once, each of which takes 130 bytes of RAM before.
+    """Number of anchors that are frozen into RocksDB at once, each of which takes 120 bytes of RAM before.
     Fixed when the state directory is created."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)
     """RocksDB block cache for everything but the tables, which are cached by the operating system."""

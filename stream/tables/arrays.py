@@ -12,6 +12,7 @@ I16 = NDArray[np.int16]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
+U16 = NDArray[np.uint16]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Number = TypeVar("Number", np.int64, np.uint64)

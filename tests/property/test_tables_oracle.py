@@ -11,8 +11,9 @@ import pytest
 
 from stream.errors import DamagedStateError, StateError
 from stream.tables import tables as all_tables
-from stream.tables.arrays import U64
+from stream.tables.arrays import U16, U32, U64
 from stream.tables.hot import tier
+from stream.tables.hot.buckets import SLOTS, Buckets
 from stream.tables.runs import building
 from stream.tables.runs.filters import BLOCK_BYTES
 from stream.tables.runs.tier import RUN, Runs
@@ -319,12 +320,19 @@ def test_pairs_come_in_order_and_once(rows: int, span: int) -> None:
     assert list(zip(*(each.tolist() for each in found.pairs()), strict=True)) == want
 
 
+def slots_of(buckets: Buckets) -> tuple[U16, U32]:
+    """Tags and values of all slots, (lines, SLOTS)."""
+    lines = len(buckets.tags) // 32
+    return buckets.tags.reshape(lines, -1)[:, :SLOTS], buckets.values.reshape(lines, -1)[:, -SLOTS:]
+
+
 def held(tables: Tables) -> int:
     """How many anchors all buckets in RAM have."""
     count = 0
     for generation in tables._hot._generations.values():
         buckets = generation._buckets
-        count += int(((buckets.tags != 0) & (buckets.values >> np.uint32(31) == 0)).sum())
+        tags, values = slots_of(buckets)
+        count += int(((tags != 0) & (values >> np.uint32(31) == 0)).sum())
         count += int(buckets.shared[: buckets.many, 1].sum())
     return count
 
@@ -383,7 +391,7 @@ def test_a_bucket_whose_anchor_dies_again_and_again_takes_one_slot(tmp_path: Pat
         for number in range(40):
             index.insert(row, [0], range(number - 1, number) if number else ())
         (generation,) = index.tables._hot._generations.values()
-        assert np.count_nonzero(generation._buckets.tags) == index.case.design.tables
+        assert np.count_nonzero(slots_of(generation._buckets)[0]) == index.case.design.tables
         assert index.tables.search(row.prints).anchor.tolist() == [39]
 
 
@@ -393,7 +401,7 @@ def test_an_anchor_that_dies_as_it_comes_enters_no_bucket(tmp_path: Path) -> Non
         rows = index.case.rows(np.full(40, 7, np.uint64))
         index.insert(rows, [0] * 40, range(39))
         (generation,) = index.tables._hot._generations.values()
-        assert np.count_nonzero(generation._buckets.tags) == index.case.design.tables
+        assert np.count_nonzero(slots_of(generation._buckets)[0]) == index.case.design.tables
         assert (generation._buckets.many, generation._buckets.end) == (0, 0)
         assert index.tables.search(rows.prints[:1]).anchor.tolist() == [39]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
 from stream.tables.hot.buckets import (
-    LINE,
+    SLOTS,
     Buckets,
     Here,
     enter,
@@ -29,7 +29,7 @@ from stream.tables.hot.buckets import (
 from stream.tables.reserves.keys import entries_of
 from stream.tables.search.probing import Probing
 
-LOAD: Final = 3 / 4
+LOAD: Final = 2 / 3
 """Share of the slots of a full generation that are taken, if no two anchors share a bucket."""
 FEW: Final = 1 << 14
 """Anchors for which there are slots at first, in 1.6 MB: a small index needs no more, and whole pages are
@@ -45,12 +45,12 @@ _NO_TABLE: Final = ~np.uint64(0)
 
 def lines_of(design: Design, anchors: int) -> int:
     """Lines of slots of a generation."""
-    return int(anchors * design.tables / LOAD / LINE) + 1
+    return int(anchors * design.tables / LOAD / SLOTS) + 1
 
 
 def bytes_of(design: Design, anchors: int) -> int:
     """RAM in bytes of a full generation whose anchors share no buckets."""
-    return lines_of(design, anchors) * LINE * 8 + anchors * (design.words + 1) * 8
+    return lines_of(design, anchors) * _CACHE_LINE + anchors * (design.words + 1) * 8
 
 
 class Generation:
@@ -61,13 +61,13 @@ class Generation:
 
     def __init__(self, design: Design, first: int, anchors: int) -> None:
         self._design, self._anchors, self._room = design, anchors, min(anchors, FEW)
-        slots, none = lines_of(design, self._room) * LINE, np.zeros(0, np.uint64)
+        slots, none = _empty_lines(lines_of(design, self._room)), np.zeros(0, np.uint64)
         self.first: Final = first
         self.count = 0
         """Number of anchors."""
         self._buckets = Buckets(
-            tags=_zeros_in_lines(slots).view(np.uint32),
-            values=_zeros_in_lines(slots).view(np.uint32),
+            tags=slots.view(np.uint16),
+            values=slots.view(np.uint32),
             rows=np.empty((anchors, design.words + 1), np.uint64),
             pieces=design.pieces,
             keys=none,
@@ -119,9 +119,8 @@ class Generation:
         """Make slots for more anchors of the generation, at most all."""
         while self._room < self.count:
             self._room = min(GROWTH * self._room, self._anchors)
-        slots = lines_of(self._design, self._room) * LINE
-        tags, values = (_zeros_in_lines(slots).view(np.uint32) for _ in range(2))
-        larger = self._buckets._replace(tags=tags, values=values)
+        slots = _empty_lines(lines_of(self._design, self._room))
+        larger = self._buckets._replace(tags=slots.view(np.uint16), values=slots.view(np.uint32))
         move(self._buckets, larger)
         self._buckets = larger
 
@@ -143,11 +142,11 @@ class Generation:
         probing.collector.add_packed(find(self._buckets, probing.queries, probing.criteria, here))
 
 
-def _zeros_in_lines(slots: int) -> U64:
-    """Zeroed memory of so many slots that begins at a cache line."""
-    room = np.zeros(slots // 2 + _CACHE_LINE // 8, np.uint64)
+def _empty_lines(lines: int) -> U64:
+    """So many empty lines of slots, each of which is a cache line."""
+    room = np.zeros((lines + 1) * _CACHE_LINE // 8, np.uint64)
     start = -room.ctypes.data % _CACHE_LINE // 8
-    return room[start : start + slots // 2]
+    return room[start : start + lines * _CACHE_LINE // 8]
 
 
 class HotTier:
