@@ -50,10 +50,11 @@ class Checker:
 
     def _journal_of(self, namespace: str) -> str:
         """Return the journal's UUID, from its genesis."""
-        self._consumer.assign([TopicPartition(f"{namespace}.genesis", 0, 0)])
         message = None
         while message is None or message.error() is not None:
-            message = self._consumer.poll(1)
+            # Anew each time: after some errors, as of a leader that has just begun, nothing is read any more.
+            self._consumer.assign([TopicPartition(f"{namespace}.genesis", 0, 0)])
+            message = self._consumer.poll(5)
         value = message.value()
         assert value is not None
         return str(msgspec.msgpack.decode(value)["journal"])
