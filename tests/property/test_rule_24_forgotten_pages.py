@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from stream.errors import RecordError, StateError
+from stream.errors import StateError
 from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
 from stream.judge.forgetting import Search
@@ -19,7 +19,6 @@ from stream.kafka.topic_plan import DECISIONS_BYTES
 from stream.messages.decision import (
     Forgotten,
     NamedDigests,
-    decode_decisions,
     encode_decisions,
     forgetting_record,
 )
@@ -160,34 +159,3 @@ def test_records_that_do_not_fit_the_state_are_refused(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="has journal offset"):
             judge.apply_apart(later, 5)
         judge.apply_apart(right, 5)
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"anchors": b"1234"}, "the length of anchors is not a multiple of 8 bytes"),
-        ({"anchors": np.array([3, 3], "<i8").tobytes()}, "numbers that are not in order"),
-        ({"anchors": np.array([-1], "<i8").tobytes()}, "numbers that are not in order"),
-        ({"urls": b""}, "URLs that are not those of its pages"),
-        ({"ids": b"1234"}, "the length of ids is not a multiple of 8 bytes"),
-        ({"ids": np.array([9, 8], "<i8").tobytes()}, "numbers that are not in order"),
-        ({"named": NamedDigests(urls=b"1234")}, "the length of named urls is not a multiple of 16 bytes"),
-        ({"named": NamedDigests(domains=b"b" * 16 + b"a" * 16)}, "that names domains out of order"),
-        ({"pages": [(5, 1)]}, "found pages of requests which are not decided"),
-    ],
-)
-def test_misshapen_records_are_refused(changed: dict[str, object], why: str) -> None:
-    forgotten = Forgotten(
-        requests=5,
-        anchors=np.array([3], "<i8").tobytes(),
-        duplicates=b"",
-        urls=bytes(16),
-        ids=bytes(8),
-        pages=[(4, 1)],
-        named=NamedDigests.of(hosts=[b"a" * 16, b"b" * 16]),
-    )
-    record = forgetting_record("ab" * 16, "cd" * 8, 9, bytes(16), 1000, forgotten)
-    assert decode_decisions(encode_decisions(record), 0) == record
-    wrong = structs.replace(record, forgotten=structs.replace(forgotten, **changed))
-    with pytest.raises(RecordError, match=f"decisions offset 7: .*{why}"):
-        decode_decisions(encode_decisions(wrong), 7)
