@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -176,6 +178,10 @@ class TablesOracle:
     stayed_out: dict[Any, int] = field(default_factory=dict)
     """First pair -> the youngest anchor that stayed out of it."""
 
+    def copy(self) -> TablesOracle:
+        lists, sets = ([*self.masks], [*self.entered]), ({*self.dead}, {**self.stayed_out})
+        return TablesOracle(self.case, self.rows, *lists, *sets)
+
     def add(self, rows: Rows, masks: list[int]) -> None:
         tables = self.case.design.tables
         self.rows, self.masks = self.rows + rows, self.masks + masks
@@ -280,3 +286,14 @@ class Indexed:
             assert found.bucket_sizes is not None
             assert found.bucket_sizes.tolist() == sizes
         assert reserves_of(found) == of_reserves
+
+
+def copy_live(source: Path, target: Path) -> None:
+    """Copy an open state directory as of one moment: again, while background compactions change it."""
+    while True:
+        with suppress(shutil.Error, FileNotFoundError):  # a file went away meanwhile
+            before = {path.name: path.stat().st_size for path in source.glob("*")}
+            shutil.copytree(source, target)
+            if before == {path.name: path.stat().st_size for path in source.glob("*")}:
+                return
+        shutil.rmtree(target, ignore_errors=True)

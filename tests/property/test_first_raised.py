@@ -1,9 +1,10 @@
-"""Tables whose first anchors go find the same as a short brute force, whatever was frozen, merged or dropped,
-and what is gone takes no room. tests/chaos/test_tables_crash.py kills them."""
+"""Tables whose first anchors go find the same as a short brute force, whatever was frozen, merged, dropped or
+lost in a crash, and what is gone takes no room."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from stream.tables import tables as all_tables
 from stream.tables.runs.run import Run, run_named
 from stream.tables.runs.tier import RUN, WINDOWED
 from stream.tables.store.anchors import CHUNK, DEAD, MARKED_AT_ONCE, SKIPPED, with_prefix
-from stream.tables.store.rocks import LOG, RUNS, Store
+from stream.tables.store.rocks import DEFAULT, LOG, RUNS, Store
 from stream.tables.tables import Tables
 from tests.first_numbers import LATE
 from tests.night import by_night
-from tests.property.indexed import Case, Indexed
+from tests.property.indexed import CACHE, Case, Indexed, Rows, copy_live
 from tests.property.test_tables_oracle import OF_RESERVES
 
+APPLIED = b"test/applied"
 WINDOW = 160
 SIZES = {
     "hot": Case(5, 2),
@@ -36,15 +38,28 @@ LONG = ("merged again and again",)
 """Take a minute each; those of reserves and of several words merge, too."""
 
 
-class Windowed(Indexed):
-    """Tables whose first anchors go, and their oracle."""
+@dataclass(frozen=True)
+class Step:
+    """What one batch does: it inserts anchors, kills some, and lets the anchors begin at a number."""
+
+    rows: Rows
+    masks: list[int]
+    kills: list[int]
+    first: int
+
+
+class Replayed(Indexed):
+    """Steps that are applied to tables and to their oracle, one after the other. After a crash, those that
+    were lost are applied again, as the journal's records are."""
 
     def __init__(self, case: Case, path: Path, seed: Any) -> None:
-        super().__init__(case, path, seed, windowed=True)
+        super().__init__(case, path / "0", seed, windowed=True)
+        self.steps: list[Step] = []
+        self._before = [self.oracle.copy()]
+        self._path, self._directories = path, 0
 
-    def step(self, *, at_once: bool, end: bool) -> None:
-        """Insert new anchors and copies of some of those that go, into the same buckets, kill a few, and let
-        the anchors begin at a number, or all go: at once, or a few before."""
+    def step(self, *, end: bool) -> Step:
+        """A step that inserts new anchors and copies of some of those that go, into the same buckets."""
         oracle, tables, start, rng = self.oracle, self.tables, self.case.first, self.rng
         rows = self.make(int(rng.integers(0, 90)), earlier=200, values=4)
         first = int(rng.integers(tables.first, max(tables.first, tables.count - WINDOW) + 30))
@@ -54,19 +69,47 @@ class Windowed(Indexed):
         share = 0.7 if self.case.reserves else 0.3
         masks = [oracle.masks[each] for each in carried] + self.case.masks(rng, len(rows), share)
         kills = rng.integers(first, max(first + 1, tables.count), 3 if share and first < tables.count else 0)
-        rows, batch = oracle.rows[carried] + rows, self.store.batch()
-        oracle.add(rows, masks)
-        oracle.dead.update(kills.tolist(), range(start, first))
-        if not at_once:
-            tables.raise_first(batch, max(tables.first, first - 7))
-        tables.insert(batch, rows.prints, {row: mask for row, mask in enumerate(masks) if mask}, rows.words)
-        tables.kill(batch, kills)
-        tables.raise_first(batch, first)
-        self.check_some()
-        self.store.write(batch)
+        return Step(oracle.rows[carried] + rows, masks, kills.tolist(), first)
+
+    def apply(self, step: Step) -> None:
+        """Apply a step that is new."""
+        self.steps.append(step)
+        self.oracle.add(step.rows, step.masks)
+        self.oracle.dead.update(step.kills, range(self.case.first, step.first))
+        self._before.append(self.oracle.copy())
+        self._write(len(self.steps) - 1, self.check_some)
 
     def check_some(self) -> None:
         self.check(self.make(40, earlier=300, values=4))
+
+    def _write(self, place: int, check_now: Callable[[], None] = lambda: None) -> None:
+        step, tables, batch = self.steps[place], self.tables, self.store.batch()
+        if place % 2:
+            tables.raise_first(batch, max(tables.first, step.first - 7))
+        skipped = {row: mask for row, mask in enumerate(step.masks) if mask}
+        tables.insert(batch, step.rows.prints, skipped, step.rows.words)
+        tables.kill(batch, np.array([each for each in step.kills if each >= tables.first], np.int64))
+        tables.raise_first(batch, step.first)
+        check_now()
+        batch.put(DEFAULT, APPLIED, (place + 1).to_bytes(4, "big"))
+        self.store.write(batch)
+
+    def crash(self) -> None:
+        """Go on from what is durable."""
+        self._directories += 1
+        path = self._path / f"{self._directories}"
+        copy_live(Path(self.store.path), path)
+        self.tables.close()
+        self.store.close()
+        self.store = Store(path, CACHE)
+        self.tables = self.case.open(self.store, windowed=True)
+        durable = int.from_bytes(self.store.get(DEFAULT, [APPLIED])[0] or b"", "big")
+        latest, self.oracle = self.oracle, self._before[durable].copy()
+        self.check_some()
+        for place in range(durable, len(self.steps)):
+            self._write(place)
+            self.tables.maintain(wait=place % 3 == 0)
+        self.oracle = latest
 
 
 def runs_of(store: Store, generation: int) -> list[Run]:
@@ -98,9 +141,9 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
 ) -> None:
     monkeypatch.setattr(all_tables, "REMOVED_AT_ONCE", 8)
     case, largest = replace(SIZES[name], first=start), 0
-    with Windowed(case, tmp_path, [len(name), start]) as index:
+    with Replayed(case, tmp_path, [len(name), start]) as index:
         for turn in range(24):
-            index.step(at_once=turn % 2 == 0, end=turn == 18)
+            index.apply(index.step(end=turn == 18))
             tables = index.tables
             assert tables.stats.dead_anchors == sum(each >= tables.first for each in index.oracle.dead)
             assert not tables.is_alive(np.arange(start, tables.first)).any()
@@ -113,6 +156,8 @@ def test_candidates_are_those_of_brute_force_while_the_first_anchors_go(
             )
             if turn % 8 == 4:
                 index.store.flush()
+            elif turn % 8 == 6:
+                index.crash()
             elif turn % 4 == 1:
                 digest = tables.stats.digest
                 index.reopen()
