@@ -5,10 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import faust
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.subscription_state import Subscription
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.types import TP
 
 from stream.dashboard.counting import committed
 
@@ -38,3 +45,17 @@ def takes(function: Callable[..., Any]) -> int:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     given = inspect.signature(function).parameters.values()
     return sum(each.default is empty and each.kind not in kinds for each in given)
+
+
+async def test_a_dashboard_does_not_crash_before_a_position_is_known() -> None:
+    subscription = Subscription({"verdicts"}, MagicMock())
+    subscription._assign({TopicPartition("verdicts", 0)})
+    state = subscription.assignment.state_value(TopicPartition("verdicts", 0))
+    state.timestamp = 1 << 60
+    thread = object.__new__(committed._Thread)
+    fetcher = SimpleNamespace(_subscriptions=SimpleNamespace(subscription=subscription))
+    thread._consumer = SimpleNamespace(_fetcher=fetcher)
+    thread.consumer, thread.time_started, thread.tp_fetch_request_timeout_secs = MagicMock(), monotonic(), 100
+    with pytest.raises(AssertionError):
+        AIOKafkaConsumerThread.verify_event_path(thread, monotonic(), TP("verdicts", 0))
+    thread.verify_event_path(monotonic(), TP("verdicts", 0))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs.site import metrics_page, settings_page, topics_page
+from docs.site.pages import on_page_content
 from stream.messages import reasons
 from stream.settings import Settings, load
 
@@ -83,3 +84,22 @@ def test_every_reason_in_the_code_is_listed_and_no_other() -> None:
     for file in DOCS.with_name("stream").rglob("*.py"):
         used.update(given(ast.parse(file.read_text("utf-8"))))
     assert used - OF_SOURCES == set(reasons.REASONS)
+
+
+WIDE = """<table>
+<thead><tr><th>stage</th><th style="text-align: right;">us &quot;a page&quot;</th><th></th></tr></thead>
+<tbody><tr><td>text</td><td style="text-align: right;">133</td><td>met</td></tr></tbody>
+</table>"""
+
+
+def test_cells_of_a_wide_table_name_their_headings() -> None:
+    page = on_page_content(f"<p>a</p>{WIDE}{WIDE}")
+    assert page.count("<table data-wide>") == 2
+    assert page.count('<td data-heading="stage">text</td>') == 2
+    assert 'data-heading="us &quot;a page&quot;" style="text-align: right;">133' in page
+    assert "<td>met</td>" in page
+
+
+def test_a_narrow_table_stays_as_it_is() -> None:
+    narrow = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
+    assert on_page_content(narrow) == narrow
