@@ -8,9 +8,10 @@ import sys
 import pytest
 import xxhash
 
-from stream.fingerprint.row import Status
+from stream.fingerprint.row import NO_HASH, Status
 from stream.fingerprint.scheme import Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.pages.page import Page
 from tests.url_digests import digest_of_url
 
 LIMIT = 1 << 20
@@ -47,6 +48,14 @@ GOLDEN = {  # text, scheme, fingerprint, hash of the sketch, text hash, tokens
 @pytest.fixture(scope="module")
 def fingerprinter() -> PageFingerprinter:
     return PageFingerprinter()
+
+
+def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: PageFingerprinter) -> None:
+    row = fingerprinter.page(Page(url="http://E.com/#x", text="Page not found", fetched_at=7))
+    assert (row.status, row.url, row.fetched_at) == (1, "http://E.com/#x", 7)
+    assert row.url_digest == digest_of_url("http://e.com/")
+    assert row.fingerprint == 0
+    assert row.text_hash == fingerprinter.text("page NOT found").text_hash != NO_HASH
 
 
 def test_a_page_is_short_with_fewer_than_short_tokens() -> None:
@@ -105,6 +114,7 @@ def test_after_warming_up_no_page_waits_for_the_compiler() -> None:
 import gc, random
 from numba.core.dispatcher import Dispatcher
 from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.pages.page import Page
 from stream.pages.page import Page
 
 def loaded():
