@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
@@ -23,6 +24,7 @@ from stream.errors import DamagedStateError
 from stream.figures import Meta, figures_below, kind_of_dashboard, meta_of
 from stream.messages.verdict import VerdictRecord
 from stream.roles.forgetter.status import _left_of_figures
+from stream.tables.store.rocks import Writes
 from tests.genesis import JOURNAL, genesis_of
 from tests.kafka.dashboard_helpers import KINDS, VerdictMaker, by_kind
 
@@ -188,3 +190,21 @@ def test_what_was_erased_is_so_until_something_is_counted_without_knowing_it(tmp
     ):
         assert why in str(_left_of_figures(path, its, requests))
     assert [kind_of_dashboard(each) for each in ("", "b")] == ["dashboard", "dashboard-b"]
+
+
+def test_what_two_threads_note_is_kept_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold, and a decision that forgets something."""
+    with closing(State.open(tmp_path, FRESH)) as state:
+        write = state.store.write
+        other = threading.Thread(target=lambda: state.write(state.store.batch(), decided=7))
+
+        def write_slowly(writes: Writes) -> None:
+            if other.ident is None:
+                other.start()
+                other.join(0.2)
+            write(writes)
+
+        monkeypatch.setattr(state.store, "write", write_slowly)
+        state.write(state.store.batch(), since=5)
+        other.join()
+        assert (state.meta.since, state.meta.decided) == (5, 7)
