@@ -49,9 +49,10 @@ def find_kept(state: State, genesis: Genesis, named: str) -> Answer | None:
         cluster = version.cluster
     if (kept := state.kept(cluster)) is None:
         return None
-    best = None if kept.page is None else kept_page(kept.page, genesis.journal)
+    page, members = kept
+    best = None if page is None else kept_page(page, genesis.journal)
     shown, as_of = (show(genesis.journal, each) for each in (cluster, max(0, state.meta.page)))
-    return Answer(shown, best, kept.members, state.meta.elect, as_of)
+    return Answer(shown, best, members, state.meta.elect, as_of)
 
 
 def kept_page(version: Version, journal: str) -> KeptPage:

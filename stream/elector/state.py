@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -96,13 +96,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Meta)
-
-
-class Kept(NamedTuple):
-    """The state of a cluster."""
-
-    page: Version | None
-    members: int
 
 
 class State:
@@ -204,16 +197,16 @@ class State:
                 return
             yield key[len(prefix) :], digest
 
-    def kept(self, cluster: int) -> Kept | None:
+    def kept(self, cluster: int) -> tuple[Version | None, int] | None:
         """Return the page of a cluster that is kept, and how many members it has; None if there is no such
         cluster."""
         entry = self.clusters([cluster])[0]
         if entry is not None and entry.best == NOBODY:
-            return Kept(None, 0)
+            return None, 0
         digest = next((digest for _, digest in self.members(cluster)), None)
         if digest is None:
             return None
-        return Kept(self.versions([digest])[0], entry.members if entry is not None else 1)
+        return self.versions([digest])[0], entry.members if entry is not None else 1
 
     def due(self, limit: int, first: int = 0) -> list[int]:
         """Clusters of which something is to be told, at most `limit`, in their order, from `first` on. A scan
