@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from stream.settings import MIB, NAME
-from stream.tables.store.meta_record import stored_below
 from stream.tables.store.rocks import CLUSTERS, DEFAULT, URLS, Layout
 
 FIGURES: Final = "figures"
@@ -70,9 +69,3 @@ def kind_of_dashboard(name: str) -> str:
 def figures_below(home: Path) -> list[Path]:
     """Directories of the states of all dashboards, below a namespace's."""
     return sorted(each.parent for each in home.glob(f"dashboard*/{FIGURES}/CURRENT"))
-
-
-def meta_of(path: Path) -> Meta | None:
-    """Read the metadata of the state in a directory, which another process may have open; None before its
-    first flush. Raises StateError, and DamagedStateError."""
-    return stored_below(path, META_DECODER, FORMAT)

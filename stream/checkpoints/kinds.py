@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,9 @@ from stream.judge.state import meta as judge
 from stream.judge.state.state import State
 from stream.messages.journal import Genesis
 from stream.settings import MIB, NAME
-from stream.tables.store.rocks import ELECTOR, Store
+from stream.tables.store import rocks
+from stream.tables.store.meta_record import stored_below
+from stream.tables.store.rocks import Layout, Store
 
 JUDGE: Final = "judge"
 KIND: Final = rf"(?:{JUDGE}|elector(?:-{NAME})?|{KIND_OF_DASHBOARD})"
@@ -104,11 +106,23 @@ def is_dashboard(kind: str) -> bool:
     return re.fullmatch(KIND_OF_DASHBOARD, kind) is not None
 
 
-def format_of(kind: str) -> int:
-    """The format version of states of this kind that this program reads."""
+class Form(NamedTuple):
+    """How this program stores states of a kind."""
+
+    format: int
+    """Version of it."""
+    decoder: msgspec.msgpack.Decoder[Any]
+    """Of the metadata."""
+    layout: Layout
+
+
+def form_of(kind: str) -> Form:
+    """How states of this kind are stored."""
     if is_dashboard(kind):
-        return figures.FORMAT
-    return judge.VERSION if kind == JUDGE else elector.FORMAT
+        return Form(figures.FORMAT, figures.META_DECODER, figures.LAYOUT)
+    if kind == JUDGE:
+        return Form(judge.VERSION, judge.META_DECODER, rocks.JUDGE)
+    return Form(elector.FORMAT, elector.META_DECODER, rocks.ELECTOR)
 
 
 def directory_of(home: Path, kind: str) -> Path:
@@ -128,23 +142,23 @@ def described(kind: str, meta: Meta) -> Summary:
     return Summary(**of_both | own)
 
 
+def meta_of(directory: Path, kind: str) -> Any:
+    """Read the metadata of the state in a directory, which another process may have open; None before the
+    first flush. Raises StateError, and DamagedStateError."""
+    form = form_of(kind)
+    return stored_below(directory, form.decoder, form.format)
+
+
 def summary_of(directory: Path, kind: str) -> Summary | None:
-    """Describe the state in a directory, which another process may have open; None before the first flush.
-    Raises StateError, and DamagedStateError."""
-    meta: Meta | None
-    if is_dashboard(kind):
-        meta = figures.meta_of(directory)
-    else:
-        meta = judge.meta_of(directory) if kind == JUDGE else elector.meta_of(directory)
+    """What the metadata of the state in a directory say of it. Raises as `meta_of` does."""
+    meta = meta_of(directory, kind)
     return None if meta is None else described(kind, meta)
 
 
 def open_store(directory: Path, kind: str) -> Store:
     """Open the store in a directory that has a state of this kind. Raises StateError if it has none."""
-    summary_of(directory, kind)  # refuses a directory of another version, before it is opened to be written
-    if kind == JUDGE:
-        return Store(directory, MIB)
-    return Store(directory, MIB, layout=figures.LAYOUT if is_dashboard(kind) else ELECTOR)
+    meta_of(directory, kind)  # refuses a directory of another version, before it is opened to be written
+    return Store(directory, MIB, layout=form_of(kind).layout)
 
 
 def open_once(directory: Path, summary: Summary, genesis: Genesis) -> None:

@@ -27,7 +27,7 @@ from stream.messages.journal import Genesis
 from stream.messages.row_columns import digests_in
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.failures import damage_error
-from stream.tables.store.meta_record import META, OWNERS, begun, stored_below, stored_in
+from stream.tables.store.meta_record import META, OWNERS, begun, stored_in
 from stream.tables.store.rocks import (
     CLUSTERS,
     DEFAULT,
@@ -95,7 +95,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """A page: no URL in a cluster was seen last before it. Only with a lifetime."""
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(Meta)
+META_DECODER: Final = msgspec.msgpack.Decoder(Meta)
 
 
 class State:
@@ -120,7 +120,7 @@ class State:
         expiring = genesis.options.lifetime is not None
         store = Store(path, cache, layout=ELECTOR, expiring=expiring)
         try:
-            meta = begun(store, _DECODER, fresh, OWNERS, ELECTOR.families)
+            meta = begun(store, META_DECODER, fresh, OWNERS, ELECTOR.families)
             if meta.elect != fresh.elect:
                 raise StateError(
                     f"state directory {path} elects by elect={meta.elect}, but the setting says"
@@ -139,7 +139,7 @@ class State:
         """Open the state of the last flush, which another process may write to. Raises StateError."""
         store = Store(path, cache, read_only=True, layout=ELECTOR)
         try:
-            if (meta := stored_in(store, _DECODER, FORMAT)) is None:
+            if (meta := stored_in(store, META_DECODER, FORMAT)) is None:
                 raise unflushed_error(path)
             return cls(store, meta)
         except BaseException:
@@ -273,9 +273,3 @@ def kind_of_elector(name: str) -> str:
     """The kind of the state of the elector with this name, which its directory below the namespace's is
     called by."""
     return f"elector{name and f'-{name}'}"
-
-
-def meta_of(path: Path) -> Meta | None:
-    """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
-    and DamagedStateError."""
-    return stored_below(path, _DECODER, FORMAT)

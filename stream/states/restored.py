@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE, format_of
+from stream.checkpoints.kinds import JUDGE, form_of
 from stream.checkpoints.known_damage import RECORD, known_damage
 from stream.checkpoints.manifest import CheckpointName, Manifest
 from stream.checkpoints.restoring import is_empty, restore
@@ -204,7 +204,7 @@ def misfit_of_program(manifest: Manifest, genesis: Genesis, cluster_id: str) -> 
     """Return why this program cannot go on from a checkpoint, whatever its settings are, or None."""
     return misfit_of_fields(
         manifest,
-        format=format_of(manifest.kind),
+        format=form_of(manifest.kind).format,
         cluster=cluster_id,
         journal=genesis.journal,
         scheme=genesis.scheme_id,

@@ -69,9 +69,13 @@ async def test_a_missing_topic_is_an_error_and_is_not_created(
     admin: AIOKafkaAdminClient, namespace: str
 ) -> None:
     client = admin._client
-    for question in (broker_metadata.topic_ids, broker_metadata.topic_configs, broker_metadata.log_bounds):
+    for question in (
+        broker_metadata.topic_id(client, namespace),
+        broker_metadata.topic_configs(client, [namespace]),
+        broker_metadata.log_bounds(client, [namespace]),
+    ):
         with pytest.raises(TopicError, match=namespace):
-            await question(client, [namespace])
+            await question
     assert await broker_metadata.partition_counts(client, [namespace]) == {}
     assert namespace not in await admin.list_topics()
 

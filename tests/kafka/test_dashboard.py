@@ -19,12 +19,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
+from stream.checkpoints.kinds import meta_of
 from stream.dashboard.counting.app import directory_of
 from stream.dashboard.deployment.groups import committed_offsets
 from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
-from stream.figures import EARLIER, FIGURES, figures_below, meta_of
+from stream.figures import EARLIER, FIGURES, figures_below
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
@@ -256,7 +257,7 @@ async def test_a_state_that_is_behind_the_commit_goes_on_where_it_ends(
     await decide(settings, kept)
     async with dashboard(settings) as client:
         await client.counted(300)
-    flushed = meta_of(path)
+    flushed = meta_of(path, "dashboard")
     assert flushed is not None
     for _ in range(2):
         news = made.some(200)
@@ -267,10 +268,10 @@ async def test_a_state_that_is_behind_the_commit_goes_on_where_it_ends(
             await until(partial(_commits_all, settings))
             process.kill()
             await process.wait()
-        assert meta_of(path) == flushed
+        assert meta_of(path, "dashboard") == flushed
     async with dashboard(settings) as client:
         assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
-    assert (meta_of(path) or flushed).positions != flushed.positions
+    assert (meta_of(path, "dashboard") or flushed).positions != flushed.positions
 
 
 async def test_figures_say_since_when_they_are_complete(settings: Settings, tmp_path: Path) -> None:

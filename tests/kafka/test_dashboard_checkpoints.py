@@ -13,9 +13,10 @@ import pytest
 from aiokafka.admin import RecordsToDelete
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import meta_of
 from stream.checkpoints.manifest import Manifest
 from stream.dashboard.counting.app import directory_of
-from stream.figures import FIGURES, meta_of
+from stream.figures import FIGURES
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
@@ -55,7 +56,7 @@ def logged(settings: Settings, event: str) -> list[dict[str, str]]:
 
 def is_in_a_checkpoint(settings: Settings) -> bool:
     """Whether the newest checkpoint has all that was flushed, which is something."""
-    meta, newest = meta_of(directory_of(settings) / FIGURES), kept(settings)
+    meta, newest = meta_of(directory_of(settings) / FIGURES, "dashboard"), kept(settings)
     return bool(newest and meta and newest[0].offsets["verdicts"] == meta.positions)
 
 

@@ -13,8 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
+from stream.checkpoints.kinds import meta_of
 from stream.checkpoints.manifest import Manifest
-from stream.elector.state import Meta, meta_of
+from stream.elector.state import Meta
 from stream.kafka import broker_metadata, topics
 from stream.kafka.log_starts import delete_records
 from stream.kafka.names import TopicNames
@@ -63,7 +64,7 @@ def directory(settings: Settings) -> Path:
 
 
 def meta(settings: Settings) -> Meta:
-    found = meta_of(directory(settings))
+    found = meta_of(directory(settings), "elector")
     assert found is not None
     return found
 

@@ -13,16 +13,15 @@ import msgspec
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE
+from stream.checkpoints.kinds import JUDGE, meta_of
 from stream.checkpoints.restoring import restore
-from stream.elector.state import meta_of as elector_meta_of
 from stream.errors import SettingsError
 from stream.figures import EARLIER, FIGURES
 from stream.fingerprint.row import Row
 from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
 from stream.judge.forgetting import Wanted
-from stream.judge.state.meta import Forgetting, meta_of
+from stream.judge.state.meta import Forgetting
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
@@ -107,7 +106,7 @@ async def forgotten(settings: Settings) -> list[Forgotten]:
 
 def state_of(settings: Settings, name: str = "judge") -> Forgetting:
     """As of the last flush."""
-    meta = meta_of(settings.state_dir / settings.namespace / name)
+    meta = meta_of(settings.state_dir / settings.namespace / name, name)
     return Forgetting() if meta is None else meta.forgetting
 
 
@@ -211,7 +210,7 @@ async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings
 
     async def says(count: int) -> dict[str, BestRecord]:
         async def there() -> bool:
-            meta = elector_meta_of(directory)
+            meta = meta_of(directory, "elector")
             return meta is not None and meta.erased > 0 and len(await told()) == count
 
         await until(there)
@@ -254,7 +253,7 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
         return {(each.partition, each.key): decode_best(each.value, "best") for each in records}
 
     def erased_until() -> int:
-        meta = elector_meta_of(directory) if (directory / "CURRENT").exists() else None
+        meta = meta_of(directory, "elector") if (directory / "CURRENT").exists() else None
         return 0 if meta is None or meta.erased < meta.forgotten else meta.erased
 
     async with running(JudgeRole(electing)):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from stream.checkpoints.kinds import meta_of
 from stream.checkpoints.manifest import checkpoint_of
-from stream.judge.state.meta import Meta, meta_of
+from stream.judge.state.meta import Meta
 from stream.kafka.names import TopicNames
 from stream.messages.decision import Decisions, LedgerPart, encode_decisions
 from stream.roles.auditor.recompute import recompute
@@ -66,7 +67,7 @@ def partitions(ledger: Decisions) -> list[int]:
 
 
 def meta(settings: Settings) -> Meta:
-    found = meta_of(directory(settings))
+    found = meta_of(directory(settings), "judge")
     assert found is not None
     return found
 

@@ -17,11 +17,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from stream.checkpoints.kinds import meta_of
 from stream.checkpoints.manifest import Manifest
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.lookup.lookup import Finder
 from stream.errors import EXIT_ERROR, SettingsError, StaleError, StateError
-from stream.judge.state.meta import Meta, meta_of
+from stream.judge.state.meta import Meta
 from stream.kafka import broker_metadata, topics
 from stream.kafka.names import TopicNames
 from stream.messages.decision import encode_decisions
@@ -83,7 +84,7 @@ async def judged(settings: Settings, tmp_path: Path) -> Settings:
 
 
 def meta(path: Path) -> Meta:
-    found = meta_of(path)
+    found = meta_of(path, "judge")
     assert found is not None
     return found
 

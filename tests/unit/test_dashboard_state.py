@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stream.checkpoints.kinds import meta_of
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.rows import Counts
@@ -21,7 +22,7 @@ from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import DamagedStateError
-from stream.figures import Meta, figures_below, kind_of_dashboard, meta_of
+from stream.figures import Meta, figures_below, kind_of_dashboard
 from stream.messages.verdict import VerdictRecord
 from stream.roles.forgetter.status import _left_of_figures
 from stream.tables.store.rocks import Writes
@@ -177,7 +178,7 @@ def test_what_was_erased_is_so_until_something_is_counted_without_knowing_it(tmp
                 state.note_erased(9)
     assert figures_below(tmp_path) == [tmp_path / "dashboard" / "figures"]
     (path,) = figures_below(tmp_path)
-    meta = meta_of(path)
+    meta = meta_of(path, "dashboard")
     assert meta is not None
     assert (meta.erased, meta.positions) == (5, {0: 5})
     genesis = genesis_of()

@@ -7,7 +7,6 @@ import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,12 +19,11 @@ from stream.dashboard.counting.verdict_columns import batch_of, digest_of_url
 from stream.dashboard.counting.view import View
 from stream.elector import state as elector
 from stream.elector.elector import Elector
-from stream.figures import Meta, meta_of
+from stream.figures import Meta
 from stream.fingerprint.seed import url_hasher
 from stream.judge.batch import Decided
 from stream.judge.forgetting import Search
 from stream.judge.judge import Judge
-from stream.judge.state import meta as judge_meta
 from stream.judge.state.state import State
 from stream.kafka.broker_metadata import LogBounds
 from stream.messages.decision import NamedDigests, decode_decisions, encode_decisions
@@ -96,9 +94,6 @@ class TestJudge(LifeOfAFollower):
         genesis, cluster = owned(self.genesis, owner)
         return State(path, genesis, cluster, memory=1 << 20, generation=generation, cache=1 << 20)
 
-    def meta_of(self, path: Path) -> Any:
-        return judge_meta.meta_of(path)
-
     def decided(self) -> list[Decided]:
         return judged()
 
@@ -133,9 +128,6 @@ class TestElector(LifeOfAFollower):
 
     def decided(self) -> list[Decided]:
         return elected()
-
-    def meta_of(self, path: Path) -> Any:
-        return elector.meta_of(path)
 
     def advance(self, state: elector.State) -> bool:
         part = elected()[state.meta.decided :][:2]
@@ -185,9 +177,6 @@ class TestDashboard(LifeOfAState):
         settings = Settings(rebuild_damaged=True, checkpoints=str(path.parent / "objects"))
         end = len(verdicts())
         return FiguresDirectory(settings, path, self.fresh, {0: LogBounds(0, end, end)})
-
-    def meta_of(self, path: Path) -> Any:
-        return meta_of(path)
 
     def advance(self, state: dashboard.State) -> bool:
         first = state.meta.positions.get(0, 0)

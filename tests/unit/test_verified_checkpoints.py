@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stream.checkpoints.catalogue import Catalogue, Contents, Known
-from stream.checkpoints.kinds import JUDGE, is_kind
+from stream.checkpoints.kinds import JUDGE, is_kind, meta_of
 from stream.checkpoints.known_damage import RECORD
 from stream.checkpoints.manifest import (
     PRUNED,
@@ -25,7 +25,7 @@ from stream.checkpoints.restoring import restore, verify
 from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
 from stream.elector.elector import Elector
-from stream.elector.state import FORMAT, State, meta_of
+from stream.elector.state import FORMAT, State
 from stream.errors import DamagedCheckpointError, DiskError, SettingsError, StateError
 from stream.roles.forgetter import status as statuses
 from stream.roles.forgetter.status import _checkpoints, _Decided, _directories
@@ -232,7 +232,7 @@ def test_commands_name_the_kind(tmp_path: Path) -> None:
         assert f"{name}: " in neardup("checkpoint", "verify", *at, *chosen).output
     restored = neardup("checkpoint", "restore", tmp_path / "new", *at, "--kind", "elector-b")
     assert restored.output.startswith(f"{name}: ")
-    assert meta_of(tmp_path / "new") == meta_of(directory)
+    assert meta_of(tmp_path / "new", "elector") == meta_of(directory, "elector")
     with pytest.raises(SettingsError, match=f"has none of journal {JOURNAL}, kind judge"):
         neardup("checkpoint", "restore", tmp_path / "newer", *at)
     wrong = neardup("checkpoint", "now", *at, "--kind", "x")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from stream.judge.state.window import StoredWindow
-from stream.tables.store.meta_record import stored_below, stored_in
+from stream.tables.store.meta_record import stored_in
 from stream.tables.store.rocks import Store
 
 VERSION: Final = 8
@@ -93,9 +92,3 @@ def stored_meta(store: Store) -> Meta | None:
     Raises StateError if another version wrote it.
     """
     return stored_in(store, META_DECODER, VERSION)
-
-
-def meta_of(path: Path) -> Meta | None:
-    """Read the metadata of the state in a directory, which another process may have open. Raises StateError,
-    and DamagedStateError."""
-    return stored_below(path, META_DECODER, VERSION)

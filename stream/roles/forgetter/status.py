@@ -16,7 +16,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from stream import figures
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE, is_dashboard, is_kind, summary_of
+from stream.checkpoints.kinds import JUDGE, is_dashboard, is_kind, meta_of, summary_of
 from stream.checkpoints.manifest import CheckpointName
 from stream.checkpoints.pruning import SPARED_SECONDS
 from stream.errors import DamagedCheckpointError, RecordError, StateError
@@ -335,7 +335,7 @@ def _directories(settings: Settings, genesis: Genesis, decided: _Decided) -> lis
 def _left_of_figures(path: Path, genesis: Genesis, requests: int) -> str | None:
     """Why a dashboard's figures may still have what was forgotten, or None."""
     try:
-        meta = figures.meta_of(path)
+        meta = meta_of(path, path.parent.name)
     except StateError as error:
         return f"cannot be read: {error}"
     if meta is not None and meta.journal != genesis.journal:
