@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.decision.batch_anchors import CrowdedBuckets, StoredBuckets, shared_buckets
@@ -278,17 +277,15 @@ class _Pass:
     def _baselines(self, urls: UrlBaselines, crowded: CrowdedBuckets, pairs: int) -> Baselines:
         baselines = urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
-        if len(crowded.keys) and baselines:
-            prints = from_integers([each.fingerprint for each in baselines], self.rule.scheme.width)
-            words = self.rule.table_words(prints, np.stack([each.sketch for each in baselines]))
-            skipped = np.array([each.skipped for each in baselines], np.uint64)
+        if len(crowded.keys) and len(baselines):
+            words = self.rule.table_words(baselines.fingerprint, baselines.sketch)
             keys = self.state.design.keys(words)
             if self.rule.reserves:
                 keys = np.column_stack([keys, keys_of_reserves(words)])
-            inside, ends = crowded.of(keys, skipped, pairs)
+            inside, ends = crowded.of(keys, baselines.skipped, pairs)
         return Baselines(
-            page=np.array([each.page for each in baselines], np.int64),
-            cluster=np.array([each.cluster for each in baselines], np.int64),
+            page=baselines.page,
+            cluster=baselines.cluster,
             anchor=urls.alive,
             dies=urls.dies,
             buckets=inside,
@@ -325,11 +322,13 @@ class _Pass:
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
         numbers = own_numbers(judged.columns.stored_as[ready], self.state.next)
-        for row in np.flatnonzero(course.superseded[:rows]).tolist():
-            if course.superseded[row] == BASELINE:
-                number = urls.rows.baseline[0, row]
-                baseline = urls.baselines[number]
-                anchor, page, url = int(urls.alive[number]), baseline.page, baseline.url
+        superseded, first = course.superseded[:rows], urls.rows.baseline[0, :rows]
+        names = iter(urls.baselines.urls(first[superseded == BASELINE]).texts())
+        for row in np.flatnonzero(superseded).tolist():
+            if superseded[row] == BASELINE:
+                number = first[row]
+                anchor, page = int(urls.alive[number]), int(urls.baselines.page[number])
+                url = next(names) or ""
             else:
                 before = int(course.before[row])
                 anchor = int(numbers[before])
@@ -361,10 +360,9 @@ class _Pass:
         joining = earlier[home[earlier] == NOBODY]
         anchor[joining] = anchor[which[joining]]  # the pages that these name are stored
         if len(of_baseline):
-            numbers = np.array([(each.number, each.cluster_anchor) for each in urls.baselines], np.int64)
-            number[of_baseline] = numbers[which[of_baseline], 0]
+            number[of_baseline] = urls.baselines.number[which[of_baseline]]
             joining = of_baseline[home[of_baseline] == NOBODY]
-            anchor[joining] = numbers[which[joining], 1]
+            anchor[joining] = urls.baselines.cluster_anchor[which[joining]]
         columns.number[ready] = number
         named = is_among(columns.verdict[ready], CLUSTERED)
         again = np.flatnonzero(named & (columns.cluster[ready] != columns.other[ready]))
@@ -387,8 +385,8 @@ class _Pass:
         size[earlier] = of_batch[which[earlier]]
         superseding = np.flatnonzero(course.superseded[:rows] == EARLIER)
         size[superseding] += of_batch[course.before[superseding]]
-        if urls.baselines:
-            of_baseline = np.array([each.url_bytes for each in urls.baselines], np.int64)
+        if len(urls.baselines):
+            of_baseline = urls.baselines.url_bytes
             named = np.flatnonzero(kind == BASELINE)
             size[named] = of_baseline[which[named]]
             superseding = np.flatnonzero(course.superseded[:rows] == BASELINE)
@@ -407,12 +405,11 @@ class _Pass:
             if len(some):
                 anchors.append(pairs.anchors.urls(pairs.place[some]))
             first += len(pairs.place)
-        baselines = [urls.baselines[each].url.encode() for each in which[of_baseline].tolist()]
         strings = StringColumn.joined(
             [
                 self.batch.url._replace(sizes=np.maximum(self.batch.url.sizes, 0)),
                 *anchors,
-                StringColumn.of(baselines),
+                urls.baselines.urls(which[of_baseline]),
                 StringColumn.none(1),
             ]
         )
@@ -420,7 +417,7 @@ class _Pass:
         of = np.full(len(self.batch), len(strings.sizes) - 1)
         of[self.ready[earlier]] = self.ready[which[earlier]]
         of[self.ready[stored]] = len(self.batch) + np.arange(len(stored))
-        of[self.ready[of_baseline]] = len(self.batch) + len(stored) + np.arange(len(baselines))
+        of[self.ready[of_baseline]] = len(self.batch) + len(stored) + np.arange(len(of_baseline))
         return strings.take(of)
 
     def _url(self, row: int) -> str:

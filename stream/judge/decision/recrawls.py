@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.lanes import distances, from_integers
+from stream.fingerprint.lanes import distances
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.sketch import SketchPairs
 from stream.judge.batch import Batch
 from stream.judge.decision.decide_rows_compiled import ALIVE, FingerprintedRows
 from stream.judge.decision.nearest import Nearest
 from stream.judge.rule import Rule
-from stream.judge.state.baselines import Baseline
+from stream.judge.state.baselines import BaselinePages
 from stream.judge.state.state import State
 from stream.tables.arrays import distinct
 
@@ -28,7 +28,7 @@ class UrlBaselines(NamedTuple):
     """The URLs of n rows with a fingerprint, and their stored baselines."""
 
     rows: FingerprintedRows
-    baselines: list[Baseline]
+    baselines: BaselinePages
     alive: NDArray[np.int64]
     """Each baseline's anchor, -1 where it is none, or dead."""
     dies: NDArray[np.int64]
@@ -59,10 +59,9 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
             break
     of, similar = compared.of[0], compared.similar[0]
     baselines = compared.baselines
-    anchors = np.array([each.cluster_anchor for each in baselines], np.int64)
+    anchors = baselines.cluster_anchor
     lives = state.tables.is_alive(anchors)
-    are_anchors = np.array([each.anchor is not None for each in baselines], np.bool_)
-    alive = np.where(lives & are_anchors, anchors, -1)
+    alive = np.where(lives & (baselines.page == baselines.cluster), anchors, -1)
     changed = np.flatnonzero((of >= 0) & ~similar)
     which, first = np.unique(of[changed], return_index=True)
     order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
@@ -70,6 +69,7 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     dying = Nearest(rule.selected, within, alive[which][order], changed[first][order])
     dies = np.where(lives, dying.rows_of(anchors, ALIVE), -1)
     compared.add_without_newest(dies)
+    baselines = compared.baselines
     more = len(baselines) - len(dies)  # older ones, whose anchors are superseded
     of_rows = FingerprintedRows(
         place=ready,
@@ -103,11 +103,16 @@ class _Comparisons:
         number."""
         self._batch, self._ready, self._state, self._rule = batch, ready, state, rule
         self._url, self._references = url, references
-        self.baselines: list[Baseline] = []
+        self._parts: list[BaselinePages] = []
         shape = 2, len(ready)
         self.of, self.newer = np.full(shape, -1), np.zeros(shape, np.int64)
         self.similar = np.zeros(shape, np.bool_)
         self.distance, self.similarity = np.zeros((2, *shape), np.int64)
+
+    @property
+    def baselines(self) -> BaselinePages:
+        """Those that were compared."""
+        return BaselinePages.joined(self._parts or [self._state.resolved([])])
 
     def add(self, age: int, line: int, some: NDArray[np.bool_]) -> bool:
         """Compare some rows, of a mask (n,), with the baselines of their URLs that have so many newer ones,
@@ -123,18 +128,17 @@ class _Comparisons:
             return False
         resolved = self._state.resolved([references[having[each]][age] for each in wanted.tolist()])
         place, at = np.searchsorted(wanted, of_url[self._url[rows]]), self._ready[rows]
-        prints = from_integers([each.fingerprint for each in resolved], rule.scheme.width)
-        bits = distances(batch.fingerprint[at], prints[place])
-        sketches = np.stack([each.sketch for each in resolved])
-        pairs = SketchPairs(batch.sketch, at, sketches, place)
+        bits = distances(batch.fingerprint[at], resolved.fingerprint[place])
+        pairs = SketchPairs(batch.sketch, at, resolved.sketch, place)
         alike = rule.similarities(pairs)
         like = rule.near(bits, batch.status[at]) & (alike >= rule.least(pairs))
         named = like | (age == 0)
         at = rows[named]
-        self.of[line, at], self.newer[line, at] = len(self.baselines) + place[named], age - line
+        before = sum(map(len, self._parts))
+        self.of[line, at], self.newer[line, at] = before + place[named], age - line
         self.similar[line, at] = like[named]
         self.distance[line, at], self.similarity[line, at] = bits[named], alike[named]
-        self.baselines += resolved
+        self._parts.append(resolved)
         return True
 
     def add_without_newest(self, dies: NDArray[np.int64]) -> None:

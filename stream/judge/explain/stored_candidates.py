@@ -111,7 +111,7 @@ def best_match(page: ExplainedPage, candidates: Candidates, records: StateReader
         return None
     alike = similarity >= rule.least(pairs)
     best = int(np.lexsort((distance, -similarity, ~alike))[0])  # of equal ones the oldest
-    return Match(anchors.baseline(best), int(similarity[best]), bool(alike[best]))
+    return Match(records.anchor(int(anchors.number[best])), int(similarity[best]), bool(alike[best]))
 
 
 def _sketches(page: ExplainedPage) -> U64:

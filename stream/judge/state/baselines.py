@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from stream.judge.state.page_log import URL_DIGEST, LoggedPages
 from stream.messages.byte_strings import StringColumn
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Baseline:
     """One of the last different pages of a URL, which are anchors or duplicates of one, or such a page looked
     up by its id."""
@@ -25,28 +27,81 @@ class Baseline:
     """Its number among anchors or, for a duplicate, among duplicates."""
     cluster_anchor: int
     """Number of its cluster's anchor, which may be dead."""
-    url_bytes: int
-    """Size of its URL."""
-    _pages: LoggedPages
-    _place: int
-    skipped: int = 0
+    skipped: int
     """Mask of tables whose full bucket the anchor did not enter, and of reserves that it did, as in
     `Decisions`."""
+    url: str
+    url_digest: bytes
 
     @property
     def anchor(self) -> int | None:
         """Number of the anchor if the page was unique."""
         return self.number if self.page == self.cluster else None
 
-    @property
-    def url(self) -> str:
-        """The page's URL, which may be read for it."""
-        return self._pages.url(self._place)
 
-    @property
-    def url_digest(self) -> bytes:
-        """The digest of its URL."""
-        return self._pages.words[self._place, URL_DIGEST].astype("<u8").tobytes()
+@dataclass(frozen=True, slots=True, eq=False)
+class BaselinePages:
+    """Records of k pages as `Baseline` has one."""
+
+    page: NDArray[np.int64]
+    cluster: NDArray[np.int64]
+    fingerprint: NDArray[np.uint64]
+    """(k, lanes)."""
+    sketch: NDArray[np.uint64]
+    """(k, lanes)."""
+    number: NDArray[np.int64]
+    cluster_anchor: NDArray[np.int64]
+    skipped: NDArray[np.uint64]
+    url_bytes: NDArray[np.int64]
+    """Sizes of the URLs."""
+    source: NDArray[np.int64]
+    """Which of `logged` each page is from."""
+    place: NDArray[np.int64]
+    """Its index there."""
+    logged: list[LoggedPages]
+
+    @classmethod
+    def joined(cls, parts: Sequence[BaselinePages]) -> BaselinePages:
+        """The pages of one part or more, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        logged = [pages for part in parts for pages in part.logged]
+        before = accumulate((len(part.logged) for part in parts), initial=0)
+        source = [part.source + first for part, first in zip(parts, before, strict=False)]
+        columns = {
+            each.name: np.concatenate([getattr(part, each.name) for part in parts])
+            for each in fields(cls)
+            if each.name not in ("source", "logged")
+        }
+        return cls(**columns, source=np.concatenate(source), logged=logged)
+
+    def __len__(self) -> int:
+        return len(self.page)
+
+    def __getitem__(self, at: int) -> Baseline:
+        digest = self.logged[self.source[at]].words[self.place[at], URL_DIGEST]
+        return Baseline(
+            page=int(self.page[at]),
+            cluster=int(self.cluster[at]),
+            fingerprint=integers(self.fingerprint[at : at + 1])[0],
+            sketch=self.sketch[at],
+            number=int(self.number[at]),
+            cluster_anchor=int(self.cluster_anchor[at]),
+            skipped=int(self.skipped[at]),
+            url=self.urls(np.array([at])).text(0),
+            url_digest=digest.astype("<u8").tobytes(),
+        )
+
+    def urls(self, places: NDArray[np.int64]) -> StringColumn:
+        """Return the URLs (m,) of the pages at these indexes."""
+        source, at = self.source[places], np.zeros(len(places), np.int64)
+        columns, first = [StringColumn.none(0)], 0
+        for number, pages in enumerate(self.logged):
+            here = np.flatnonzero(source == number)
+            at[here] = first + np.arange(len(here))
+            columns.append(pages.urls(self.place[places[here]]))
+            first += len(here)
+        return StringColumn.joined(columns).take(at)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,19 +149,3 @@ class Anchors:
         if not len(self.number):
             return not len(numbers)
         return bool(np.all(self.number.take(self.places(numbers), mode="clip") == numbers))
-
-    def baseline(self, place: int) -> Baseline:
-        """Return the anchor at index `place` as the baseline of its URL."""
-        page, number = int(self.page[place]), int(self.number[place])
-        return Baseline(
-            page=page,
-            cluster=page,
-            fingerprint=integers(self.fingerprint[place : place + 1])[0],
-            sketch=self.sketch[place],
-            number=number,
-            cluster_anchor=number,
-            url_bytes=int(self.url_bytes[place]),
-            _pages=self._pages,
-            _place=place,
-            skipped=int(self.skipped[place]),
-        )

@@ -9,13 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.fingerprint.lanes import integers, words_of
+from stream.fingerprint.lanes import words_of
 from stream.fingerprint.row import NO_DIGEST
 from stream.fingerprint.scheme import Scheme
-from stream.judge.state.baselines import Anchors, Baseline
+from stream.judge.state.baselines import Anchors, Baseline, BaselinePages
 from stream.judge.state.forgotten_pages import ForgottenPages
 from stream.judge.state.meta import Meta, stored_meta
-from stream.judge.state.page_log import HEAD, OF_ANCHOR, URL_DIGEST, LoggedPages, PageLog, record_words
+from stream.judge.state.page_log import (
+    HAS_OLDER,
+    HEAD,
+    OF_ANCHOR,
+    URL_DIGEST,
+    LoggedPages,
+    PageLog,
+    record_words,
+)
 from stream.judge.state.page_numbers import PageNumbers
 from stream.judge.state.references import ANCHOR, REFERENCE, are_there, each_of
 from stream.judge.state.window import Window
@@ -33,7 +41,7 @@ class StateReader:
         meta = stored_meta(store)
         self.store = store
         self._prints = words_of(scheme.width)
-        words = record_words(scheme.width, scheme.sketch_bytes)
+        self._words = words = record_words(scheme.width, scheme.sketch_bytes)
         self._identifying = np.r_[URL_DIGEST, HEAD + self._prints : words]
         """The words of a page that say what it was: the digest of its URL, and its sketch."""
         self._anchors = PageLog(store, ANCHORS, words)
@@ -61,14 +69,13 @@ class StateReader:
         pages, because carried ones stand among younger ones."""
         ascending = self.window is None
         if (number := self._anchors.number_of(page, ascending=ascending)) is not None:
-            baseline = self.anchors(np.array([number])).baseline(0)
+            baseline = self.anchor(number)
         else:
             number = self._duplicates.number_of(page, ascending=ascending)
             if number is None:
                 return None
-            records = self._duplicates.pages(np.array([number]))
-            baseline = self._duplicate(number, records, 0, int(self.cluster_anchors(records)[0]))
-        is_erased = not baseline.url_bytes and baseline.url_digest == NO_DIGEST
+            baseline = self._baselines(np.array([number]), np.zeros(1, np.bool_))[0]
+        is_erased = not baseline.url and baseline.url_digest == NO_DIGEST
         among = self.forgotten.among(np.array([baseline.number]), is_anchor=baseline.anchor is not None)
         return None if is_erased or among[0] else baseline
 
@@ -81,7 +88,11 @@ class StateReader:
         """Return the anchor of a page's cluster, dead or alive; None if it has expired."""
         if page.cluster_anchor < self.first.anchors:
             return None
-        return self.anchors(np.array([page.cluster_anchor])).baseline(0)
+        return self.anchor(page.cluster_anchor)
+
+    def anchor(self, number: int) -> Baseline:
+        """Return an anchor."""
+        return self._baselines(np.array([number]), np.ones(1, np.bool_))[0]
 
     def urls(
         self, pages: NDArray[np.int64], numbers: NDArray[np.int64], duplicate: NDArray[np.bool_]
@@ -127,23 +138,10 @@ class StateReader:
         anchors = duplicates.words[:, -1].astype(np.int64)
         return anchors if self.window is None else self.window.forwarding.present(anchors)
 
-    def _duplicate(self, number: int, pages: LoggedPages, place: int, anchor: int) -> Baseline:
-        page, cluster = pages.words[place, :2].tolist()
-        return Baseline(
-            page=page,
-            cluster=cluster,
-            fingerprint=integers(self.fingerprints(pages)[place : place + 1])[0],
-            sketch=pages.words[place, HEAD + self._prints : -OF_ANCHOR],
-            number=number,
-            cluster_anchor=anchor,
-            url_bytes=int(pages.url_bytes[place]),
-            _pages=pages,
-            _place=place,
-        )
-
     def baselines(self, url: bytes) -> list[Baseline]:
         """Return the baselines of a URL, given by its digest, newest first."""
-        return self.resolved(self.references([url]).get(url, []))
+        pages = self.resolved(self.references([url]).get(url, []))
+        return [pages[at] for at in range(len(pages))]
 
     def references(self, urls: list[bytes]) -> dict[bytes, list[bytes]]:
         """Return digest of a URL -> references to its baselines, newest first, for the URLs that have any."""
@@ -152,26 +150,38 @@ class StateReader:
             for key, value in self.stored_references(urls).items()
         }
 
-    def resolved(self, references: Sequence[bytes]) -> list[Baseline]:
+    def resolved(self, references: Sequence[bytes]) -> BaselinePages:
         """Return the pages that references name."""
-        if not references:
-            return []
         fields = np.frombuffer(b"".join(references), REFERENCE)
-        numbers = fields["number"].astype(np.int64)
-        is_anchor = fields["kind"] == ANCHOR
-        anchors = self.anchors(numbers[is_anchor])
-        duplicates = distinct(numbers[~is_anchor])
-        pages = self._duplicates.pages(duplicates)
-        anchors_of = self.cluster_anchors(pages).tolist()
-        places = np.where(
-            is_anchor, np.searchsorted(anchors.number, numbers), np.searchsorted(duplicates, numbers)
+        return self._baselines(fields["number"].astype(np.int64), fields["kind"] == ANCHOR)
+
+    def _baselines(self, numbers: NDArray[np.int64], is_anchor: NDArray[np.bool_]) -> BaselinePages:
+        """Return the pages with these numbers (k,), among anchors or else among duplicates."""
+        place, url_bytes, anchors = np.zeros(len(numbers), np.int64), np.zeros_like(numbers), numbers.copy()
+        words, logged = np.zeros((len(numbers), self._words), np.uint64), list[LoggedPages]()
+        for log, which in ((self._anchors, is_anchor), (self._duplicates, ~is_anchor)):
+            here = np.flatnonzero(which)
+            some = distinct(numbers[here])
+            pages, at = log.pages(some), np.searchsorted(some, numbers[here])
+            words[here] = pages.words[at, : self._words]
+            place[here], url_bytes[here] = at, pages.url_bytes[at]
+            if log is self._duplicates:
+                anchors[here] = self.cluster_anchors(pages)[at]
+            logged.append(pages)
+        page, second, end = words[:, 0].astype(np.int64), words[:, 1], HEAD + self._prints
+        return BaselinePages(
+            page=page,
+            cluster=np.where(is_anchor, page, second.astype(np.int64)),
+            fingerprint=words[:, HEAD:end].copy(),
+            sketch=words[:, end:].copy(),
+            number=numbers,
+            cluster_anchor=anchors,
+            skipped=np.where(is_anchor, second & ~HAS_OLDER, np.uint64(0)),
+            url_bytes=url_bytes,
+            source=np.where(is_anchor, 0, 1),
+            place=place,
+            logged=logged,
         )
-        return [
-            anchors.baseline(place) if of_anchor else self._duplicate(number, pages, place, anchors_of[place])
-            for of_anchor, number, place in zip(
-                is_anchor.tolist(), numbers.tolist(), places.tolist(), strict=True
-            )
-        ]
 
     def stored_references(self, urls: list[bytes]) -> dict[bytes, bytes]:
         """Return digest of a URL -> references to its baselines back to back, for the URLs that have any."""

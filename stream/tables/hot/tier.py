@@ -133,8 +133,9 @@ class Generation:
             starts, ends = (
                 np.searchsorted(of_rows, rows.astype(np.uint64), side) for side in ("left", "right")
             )
-            for start, end in zip(starts, ends, strict=True):
-                leave_reserves(self._buckets, of_rows[start:end], keys[start:end])
+            sizes = ends - starts
+            entered = np.repeat(ends - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+            leave_reserves(self._buckets, of_rows[entered], keys[entered])
 
     def search(self, probing: Probing, first: int) -> None:
         """Add the pairs and bucket sizes of the anchors from `first` on to `probing`."""
