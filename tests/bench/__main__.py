@@ -19,10 +19,11 @@ from tests.bench.busyness import sample_others
 
 STAGES = {
     "fingerprint": ("fingerprint",),
-    "extract": ("extract_quality",),
-    "tables": ("table_peers",),
+    "extract": ("extract", "extract_quality"),
+    "tables": ("tables", "table_peers"),
     "judge": ("judge", "judge_hostile"),
     "dashboard": ("dashboard",),
+    "worker": ("worker",),
     "end-to-end": ("end_to_end",),
     "latency": ("latency",),
     "growth": ("growth",),

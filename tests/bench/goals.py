@@ -68,6 +68,17 @@ GOALS = (
         "all. The libraries take {zh[plain_segment_and_hash_us_a_text]} us to cut and hash alone",
     ),
     Goal(
+        "extract", "of the extraction library's speed alone, HTML to fingerprint", ("ratio",), ">=", 2,
+        "beside the library ({library_us_a_page} us a page), decoding takes {decode_us_a_page} us and "
+        "tokens to fingerprint {from_text_us_a_page} us",
+    ),
+    Goal("worker", "of the same children without Kafka", ("ratio",), ">=", 0.85),
+    Goal("tables", "rows a second at 5 M with 4 GiB", ("hot", "rows_per_second"), ">=", 700_000,
+         "full generations are in runs, whatever the budget: RocksDB answers {hot[rocks_probes_a_row]} "
+         "probes a row from the page cache"),
+    Goal("tables", "rows a second at 20 M with 1 GiB", ("cold", "rows_per_second"), ">=", 60_000,
+         "RocksDB answers {cold[rocks_probes_a_row]} probes a row, on two cores"),
+    Goal(
         "end_to_end", "largest process of a worker, MiB, HTML", ("html", "largest_rss_mib", "children"),
         "<=", 400,
     ),

@@ -38,6 +38,7 @@ def on_the_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> Calla
     [
         ("judge", {}, {"anchors": 2000, "measured": 4000}, ("verdicts_per_second",)),
         ("dashboard", {"ASK_SECONDS": 0.01}, {"count": 2000}, ("verdicts",)),
+        ("worker", {"ROUNDS": 1}, {"count": 600}, ("pages_per_second",)),
         (
             "latency",
             {"SECONDS": 0.5, "SHARES": (0.5,), "AHEAD": 16, "WARM_SECONDS": 0.2, "SUSTAINED_SECONDS": 0.2},

@@ -26,7 +26,7 @@ from tests.bench import report
 from tests.bench.quality import chrome
 from tests.bench.quality.templates import plant
 
-WITH_A_BROKER = {"judge", "dashboard", "end_to_end", "latency"}
+WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
 """In tests/kafka."""
 
 Change = Callable[..., None]
@@ -35,6 +35,13 @@ Change = Callable[..., None]
 def fingerprint(patch: Change) -> dict[str, Any]:
     patch("TEXTS", 4)
     return {"rounds": 1}
+
+
+def tables(patch: Change) -> dict[str, Any]:
+    patch("GENERATION", 4000)
+    patch("WARM", 2)
+    patch("WARM_BEYOND", 2)
+    return {"anchors": 20_000, "beyond": 20_000, "turns": 2}
 
 
 def table_peers(patch: Change) -> dict[str, Any]:
@@ -74,7 +81,9 @@ def templates(patch: Change) -> dict[str, Any]:
 
 SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
     "fingerprint": fingerprint,
+    "extract": lambda _: {"count": 8, "rounds": 1},
     "extract_quality": lambda _: {},
+    "tables": tables,
     "table_peers": table_peers,
     "judge_hostile": lambda _: {"rows": 512},
     "growth": growth,
