@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
-from stream.kafka import topics
-from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
+from tests.kafka.worker_helpers import create
 from tests.waiting import HANG_SECONDS
 
 FLAGS = (
@@ -40,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 async def settings(settings: Settings) -> Settings:
     """A deployment with topics, whose dashboard takes a free port."""
     settings = settings.model_copy(update={"dashboard_port": 0})
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
+    await create(settings)
     return settings
 
 

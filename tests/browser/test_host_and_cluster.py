@@ -13,9 +13,8 @@ from playwright.async_api import Page, expect
 
 from stream.dashboard.answers import Clusters, Election, Kept, Lookup
 from tests.browser.canned import JOURNAL, PLAIN, Canned, PageContent, canned, served
-from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, SCRIPT
-from tests.browser.test_layout import KINDS, MEASURE, unfold
+from tests.browser.test_layout import KINDS, MEASURE, unfold, violations
 from tests.night import cases
 
 PHONE = 360
@@ -41,30 +40,34 @@ async def test_both_pages_have_room_and_can_be_read(
 ) -> None:
     words = KINDS[content]
     api = canned(words)
-    async with served(api) as url:
-        page = await opened("about:blank", viewport={"width": width, "height": 900}, color_scheme="light")
-        await filled(page, api, url, words)
-        await shot(page, f"host-{content}-{width}-light")
-        assert await page.evaluate(MEASURE) == []
-        assert await violations(page) == []
-        await shot(page, f"host-{content}-{width}-dark")
-        assert await page.evaluate(MEASURE) == []
-        if words is None:
-            return
-        await page.goto(f"{url}cluster#cluster={CLUSTER}")
+
+    async def check(page: Page, name: str) -> None:
         await page.emulate_media(color_scheme="light")
-        await page.locator("#compare").press("Enter")
-        await expect(page.locator("#comparison .runs")).to_have_count(2)
-        await shot(page, f"cluster-{content}-{width}-light")
+        await shot(page, f"{name}-{content}-{width}-light")
         assert await page.evaluate(MEASURE) == []
-        assert await violations(page) == []
-        await shot(page, f"cluster-{content}-{width}-dark")
+        assert await violations(page) == []  # which leaves it dark
+        await shot(page, f"{name}-{content}-{width}-dark")
         assert await page.evaluate(MEASURE) == []
+
+    async with served(api) as url:
+        page = await opened("about:blank", viewport={"width": width, "height": 900})
+        await filled(page, api, url, words)
+        await check(page, "host")
+        if words is not None:
+            await page.goto(f"{url}cluster#cluster={CLUSTER}")
+            await page.locator("#compare").press("Enter")
+            await expect(page.locator("#comparison .runs")).to_have_count(2)
+            await check(page, "cluster")
 
 
 @pytest.mark.night
 async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callable[..., Any]) -> None:
+    """Where it is not stored, as a later duplicate than those that are, it is listed."""
     api = canned(PLAIN)
+    clusters, answer = api.answers["clusters"], api.answers["lookup"]
+    assert isinstance(clusters, Clusters)
+    assert isinstance(answer, Lookup)
+    assert answer.cluster is not None
     async with served(api) as url:
         page = await opened(url)
         await expect(page.locator("#clusters tbody tr")).to_have_count(3)
@@ -75,47 +78,27 @@ async def test_the_kept_page_of_a_cluster_is_marked_and_says_why(opened: Callabl
         await expect(page.locator("#clusters")).to_contain_text(
             "Kept pages are marked; the policy is longest."
         )
-        await page.goto(f"{url}cluster#cluster={CLUSTER}")
-        await expect(page.locator("#kept")).to_contain_text("a better URL joined the cluster")
-        await expect(page.locator("#kept a").first).to_have_text(PLAIN.urls[1])
-        marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
-        await expect(marked).to_have_count(1)
-        await expect(marked).to_contain_text(PLAIN.urls[1])
-
-
-@pytest.mark.night
-async def test_a_kept_page_that_is_not_stored_is_listed(opened: Callable[..., Any]) -> None:
-    """A later duplicate than those that are stored, or an orphan that was judged again."""
-    api = canned(PLAIN)
-    answer = api.answers["lookup"]
-    assert isinstance(answer, Lookup)
-    assert answer.cluster is not None
-    kept = Kept("https://late.example/", f"{JOURNAL}.9.9", "joined", 4, "2026-01-02T12:00:01.010Z")
-    answer.cluster.kept = kept
-    async with served(api) as url:
-        page = await opened(f"{url}cluster#cluster={CLUSTER}")
-        rows = page.locator("#pages tbody tr")
-        await expect(rows).to_have_count(2 + len(answer.cluster.members))
-        marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
-        await expect(marked).to_have_count(1)
-        await expect(marked).to_contain_text("late.example")
-
-
-@pytest.mark.night
-async def test_the_overview_says_that_no_elector_is_set_up(opened: Callable[..., Any]) -> None:
-    api = canned(PLAIN)
-    clusters = api.answers["clusters"]
-    assert isinstance(clusters, Clusters)
-    for election, said in (
-        (Election("none"), "No elector is set up here"),
-        (Election("reading"), "is being read"),
-    ):
         figures = [structs.replace(each, kept=None) for each in clusters.clusters]
-        api.answers["clusters"] = Clusters(figures, election, len(figures), None)
-        async with served(api) as url:
+        for election, said in (("none", "No elector is set up here"), ("reading", "is being read")):
+            api.answers["clusters"] = Clusters(figures, Election(election), len(figures), None)
             page = await opened(url)
             await expect(page.locator("#clusters")).to_contain_text(said)
             await expect(page.locator("#clusters tbody")).not_to_contain_text("kept")
+
+        rows, stored = page.locator("#pages tbody tr"), 1 + len(answer.cluster.members)
+        marked = page.locator("#pages tbody tr", has=page.locator("strong", has_text="kept"))
+        await page.goto(f"{url}cluster#cluster={CLUSTER}")
+        await expect(page.locator("#kept")).to_contain_text("a better URL joined the cluster")
+        await expect(page.locator("#kept a").first).to_have_text(PLAIN.urls[1])
+        await expect(marked).to_have_count(1)
+        await expect(marked).to_contain_text(PLAIN.urls[1])
+        await expect(rows).to_have_count(stored)
+        late = Kept("https://late.example/", f"{JOURNAL}.9.9", "joined", 4, "2026-01-02T12:00:01.010Z")
+        answer.cluster.kept = late
+        await page.reload()
+        await expect(rows).to_have_count(stored + 1)
+        await expect(marked).to_have_count(1)
+        await expect(marked).to_contain_text("late.example")
 
 
 @pytest.mark.night
@@ -181,18 +164,34 @@ async def test_two_members_of_a_cluster_are_compared_side_by_side(opened: Callab
         await expect(other.locator("#comparison .side")).to_have_count(2)
 
 
-async def test_a_login_returns_to_the_page_and_to_no_other_site(opened: Callable[..., Any]) -> None:
-    token = "correct horse battery"  # noqa: S105
+async def test_a_login_returns_to_the_page_and_to_no_other_site(
+    opened: Callable[..., Any], shot: Callable[..., Any]
+) -> None:
+    """Who knows the token sees the page, and may log out."""
+    token = "<b>correct</b> horse battery"  # noqa: S105
     async with served(canned(PLAIN), dashboard_token=token) as url:
         for asked, reached in (
+            ("#range=all", "#range=all"),
             ("host#host=a.example", "host#host=a.example"),
             ("login?to=//evil.example/#host=a.example", "#host=a.example"),
         ):
             page = await opened(url + asked)
+            await expect(page).to_have_url(re.compile("/login"))
+            assert await violations(page) == []
+            await page.fill("#token", "wrong")
+            await page.keyboard.press("Enter")
+            await expect(page.locator("#refused")).to_have_text("this is not the dashboard's token")
+            await shot(page, "login")
+            assert await page.evaluate(MEASURE) == []
             await page.fill("#token", token)
             await page.keyboard.press("Enter")
             await page.wait_for_selector("#series .uplot")
             assert page.url.startswith(url + reached), page.url
+            assert await page.evaluate("document.cookie") == ""
+        await page.click("#log-out")
+        await expect(page.locator("#login")).to_be_visible()
+        await page.goto(url)
+        await expect(page).to_have_url(re.compile("/login"))
 
 
 async def test_hostile_hosts_and_members_are_text(opened: Callable[..., Any]) -> None:

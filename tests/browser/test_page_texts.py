@@ -18,16 +18,6 @@ IDLE = 1_767_358_800.0
 """2026-01-02T13:00:00Z."""
 
 
-@pytest.mark.night
-async def test_a_host_without_duplicates_has_no_bar(opened: Callable[..., Any]) -> None:
-    api = canned(PLAIN)
-    async with served(api) as url:
-        page = await opened(url)
-        await filled(page, api)
-        bars = [await row.locator(".bar").count() for row in await page.locator("#hosts tbody tr").all()]
-        assert bars == [1, 1, 1, 0]
-
-
 async def test_times_are_utc_and_say_so_wherever_one_looks_from(opened: Callable[..., Any]) -> None:
     seen = []
     for zone in ("UTC", "Asia/Tokyo", "America/St_Johns"):
@@ -69,7 +59,9 @@ async def test_figures_say_since_when_they_are_complete(
 @pytest.mark.night
 async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
-    full, nothing = api.answers["figures"], idle(IDLE)
+    full, nothing = api.answers["figures"], canned(None).answers["figures"]
+    assert isinstance(nothing, Figures)
+    nothing.last = IDLE
     api.answers["figures"] = lambda query: full if "range=all" in query else nothing  # type: ignore[assignment, return-value]
     async with served(api) as url:
         page = await opened(url)
@@ -86,6 +78,10 @@ async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable
         await page.click("#series button")
         await expect(page.locator("#series .uplot")).to_be_visible()
         await expect(page.locator("#range")).to_have_value("all")
+    async with served(canned(None)) as url:
+        page = await opened(url)
+        await expect(page.locator("#series")).to_contain_text("No verdict yet")
+        await expect(page.locator("#range")).to_have_value("15m")
 
 
 @pytest.mark.night
@@ -121,40 +117,20 @@ async def test_panels_have_room_and_a_mark_while_they_load(opened: Callable[...,
 
 
 @pytest.mark.night
-async def test_a_deployment_without_verdicts_says_so(opened: Callable[..., Any]) -> None:
-    async with served(canned(None)) as url:
-        page = await opened(url)
-        await expect(page.locator("#series")).to_contain_text("No verdict yet")
-        await expect(page.locator("#range")).to_have_value("15m")
-
-
-def idle(last: float) -> Figures:
-    """Figures without verdicts in the range, but with earlier ones."""
-    found = canned(None).answers["figures"]
-    assert isinstance(found, Figures)
-    found.last = last
-    return found
-
-
-@pytest.mark.night
-async def test_version_scheme_and_thresholds_are_shown(opened: Callable[..., Any]) -> None:
-    async with served(canned(PLAIN)) as url:
-        page = await opened(url)
-        for said in ("neardup 0.", "fd83eb603f825be2", "verified", "not considered", "at least 0.8"):
-            await expect(page.locator("#rule")).to_contain_text(said)
-        await expect(page.locator("#distances-rule")).to_contain_text("at most 14 of 64 bits")
-        await expect(page.locator("#similarities-rule")).to_contain_text("at least 0.8")
-
-
-@pytest.mark.night
-async def test_a_page_that_no_anchor_is_like_says_what_was_searched(opened: Callable[..., Any]) -> None:
+async def test_texts_say_what_the_rule_is_and_what_was_searched(opened: Callable[..., Any]) -> None:
+    """A host without duplicates has no bar."""
     api = canned(PLAIN)
     result = api.answers["lookup"]
     assert isinstance(result, Lookup)
     async with served(api) as url:
         page = await opened(url)
-        await page.fill("#lookup-content", "The harbour authority will repair the old lighthouse.")
-        await page.click("#lookup button[type=submit]")
+        await filled(page, api)
+        for said in ("neardup 0.", "fd83eb603f825be2", "verified", "not considered", "at least 0.8"):
+            await expect(page.locator("#rule")).to_contain_text(said)
+        await expect(page.locator("#distances-rule")).to_contain_text("at most 14 of 64 bits")
+        await expect(page.locator("#similarities-rule")).to_contain_text("at least 0.8")
+        bars = [await row.locator(".bar").count() for row in await page.locator("#hosts tbody tr").all()]
+        assert bars == [1, 1, 1, 0]
         await expect(page.locator("#found")).to_contain_text("Nearest anchors")
         result.near.clear()
         await page.click("#lookup button[type=submit]")

@@ -30,7 +30,6 @@ TOKEN: Final = "this machine only"  # noqa: S105 (the default of compose.yaml)
 
 
 def build(engine: Engine) -> None:
-    """Build our image and measure it."""
     begun = time.monotonic()
     engine.build(OURS, ROOT / "deploy" / "Dockerfile", ROOT)
     size = engine.image_bytes(OURS) - engine.image_bytes(stand_ins.PYTHON)
@@ -49,7 +48,6 @@ def build(engine: Engine) -> None:
 
 
 def pages(prefix: str) -> str:
-    """JSON Lines of made pages."""
     lines = []
     for number in range(PAGES):
         of = number - (number % 4 == 3)
@@ -66,7 +64,6 @@ class Account:
         self._published = 0
 
     def publish(self, prefix: str) -> None:
-        """Publish another few hundred pages."""
         self._deployment.run("publish", "-", stdin=pages(prefix))
         self._published += PAGES
 
@@ -209,7 +206,6 @@ def run(engine: Engine, compose: Path, work: Path, only: str | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.images", description=__doc__)
     parser.add_argument("--store", type=Path, default=ROOT / ".cache" / "images", help="images and volumes")
     parser.add_argument("--compose", type=Path, default=Path("podman-compose"), help="the program")

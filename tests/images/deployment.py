@@ -55,7 +55,6 @@ class Deployment:
             )
 
     def down(self) -> None:
-        """Remove containers, network and volumes."""
         left = [each["Id"] for each in self.containers()]  # podman-compose does not know of further replicas
         if left:
             self.engine("rm", "--force", "--time", "5", *left)

@@ -73,7 +73,6 @@ class Engine:
         return done.stdout
 
     def has_image(self, name: str) -> bool:
-        """Whether the image is here."""
         try:
             self("image", "exists", name)
         except ImagesError:

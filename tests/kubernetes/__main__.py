@@ -64,7 +64,6 @@ class Applied:
         return [each for each in self.wanted if each["kind"] == kind]
 
     def apply(self, *further: str) -> str:
-        """`kubectl apply` of the directory."""
         return self._cluster.kubectl(*APPLY, "-n", self.namespace, "-k", MANIFESTS / self.directory, *further)
 
     def apply_and_compare(self) -> None:
@@ -94,7 +93,6 @@ class Applied:
         return count
 
     def pods(self) -> list[dict[str, Any]]:
-        """All Pods that are not about to go."""
         found = self._cluster.listed("pods", self.namespace)
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
@@ -270,7 +268,6 @@ def run(cluster: Cluster, work: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.kubernetes", description=__doc__)
     parser.add_argument("--program", type=Path, default=PROGRAM, help="what tests/kubernetes/server builds")
     options = parser.parse_args(arguments)

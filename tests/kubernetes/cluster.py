@@ -164,14 +164,12 @@ class Cluster:
         return done.stdout
 
     def listed(self, kind: str, namespace: str) -> list[dict[str, Any]]:
-        """All objects of a kind in a namespace."""
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json"))[
             "items"
         ]
         return found
 
     def found(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
-        """One object; empty if there is none."""
         said = self.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
         found: dict[str, Any] = json.loads(said) if said else {}
         return found
