@@ -26,8 +26,8 @@ NOT_RUN: Final = {
     "neardup broker": "takes a fixed port: tests/kafka/test_broker_command.py has it started",
     "make ": "runs these very tests, or what has tests of its own; test_documentation.py has it parsed",
     "pip install ": "needs a package index",
-    "python crawl_": "needs a site: tests/kafka/test_crawl_examples.py has one",
-    "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_crawl_examples.py runs what it does",
+    "python crawl_": "needs a site: tests/kafka/test_scrapy.py has one",
+    "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_scrapy.py runs what it does",
     "neardup fingerprint s3://": "needs an object store: tests/engines/test_s3_sources.py has one",
     "neardup scan s3://": "the same",
     "neardup dedup s3://": "the same",
@@ -47,7 +47,7 @@ PAGES_NOT_RUN: Final = {
     "docs/how-to/keep-checkpoints.md": "a bucket: tests/unit/test_judge_checkpoints.py has a directory",
     "docs/how-to/forget-pages.md": "a judge that decides: tests/kafka/test_forget.py runs the commands",
     "docs/how-to/trim-logs.md": "a bucket: tests/kafka/test_trim.py has a directory",
-    "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
+    "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_checkpoints.py",
 }
 """Pages whose commands cannot run in this sandbox, and why."""
 NEEDS_KAFKA: Final = re.compile(

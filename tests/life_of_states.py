@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import random
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext
@@ -17,10 +18,12 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 from aiokafka import TopicPartition
+from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
 from stream.checkpoints.kinds import described, meta_of
-from stream.checkpoints.manifest import Manifest
+from stream.checkpoints.known_damage import note_damage
+from stream.checkpoints.manifest import CheckpointFile, Manifest
 from stream.checkpoints.restoring import restore
 from stream.checkpoints.uploads import Uploads, linked
 from stream.checkpoints.verification import verify_whole
@@ -45,6 +48,8 @@ from stream.tables.store.rocks import DEFAULT
 from tests.waiting import until
 
 OFTEN = 1e-6
+Unfit = tuple[dict[str, Any], str]
+"""Fields of a manifest, and what is said of them."""
 
 
 class LifeOfAState(abc.ABC):
@@ -268,6 +273,35 @@ class LifeOfAState(abc.ABC):
         assert self.meta_of(tmp_path / "state") != self.meta_of(tmp_path / "restored")
         assert self.finish(tmp_path / "restored") == self.finish(tmp_path / "whole")
 
+    def unfit(self, made: Manifest) -> list[Unfit]:
+        """Checkpoints from which this state cannot go on, besides the one that was made."""
+        lacking = CheckpointFile("000099.sst", "ab" * 32, 1)
+        return [
+            ({"files": [*made.files, lacking]}, f"checkpoint .*: {lacking.name}: .* is missing"),
+            ({"format": 1}, "has format 1, but"),
+            ({"cluster": "elsewhere"}, "has cluster elsewhere, but"),
+        ]
+
+    async def test_checkpoints_that_do_not_fit_are_named_and_the_next_older_one_is_restored(
+        self, tmp_path: Path, logs: Any, made: Manifest
+    ) -> None:
+        path, unfit = tmp_path / "state", self.unfit(made)
+        for later, (fields, _) in enumerate(unfit, 1):
+            other = msgspec.structs.replace(made, time=made.time + later, **fields)
+            Catalogue(str(tmp_path / "objects")).add(other)
+        named = [said for _, said in reversed(unfit)]
+        damaged = f"checkpoint {made.name}: was restored and then found damaged"
+        for said, restored in ((named, [str(made.name)]), ([*named, damaged], [])):
+            shutil.rmtree(path)
+            with capture_logs() as logged:
+                async with self.restoring(path).opened():
+                    pass
+            assert [each["checkpoint"] for each in logged if each["event"] == "restored"] == restored
+            reasons = [each["reason"] for each in logged if each["event"] == "checkpoint_refused"]
+            for pattern, reason in zip(said, reasons, strict=True):
+                assert re.search(pattern, reason)
+            note_damage(path, DamagedStateError(f"state directory {path}: damaged: 3 anchors of 4"))
+
     def _has(self, state: Any, gone: bytes) -> bool:
         store = state.store
         return any(gone in part for family in store.families for pair in store.scan(family) for part in pair)
@@ -346,6 +380,19 @@ class LifeOfAFollower(LifeOfAState):
             await applied(self.following(path))
         assert await applied(self.following(path, rebuild=True)) == made.applied
         assert len(list(tmp_path.glob("state.damaged-2*"))) == 1
+
+    def unfit(self, made: Manifest) -> list[Unfit]:
+        ahead = [made.offsets | {topic: {0: 10**6}} for topic in ("decisions", "journal")]
+        setting = ("generation", 999) if self.kind == "judge" else ("elect", "newest")
+        return [
+            *super().unfit(made),
+            ({"scheme": "0" * 16}, "has scheme 0000000000000000, but"),
+            ({"options": "other"}, "has options other, but"),
+            ({setting[0]: setting[1]}, f"has {setting[0]}.{setting[1]}, but"),
+            ({"last": bytes(16)}, "built from another journal, whose record"),
+            ({"offsets": ahead[0]}, "decisions up to 1000000, but it ends at"),
+            ({"offsets": ahead[1]}, "journal up to 1000000, but it ends at"),
+        ]
 
     @pytest.mark.parametrize("topic", ["decisions", "journal"])
     async def test_one_that_a_log_does_not_reach_is_refused_or_set_aside(

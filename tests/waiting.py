@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from aiokafka.errors import KafkaError
 
 from stream.kafka import broker_metadata
 from stream.settings import Settings
+
+T = TypeVar("T")
 
 HANG_SECONDS: Final = 600.0
 """Time after which something counts as hung. It ends a test that would never end, and is no claim about
@@ -37,13 +39,23 @@ async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
             await asyncio.sleep(max(0.02, 2 * (time.monotonic() - began)))
 
 
+async def until_answer(ask: Callable[[], Awaitable[T]], holds: Callable[[T], object]) -> T:
+    """Ask until the answer holds, as `until` does, and return it."""
+    answers: list[T] = []
+
+    async def holds_now() -> bool:
+        answers[:] = [await ask()]
+        return bool(holds(answers[0]))
+
+    await until(holds_now)
+    return answers[0]
+
+
 async def until_transactions_end(settings: Settings, topics: list[str]) -> None:
     """Wait until the logs of topics end behind the markers of their transactions, which a broker writes after
     it has confirmed a commit."""
     async with broker_metadata.connect(settings) as client:
-
-        async def ended() -> bool:
-            bounds = await broker_metadata.log_bounds(client, topics)
-            return all(each.stable == each.end for each in bounds.values())
-
-        await until(ended)
+        await until_answer(
+            lambda: broker_metadata.log_bounds(client, topics),
+            lambda bounds: all(each.stable == each.end for each in bounds.values()),
+        )

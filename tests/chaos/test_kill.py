@@ -20,8 +20,9 @@ from tests.waiting import until
 pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
 JUDGE_POINTS = (
-    "judge.sent", "judge.committed", "judge.ledger_sent", "judge.ledger_committed", "turn.decided",
-    "turn.sent", "turn.committed", "turn.applied", "flush", "freeze.build", "freeze.ingest", "freeze.meta",
+    "judge.sent", "judge.committed", "judge.ledger_sent", "judge.ledger_committed", "judge.ledger_applied",
+    "turn.decided", "turn.sent", "turn.committed", "turn.applied", "flush", "freeze.build", "freeze.ingest",
+    "freeze.meta",
 )  # fmt: skip
 WORKER_POINTS = ("worker.before_append", "worker.append")
 BY_DAY = ("judge.committed", "worker.append")

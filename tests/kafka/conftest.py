@@ -22,7 +22,6 @@ from tests.unit.test_schema_registry import Served
 
 @pytest.fixture
 def logged() -> Iterator[list[Any]]:
-    """Everything that is logged."""
     with capture_logs() as entries:
         yield entries
 

@@ -12,19 +12,21 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka.names import TopicNames
 from stream.messages.verdict import ClusterRecord, MessagePosition, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
 from stream.settings import Settings
-from tests.waiting import HANG_SECONDS, until
+from tests.kafka.judge_helpers import append
+from tests.waiting import HANG_SECONDS, until, until_answer
 
 KINDS = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
 JOURNAL = "abcd1234"
@@ -71,17 +73,11 @@ class VerdictMaker:
 
 async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commit: bool = True) -> None:
     """Publish verdicts in one transaction, as a judge does, or abort it."""
-    import msgspec
-
-    producer = AIOKafkaProducer(
+    async with AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers,
         transactional_id=f"{settings.namespace}.test-judge",
-        enable_idempotence=True,
-        acks="all",
         linger_ms=5,
-    )
-    await producer.start()
-    try:
+    ) as producer:
         await producer.begin_transaction()
         topic = TopicNames(settings.namespace).verdicts
         sent = [
@@ -90,32 +86,23 @@ async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commi
         ]
         await asyncio.gather(*sent)
         await (producer.commit_transaction() if commit else producer.abort_transaction())
-    finally:
-        await producer.stop()
 
 
 async def supersede(settings: Settings, cluster: str, *, ended: bool = False) -> None:
     """Publish that a cluster's anchor was superseded, as a judge does; or, `ended`, that it has expired."""
-    import msgspec
-
     record = ClusterRecord(
         cluster=cluster, url="https://a/", state="superseded", by=f"{JOURNAL}.8.1", decided_at=rfc3339(0)
     )
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        topic = TopicNames(settings.namespace).clusters
-        value = None if ended else msgspec.json.encode(record)
-        await producer.send_and_wait(topic, value, cluster.encode(), partition=0)
+    value, topic = None if ended else msgspec.json.encode(record), TopicNames(settings.namespace).clusters
+    await append(settings, value, topic=topic, key=cluster.encode())
 
 
 def by_kind(verdicts: Sequence[VerdictRecord]) -> dict[str, int]:
-    """Return the number of verdicts of each kind."""
     found = Counter(each.verdict for each in verdicts)
     return {kind: found[kind] for kind in KINDS}
 
 
 class Client:
-    """An HTTP client of a dashboard."""
-
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url, self.session = url.rstrip("/"), session
 
@@ -137,15 +124,11 @@ class Client:
 
     async def counted(self, pages: int) -> dict[str, Any]:
         """Wait until the figures of all time count `pages` pages, and return them."""
-        found: dict[str, Any] = {}
+        return await self.until("/api/v1/figures", lambda found: found["pages"] >= pages, range="all")
 
-        async def done() -> bool:
-            nonlocal found
-            found = await self.get("/api/v1/figures", range="all")
-            return found["pages"] >= pages
-
-        await until(done)
-        return found
+    async def until(self, path: str, holds: Callable[[Any], object], **query: Any) -> Any:
+        """Get until the answer holds, and return it."""
+        return await until_answer(lambda: self.get(path, **query), holds)
 
 
 @asynccontextmanager

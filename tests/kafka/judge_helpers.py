@@ -13,6 +13,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.client import AIOKafkaClient
 
 from stream.errors import EXIT_REFUSED, NeardupError, StateError
 from stream.fingerprint.row import Row
@@ -29,8 +30,8 @@ from stream.roles.elector.role import ElectorRole
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.kafka.worker_helpers import admin_of, read_all
-from tests.waiting import HANG_SECONDS, until
+from tests.kafka.worker_helpers import admin_of, error_of, read_all
+from tests.waiting import until, until_answer
 
 CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
@@ -46,18 +47,6 @@ def text(seed: object, words: int = 80) -> str:
 def page(url: str, seed: object) -> bytes:
     """Return a page message with `text(seed)`."""
     return json.dumps({"url": url, "text": text(seed)}).encode()
-
-
-async def error_of(role: WorkerRole | JudgeRole | ElectorRole) -> Exception:
-    """Run a role until it fails, and return the error."""
-    try:
-        async with asyncio.timeout(HANG_SECONDS):
-            await role.run()
-    except TimeoutError:
-        raise AssertionError("the role went on") from None
-    except Exception as error:
-        return error
-    raise AssertionError("the role ended without an error")
 
 
 async def refusal_of(
@@ -106,18 +95,19 @@ def part(
 
 
 def record(*parts: Part, scheme: Scheme = FINGERPRINTER.scheme) -> bytes:
-    """Return the value of a journal record."""
     rows = [row for each in parts for row in each.rows]
     offsets = [offset for each in parts for offset in each.offsets]
     return Rows.of(scheme, [each.range for each in parts], rows, offsets, [None] * len(rows)).encode()
 
 
-async def append(settings: Settings, *records: bytes, topic: str | None = None, **send: Any) -> list[Any]:
-    """Append records to the journal, as workers do, and return the metadata of each."""
+async def append(
+    settings: Settings, *records: bytes | None, topic: str | None = None, partition: int = 0, **send: Any
+) -> list[Any]:
+    """Append records to the journal, as workers do, or to another topic, and return the metadata of each."""
     servers = settings.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, acks="all") as producer:
         topic = topic or TopicNames(settings.namespace).journal
-        return [await producer.send_and_wait(topic, each, partition=0, **send) for each in records]
+        return [await producer.send_and_wait(topic, each, partition=partition, **send) for each in records]
 
 
 async def decisions(settings: Settings) -> list[Decisions]:
@@ -132,22 +122,6 @@ async def ledgers(settings: Settings) -> dict[int, Decisions]:
     }
 
 
-async def trim_decisions(settings: Settings, expected: dict[int, int]) -> int:
-    """Wait for a ledger record that says how far these partitions were judged, delete all decisions before
-    it, and return its offset."""
-
-    async def named() -> bool:
-        return any(
-            expected.items() <= {source.partition: source.expected for source in each.sources}.items()
-            for each in (await ledgers(settings)).values()
-        )
-
-    await until(named)
-    newest = max(await ledgers(settings))
-    await delete_records(settings, TopicNames(settings.namespace).decisions, newest)
-    return newest
-
-
 async def decision_records(settings: Settings) -> dict[int, Decisions]:
     """Return offset -> record, of all records of the decisions topic so far."""
     records = await read_all(settings, TopicNames(settings.namespace).decisions)
@@ -157,14 +131,11 @@ async def decision_records(settings: Settings) -> dict[int, Decisions]:
 async def decided(settings: Settings, appended: list[Any]) -> None:
     """Wait until the judge has decided the last of these journal records."""
 
-    async def done() -> bool:
-        return any(each.end > appended[-1].offset for each in await decisions(settings))
-
-    await until(done)
+    end = appended[-1].offset
+    await until_answer(lambda: decisions(settings), lambda found: any(each.end > end for each in found))
 
 
 async def verdicts(settings: Settings) -> list[dict[str, Any]]:
-    """Return all committed verdicts."""
     return [
         json.loads(each.value) for each in await read_all(settings, TopicNames(settings.namespace).verdicts)
     ]
@@ -202,12 +173,17 @@ async def make(settings: Settings, topic: str, before: str = "") -> None:
         async def created() -> bool:
             return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)
 
-        async def ready() -> bool:
-            found = (await broker_metadata.metadata(client, [topic])).topics.get(topic)
-            return bool(found and found.id != before and found.partitions[0].leader >= 0)
-
         await until(created)
-        await until(ready)
+        await until(lambda: _has_leaders(client, topic, new.num_partitions, before))
+
+
+async def _has_leaders(client: AIOKafkaClient, topic: str, partitions: int, before: str = "") -> bool:
+    """Whether a topic, of another id than before, has so many partitions, and each has a leader."""
+    found = (await broker_metadata.metadata(client, [topic])).topics.get(topic)
+    if found is None or found.id == before:
+        return False
+    leaders = [each.leader for each in found.partitions.values()]
+    return len(leaders) == partitions and min(leaders) >= 0
 
 
 async def add_partitions(settings: Settings, topic: str, total: int) -> None:
@@ -215,11 +191,7 @@ async def add_partitions(settings: Settings, topic: str, total: int) -> None:
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         await admin.create_partitions({topic: NewPartitions(total)})
 
-        async def ready() -> bool:
-            partitions = (await broker_metadata.metadata(client, [topic])).topics[topic].partitions
-            return len(partitions) == total and all(each.leader >= 0 for each in partitions.values())
-
-        await until(ready)
+        await until(lambda: _has_leaders(client, topic, total))
 
 
 def meanwhile(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -237,12 +209,7 @@ async def delete_records(settings: Settings, topic: str, before: int) -> None:
 
 async def audited(settings: Settings, pages: int) -> audit.Findings:
     """Return the findings of an audit once at least this many pages have verdicts."""
-    found = audit.Findings()
-
-    async def done() -> bool:
-        nonlocal found
-        found = await audit.audit(settings)
-        return found.pages >= pages and not (found.missing or found.hidden or found.waiting)
-
-    await until(done)
-    return found
+    return await until_answer(
+        lambda: audit.audit(settings),
+        lambda found: found.pages >= pages and not (found.missing or found.hidden or found.waiting),
+    )

@@ -87,14 +87,10 @@ async def judge_rounds(
     """Judge rounds of pages, after other records; with a checkpoint after each, if there is a store."""
     async with running(JudgeRole(settings)):
         for number in range(first, last):
-            await _judge(settings, number, before if number == first else (), ledger=ledger)
-
-
-async def _judge(settings: Settings, number: int, before: tuple[bytes, ...], *, ledger: bool) -> None:
-    appended = await append(settings, *before, round_of(number))
-    await decided(settings, appended)
-    if settings.checkpoints:
-        await until(partial(has_checkpoint, settings, appended[-1].offset + 1, ledger=ledger))
+            appended = await append(settings, *(before if number == first else ()), round_of(number))
+            await decided(settings, appended)
+            if settings.checkpoints:
+                await until(partial(has_checkpoint, settings, appended[-1].offset + 1, ledger=ledger))
 
 
 def round_of(number: int) -> bytes:
@@ -113,14 +109,13 @@ async def deliver_again(settings: Settings, rounds: int) -> list[Any]:
     return logs
 
 
-async def all_once(settings: Settings, rounds: int, *others: Any) -> None:
+async def all_once(settings: Settings, rounds: int) -> None:
     """Each page has one verdict, which is the one that it gets when it is judged again."""
-    assert places(await verdicts(settings)) == once(part(0, 0, rounds * ROUND + 1), *others)
+    assert places(await verdicts(settings)) == once(part(0, 0, rounds * ROUND + 1))
     assert await recompute(settings) == []
 
 
 def restored(logs: list[Any]) -> list[str]:
-    """Checkpoints that were restored."""
     return [each["checkpoint"] for each in logs if each["event"] == "restored"]
 
 

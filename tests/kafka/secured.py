@@ -34,8 +34,6 @@ ANY, LITERAL, ALLOW = 1, 3, 3
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority."""
-
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 

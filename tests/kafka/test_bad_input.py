@@ -3,7 +3,6 @@ unaffected."""
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from collections.abc import Sequence
@@ -33,8 +32,6 @@ VALIDATOR = Draft202012Validator(SCHEMA, format_checker=FormatChecker())
 
 @dataclass(frozen=True)
 class Case:
-    """A message and what must become of it."""
-
     name: str
     value: bytes | None
     verdict: str = "rejected"
@@ -46,10 +43,6 @@ class Case:
 def message(**fields: Any) -> bytes:
     """A message of these fields; they may replace the URL."""
     return json.dumps({"url": URL, **fields}).encode()
-
-
-def base(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def zstd_of_a_gigabyte() -> bytes:
@@ -66,7 +59,7 @@ def legal(path: str, key: bytes | None = None, **fields: Any) -> Case:
 
 def cases() -> list[Case]:
     """One of each kind of what crawlers send, and what nobody should. `tests/unit/test_page_message.py` has
-    all that is wrong with messages, `test_ways_on_kafka.py` all that is wrong with pages."""
+    all that is wrong with messages, `tests/unit/test_ways_in.py` all that is wrong with pages."""
     nested = "<div>" * 100_000
     return [
         Case("no JSON", b"{'url': 1", reason="malformed_json", url=None),
@@ -101,11 +94,9 @@ def cases() -> list[Case]:
 
 async def send(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int, int], Case]:
     """Publish one after the other onto all partitions in turn; where each stands."""
-    producer = AIOKafkaProducer(
+    async with AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, max_request_size=64 * MIB, compression_type="gzip"
-    )
-    await producer.start()
-    try:
+    ) as producer:
         topic = TopicNames(settings.namespace).pages
         sent = [
             await producer.send(topic, each.value, key=each.key, partition=n % settings.partitions)
@@ -115,8 +106,6 @@ async def send(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int, 
             (stands.partition, stands.offset): each
             for stands, each in zip([await each for each in sent], messages, strict=True)
         }
-    finally:
-        await producer.stop()
 
 
 def mixed(bad: Sequence[Case]) -> list[Case]:

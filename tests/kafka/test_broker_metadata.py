@@ -14,7 +14,7 @@ from stream.errors import BrokerError, TopicError
 from stream.kafka import broker_metadata
 from stream.kafka.own_requests import uuid_of
 from stream.settings import load
-from tests.waiting import until
+from tests.waiting import until_answer
 
 pytestmark = pytest.mark.broker
 Known = Callable[[bool], Awaitable[None]]
@@ -25,11 +25,10 @@ def known(admin: AIOKafkaAdminClient, namespace: str) -> Known:
     """Waits until the broker knows, or has forgotten, the topic named like the namespace."""
 
     async def wait(wanted: bool) -> None:
-        async def so() -> bool:
-            answer = await broker_metadata.metadata(admin._client, [namespace])
-            return (namespace in answer.topics) == wanted
-
-        await until(so)
+        await until_answer(
+            lambda: broker_metadata.metadata(admin._client, [namespace]),
+            lambda answer: (namespace in answer.topics) == wanted,
+        )
 
     return wait
 
@@ -102,21 +101,16 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
     await admin.create_topics([NewTopic(namespace, 2, 1)])
     await known(True)
     key = TopicPartition(namespace, 1)
-    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=namespace)
-    await producer.start()
-    try:
+    servers = broker.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=namespace) as producer:
         async with producer.transaction():
             await producer.send_and_wait(namespace, b"open", partition=1)
             bounds = await broker_metadata.log_bounds(admin._client, [namespace])
         assert bounds[key] == broker_metadata.LogBounds(0, stable=0, end=1)
         assert bounds[TopicPartition(namespace, 0)] == broker_metadata.LogBounds(0, 0, 0)
-    finally:
-        await producer.stop()
-
-    async def committed_with_its_marker() -> bool:
-        return (await broker_metadata.log_bounds(admin._client, [namespace]))[key].stable == 2
-
-    await until(committed_with_its_marker)
+    await until_answer(
+        lambda: broker_metadata.log_bounds(admin._client, [namespace]), lambda bounds: bounds[key].stable == 2
+    )
 
 
 async def test_no_broker_is_an_error_that_names_the_option() -> None:

@@ -1,26 +1,30 @@
-"""Coordinators that move or still load their groups, and brokers that are silent for a while."""
+"""Coordinators that move or load their groups. Roles wait for unreachable brokers, log it, and go on."""
 
 from __future__ import annotations
 
 import struct
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 from structlog.testing import capture_logs
 
-from stream.kafka import clients
+from stream.roles.elector.role import ElectorRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request
+from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
+from tests.kafka.proxy import FETCH, LIST_OFFSETS, OFFSET_FETCH, Proxy, Request
 from tests.kafka.worker_helpers import (
-    commit,
     committed,
     create,
     journal,
     publish,
-    until,
+    running,
     working,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 LOADING, NOT_COORDINATOR = 14, 16
@@ -68,26 +72,59 @@ async def test_rule_4_coordinator_that_moved_is_not_a_group_without_commits(
     ]
 
 
+def behind(settings: Settings, proxy: Proxy, state_dir: Path) -> Settings:
+    """Settings of a role with a directory of its own that sees the broker through the proxy."""
+    return settings.model_copy(update={"bootstrap_servers": proxy.bootstrap_servers, "state_dir": state_dir})
+
+
+async def is_ready(role: WorkerRole | JudgeRole | ElectorRole) -> bool:
+    return (await role.watch.health.ready())[0]
+
+
+def waited_for(logged: list[Any], wanted: str) -> bool:
+    return any(each["event"] == "waiting" and each["wanted"] == wanted for each in logged)
+
+
 @pytest.mark.night
-@pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
-async def test_offsets_refused_at_the_top_of_the_answer_are_asked_for_again(
-    settings: Settings, proxy: Proxy, code: int
+async def test_judge_waits_while_the_leader_of_the_journal_is_silent(
+    settings: Settings, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """This holds for all consumers, e.g. when a judge reads the previous leader's offset, and for
-    positions."""
+    settings = settings.model_copy(update={"session_seconds": 1.0})
     names = await create(settings)
-    key = TopicPartition(names.pages, 0)
-    await publish(settings, [b"page %d" % n for n in range(9)])
-    await commit(settings, 4)
-    options: dict[str, Any] = {"group_id": names.workers, "auto_offset_reset": "earliest"}
-    consumer = clients.consumer(through(settings, proxy), enable_auto_commit=False, **options)
-    await consumer.start()
-    try:
-        refuse_offsets(proxy, code, code)
-        assert await consumer.committed(key) == 4
-        refuse_offsets(proxy, code, code)
-        consumer.assign([key])
-        assert await consumer.position(key) == 4
-    finally:
-        await consumer.stop()
-    assert len(proxy.seen) == 4
+    parts = [part(0, 0, 3, opening=True), part(0, 3, 5), part(0, 5, 9)]
+    standby = JudgeRole(behind(settings, proxy, tmp_path / "standby"))
+    ready = partial(is_ready, standby)
+    with capture_logs() as logged:
+        async with running(JudgeRole(settings)) as leader:
+            await decided(settings, await append(settings, record(parts[0])))
+            async with running(standby):
+                await until(ready)
+                journal = names.journal.encode()
+                proxy.withhold = lambda sent: sent.api in (FETCH, LIST_OFFSETS) and journal in sent.frame
+                await until(lambda: proxy.seen)  # what was asked before may still be answered with a record
+                await decided(settings, await append(settings, record(parts[1])))
+                await until(lambda: waited_for(logged, f"records of topic {names.journal}"))
+                assert not await ready()
+                assert standby.watch.health.live()[0]
+                leader.stop()
+                proxy.withhold = lambda _: False
+                await until(ready)
+                await decided(settings, await append(settings, record(parts[2])))
+    assert places(await verdicts(settings)) == once(*parts)
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("role", [WorkerRole, JudgeRole, ElectorRole])
+async def test_an_idle_role_says_that_it_waits_for_a_broker(
+    role: type[WorkerRole | JudgeRole | ElectorRole], settings: Settings, proxy: Proxy, tmp_path: Path
+) -> None:
+    settings = settings.model_copy(update={"elect": "longest"})
+    await create(settings)
+    process = role(behind(settings, proxy, tmp_path / "state"))
+    with capture_logs() as logged:
+        async with running(process):
+            await until(partial(is_ready, process))
+            assert not waited_for(logged, "a broker")
+            proxy.withhold = lambda _: True
+            await until(lambda: waited_for(logged, "a broker"))
+            proxy.withhold = lambda _: False

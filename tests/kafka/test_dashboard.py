@@ -9,25 +9,22 @@ import os
 import re
 import signal
 from collections import Counter
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.admin import NewPartitions
 
 from stream.checkpoints.kinds import meta_of
 from stream.dashboard.counting.app import directory_of
 from stream.dashboard.deployment.groups import committed_offsets
 from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
-from stream.errors import DamagedStateError, StaleError
+from stream.errors import StaleError
 from stream.figures import EARLIER, FIGURES, figures_below
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, clients, topics
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
@@ -50,7 +47,7 @@ from tests.kafka.dashboard_helpers import (
     decide,
     supersede,
 )
-from tests.kafka.judge_helpers import audited, page, recreate, text
+from tests.kafka.judge_helpers import append, audited, page, recreate, text
 from tests.kafka.worker_helpers import create, publish, running, topic_id
 from tests.waiting import HANG_SECONDS, until
 
@@ -59,8 +56,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
 @pytest.fixture
 async def settings(settings: Settings) -> Settings:
-    """A deployment with topics."""
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
+    await create(settings)
     return settings
 
 
@@ -100,19 +96,13 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
         assert [each["pages"] for each in clusters] == [1 + n for _, n in sizes.most_common(5)]
         await supersede(settings, clusters[1]["cluster"])
 
-        async def marked() -> bool:
-            nonlocal clusters
-            clusters = (await client.get("/api/v1/clusters", limit=5))["clusters"]
-            return any(each["superseded"] for each in clusters)
+        def marks(answer: dict[str, Any]) -> list[bool]:
+            return [each["superseded"] for each in answer["clusters"]]
 
-        await until(marked)
-        assert [each["superseded"] for each in clusters] == [False, True, False, False, False]
+        marked = await client.until("/api/v1/clusters", lambda answer: any(marks(answer)), limit=5)
+        assert marks(marked) == [False, True, False, False, False]
         await supersede(settings, clusters[1]["cluster"], ended=True)
-
-        async def unmarked() -> bool:
-            return not await marked()
-
-        await until(unmarked)
+        await client.until("/api/v1/clusters", lambda answer: not any(marks(answer)), limit=5)
         assert {each["kept"] for each in clusters} == {None}, "no elector is wanted here"
         one = await client.get(f"/api/v1/clusters/{clusters[0]['cluster']}")
         assert one["election"] == {"state": "none", "elect": None}
@@ -138,10 +128,12 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
 
 
 @pytest.mark.night
-async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings: Settings) -> None:
+async def test_members_of_a_cluster_are_shown_where_they_are_now_and_its_kept_page(
+    settings: Settings,
+) -> None:
     """One of four copies begins a cluster when it is judged again, one joins it, one has too little text."""
-    await create(settings)
-    made = VerdictMaker()
+    settings = settings.model_copy(update={"elect": "longest"})
+    names, made = await create(settings), VerdictMaker()
     urls = [f"https://{name}.example/" for name in ("copy", "other", "third", "short")]
     anchor = PageRef("https://anchor.example/", f"{JOURNAL}.8.0")
     copies = [
@@ -150,8 +142,7 @@ async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings
     ]
 
     def again(number: int, page: str, cluster: str) -> VerdictRecord:
-        copy = copies[number]
-        ref = PageRef(urls[number], copy.id)
+        ref = PageRef(urls[number], copies[number].id)
         return made.one("recrawl", url=urls[number], id=page, cluster=cluster, duplicate_of=ref)
 
     began = f"{JOURNAL}.9.1"
@@ -178,63 +169,53 @@ async def test_members_of_an_ended_cluster_are_shown_where_they_are_now(settings
         assert (new["anchor"], new["former"]) == (urls[0], [])
         assert (member["url"], member["distance"], member["similarity"]) == (urls[1], None, None)
 
-
-@pytest.mark.night
-async def test_the_kept_pages_of_clusters_are_shown_where_an_elector_is_wanted(settings: Settings) -> None:
-    settings = settings.model_copy(update={"elect": "longest"})
-    await create(settings)
-    made = VerdictMaker()
-    duplicates = [made.one("duplicate") for _ in range(30)]
-    await decide(settings, duplicates)
-    async with dashboard(settings) as client:
-        await client.counted(30)
-        cluster = duplicates[0].cluster
-        assert cluster
         best = KeptPage("https://longer.example/", f"{JOURNAL}.9.1", 9, None, None)
         at = {"as_of": f"{JOURNAL}.9.1", "decided_at": rfc3339(0)}
-        told = BestRecord(cluster=cluster, best=best, was=None, because="joined", members=2, **at)
-        topic = TopicNames(settings.namespace).best()
-        async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-            headers = [(ELECT_HEADER, b"longest")]
-            await producer.send_and_wait(topic, encode_best(told), cluster.encode(), headers=headers)
-        answer: dict[str, Any] = {}
-
-        async def shown() -> bool:
-            nonlocal answer
-            answer = await client.get("/api/v1/clusters", limit=200)
-            return bool(answer["election"]["elect"])
-
-        await until(shown)
+        told = BestRecord(cluster=anchor.id, best=best, was=None, because="joined", members=2, **at)
+        headers = [(ELECT_HEADER, b"longest")]
+        key = anchor.id.encode()
+        await append(settings, encode_best(told), topic=names.best(), key=key, headers=headers)
+        answer = await client.until("/api/v1/clusters", lambda answer: answer["election"]["elect"], limit=200)
         assert answer["election"] == {"state": "following", "elect": "longest"}
-        kept = {each["cluster"]: each["kept"] for each in answer["clusters"]}
-        assert (kept.pop(cluster)["url"], len(kept)) == (best.url, len({e.cluster for e in duplicates}) - 1)
-        assert all(each["id"] == name for name, each in kept.items()), "the anchors"
-        one = await client.get(f"/api/v1/clusters/{cluster}")
+        kept = {each["cluster"]: (each["kept"]["id"], each["kept"]["url"]) for each in answer["clusters"]}
+        assert kept == {anchor.id: (best.id, best.url), began: (began, urls[0])}, "told, and the anchor"
+        one = await client.get(f"/api/v1/clusters/{anchor.id}")
         assert (one["kept"]["because"], one["kept"]["members"]) == ("joined", 2)
-        path = f"/api/v1/clusters/{cluster}/comparison"
-        refusal = await client.get(path, 404, one=best.id, other=cluster)
+        path = f"/api/v1/clusters/{anchor.id}/comparison"
+        refusal = await client.get(path, 404, one=best.id, other=anchor.id)
         assert "is not among the last verdicts of its URL" in refusal["detail"], "it may be compared"
 
 
 async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, tmp_path: Path) -> None:
-    made, kept = VerdictMaker(), []
-    log = tmp_path / "dashboard.log"
-    for kill_at in (1, 700):
+    """In the middle of folding, before a flush, and when all is committed that was not flushed. What an
+    earlier version counted is named and left."""
+    made, kept, home = VerdictMaker(), [], directory_of(settings)
+    log, earlier = tmp_path / "dashboard.log", home / EARLIER / "row"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("old")
+    soon = settings.flush_seconds
+    for kill_at, flush_seconds in ((1, soon), (700, soon), (1500, 3600.0)):
         news = made.some(500)
-        await decide(settings, news)
         await decide(settings, made.some(20), commit=False)
+        await decide(settings, news)
         kept += news
-        async with dashboard_process(settings, log) as (process, client):
-            # In the middle of folding, and before a flush.
+        flushed = meta_of(home / FIGURES, "dashboard") if kill_at > 1 else None
+        lazy = settings.model_copy(update={"flush_seconds": flush_seconds})
+        async with dashboard_process(lazy, log) as (process, client):
             await client.counted(kill_at)
+            if flush_seconds == 3600:
+                await until(partial(_commits_all, settings))
             process.kill()
             await process.wait()
+    assert meta_of(home / FIGURES, "dashboard") == flushed
+    assert f"{settings.namespace}.dashboard-urls-changelog" in log.read_text()
+    assert earlier.read_text() == "old"
     # The state is there, and then it is lost: the topic has all of it.
     for lost in (False, True):
         if lost:
-            (directory_of(settings) / FIGURES).rename(tmp_path / "lost")
+            (home / FIGURES).rename(tmp_path / "lost")
         async with dashboard(settings) as client:
-            figures = await client.counted(1000)
+            figures = await client.counted(1500)
             assert (figures["verdicts"], figures["since"]) == (by_kind(kept), None)
             latest = await client.get("/api/v1/verdicts", limit=10)
             assert latest["verdicts"], "a restarted dashboard shows the last verdicts again"
@@ -247,111 +228,28 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
     assert not [name for name in ours if "dashboard" in name], "it makes no topics"
 
 
-async def test_a_state_that_is_behind_the_commit_goes_on_where_it_ends(
-    settings: Settings, tmp_path: Path
-) -> None:
-    """All was committed, and then the process was killed before it was flushed."""
-    settings = settings.model_copy(update={"flush_seconds": 3600.0})
-    made, log, path = VerdictMaker(), tmp_path / "dashboard.log", directory_of(settings) / FIGURES
-    kept = made.some(300)
-    await decide(settings, kept)
-    async with dashboard(settings) as client:
-        await client.counted(300)
-    flushed = meta_of(path, "dashboard")
-    assert flushed is not None
-    for _ in range(2):
-        news = made.some(200)
-        await decide(settings, news)
-        kept += news
-        async with dashboard_process(settings, log) as (process, client):
-            assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
-            await until(partial(_commits_all, settings))
-            process.kill()
-            await process.wait()
-        assert meta_of(path, "dashboard") == flushed
-    async with dashboard(settings) as client:
-        assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
-    assert (meta_of(path, "dashboard") or flushed).positions != flushed.positions
-
-
-async def test_figures_say_since_when_they_are_complete(settings: Settings, tmp_path: Path) -> None:
-    """A state that is far behind goes on with what the topic still has, and a new one begins with it."""
-    made, path = VerdictMaker(), directory_of(settings) / FIGURES
-    topic = TopicNames(settings.namespace).verdicts
-    await decide(settings, [made.one("duplicate") for _ in range(90)])
-    async with dashboard(settings) as client:
-        assert (await client.counted(90))["since"] is None
-    await decide(settings, [made.one("duplicate") for _ in range(30)])
-    async with broker_metadata.connect(settings) as client_:
-        bounds = await broker_metadata.log_bounds(client_, [topic])
-    async with clients.open_client(settings, clients.admin(settings)) as admin:
-        await admin.delete_records({key: RecordsToDelete(each.end) for key, each in bounds.items()})
-    left = [made.one("unique") for _ in range(12)]
-    await decide(settings, left)
-    began, ended = (int(datetime.fromisoformat(left[at].decided_at).timestamp()) for at in (0, -1))
-    async with dashboard(settings) as client:
-        figures = await client.counted(102)
-        assert figures["verdicts"] == {**by_kind(left), "duplicate": 90}
-        assert began <= figures["since"] <= ended
-    path.rename(tmp_path / "lost")
-    async with dashboard(settings) as client:
-        figures = await client.counted(12)
-        assert figures["verdicts"] == by_kind(left)
-        assert began <= figures["since"] <= ended
-
-
-@pytest.mark.night
-async def test_verdicts_that_were_not_folded_are_not_committed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Faust would acknowledge what was in its queue when the agent failed."""
-    made = VerdictMaker()
-    for _ in range(40):
-        await decide(settings, made.some(9))
-
-    def fail(*_: object) -> None:
-        raise RuntimeError("no more")
-
-    async def wait_for_commits(*_: object) -> None:
-        await asyncio.sleep(3)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stream.dashboard.counting.app.batch_of", fail)
-        patch.setattr("stream.dashboard.role._first_error", wait_for_commits)  # several intervals
-        await DashboardRole(settings).run()
-    async with clients.open_client(settings, clients.admin(settings)) as admin:
-        assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard()) == {}
-
-
 @pytest.mark.night
 async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_path: Path) -> None:
     made, log, names = VerdictMaker(), tmp_path / "dashboard.log", TopicNames(settings.namespace)
-    kept = made.some(300)
+    kept, partitions = made.some(300), 7
     await decide(settings, kept)
+    async with dashboard_process(settings, log) as (process, client):
+        await client.counted(len(kept))
+        async with clients.open_client(settings, clients.admin(settings)) as admin:
+            await admin.create_partitions({names.verdicts: NewPartitions(partitions)})
+        for _ in range(5):
+            places = [MessagePosition("pages", "ab" * 16, n % partitions, n) for n in range(90)]
+            news = [made.one(source=each) for each in places]
+            await decide(settings, news)
+            kept += news
+        async with asyncio.timeout(HANG_SECONDS):
+            assert await process.wait() == StaleError.exit_code
+        assert "partitions were added" in log.read_text()
     async with dashboard_process(settings, log) as (_, client):
-        await client.counted(300)
-    for partitions in (7, 9):
-        async with dashboard_process(settings, log) as (process, client):
-            await client.counted(len(kept))
-            async with clients.open_client(settings, clients.admin(settings)) as admin:
-                await admin.create_partitions({names.verdicts: NewPartitions(partitions)})
-            for _ in range(5):
-                news = [
-                    made.one(source=MessagePosition("pages", "ab" * 16, n % partitions, n)) for n in range(90)
-                ]
-                await decide(settings, news)
-                kept += news
-            async with asyncio.timeout(HANG_SECONDS):
-                assert await process.wait() == StaleError.exit_code
-            assert "partitions were added" in log.read_text()
-        async with dashboard_process(settings, log) as (_, client):
-            assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
-            await until(partial(_commits_all, settings))
-            system = await client.get("/api/v1/system")
-            assert (system["partitions_read"], system["partitions"]) == (partitions, partitions)
-            for verdict in (kept[0], kept[-1]):
-                found = await client.post("/api/v1/lookup", {"url": verdict.url})
-                assert [each["id"] for each in found["history"]] == [verdict.id]
+        assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
+        await until(partial(_commits_all, settings))
+        system = await client.get("/api/v1/system")
+        assert (system["partitions_read"], system["partitions"]) == (partitions, partitions)
 
 
 async def _commits_all(settings: Settings) -> bool:
@@ -364,7 +262,10 @@ async def _commits_all(settings: Settings) -> bool:
 
 
 @pytest.mark.night
-async def test_dashboards_of_two_names_count_all_each(settings: Settings, tmp_path: Path) -> None:
+async def test_dashboards_of_two_names_count_all_each_and_one_of_a_name(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """A second one of a name ends, and the first misses nothing."""
     named = settings.model_copy(update={"dashboard_name": "b"})
     made, kept, log = VerdictMaker(), [], tmp_path / "second.log"
 
@@ -386,26 +287,14 @@ async def test_dashboards_of_two_names_count_all_each(settings: Settings, tmp_pa
                 assert (await each.counted(600))["verdicts"] == by_kind(kept)
                 groups = {g["role"]: g["group"] for g in (await each.get("/api/v1/system"))["groups"]}
                 assert groups["dashboard"] == TopicNames(settings.namespace).dashboard(name)
-    homes = [each.parent.name for each in figures_below(settings.state_dir / settings.namespace)]
-    assert homes == ["dashboard", "dashboard-b"]
-
-
-@pytest.mark.night
-async def test_a_second_dashboard_of_a_name_ends_and_the_first_misses_nothing(
-    settings: Settings, tmp_path: Path
-) -> None:
-    other = settings.model_copy(update={"state_dir": tmp_path / "other", "session_seconds": 6.0})
-    made = VerdictMaker()
-    kept = made.some(300)
-    await decide(settings, kept)
-    async with dashboard(settings) as first:
-        await first.counted(300)
+        other = settings.model_copy(update={"state_dir": tmp_path / "other", "session_seconds": 6.0})
         with pytest.raises(StaleError, match=r"another dashboard of this name reads .* dashboard_name"):
             async with asyncio.timeout(HANG_SECONDS):
                 await DashboardRole(other).run()
-        news = made.some(300)
-        await decide(settings, news)
-        assert (await first.counted(600))["verdicts"] == by_kind([*kept, *news])
+        await decide_some()
+        assert (await first.counted(900))["verdicts"] == by_kind(kept)
+    homes = [each.parent.name for each in figures_below(settings.state_dir / settings.namespace)]
+    assert homes == ["dashboard", "dashboard-b"]
 
 
 @pytest.mark.night
@@ -426,34 +315,6 @@ async def test_a_dashboard_that_starts_can_be_stopped(
         await reached.wait()
         os.kill(os.getpid(), signal.SIGTERM)
         await running
-
-
-@pytest.mark.night
-async def test_a_damaged_state_is_refused_or_counted_again(settings: Settings) -> None:
-    made = VerdictMaker()
-    kept = made.some(100)
-    await decide(settings, kept)
-    async with dashboard(settings) as client:
-        await client.counted(100)
-    path = directory_of(settings) / FIGURES
-    (path / "CURRENT").write_text("nothing")
-    with pytest.raises(DamagedStateError, match="CURRENT"):
-        await DashboardRole(settings).run()
-    mending = settings.model_copy(update={"rebuild_damaged": True})
-    async with dashboard(mending) as client:
-        assert (await client.counted(100))["verdicts"] == by_kind(kept)
-
-
-@pytest.mark.night
-async def test_what_an_earlier_version_counted_is_named_and_left(settings: Settings, tmp_path: Path) -> None:
-    made, log, earlier = VerdictMaker(), tmp_path / "dashboard.log", directory_of(settings) / EARLIER
-    earlier.mkdir(parents=True)
-    (earlier / "row").write_text("old")
-    await decide(settings, made.some(10))
-    async with dashboard_process(settings, log) as (_, client):
-        await client.counted(10)
-    assert f"{settings.namespace}.dashboard-urls-changelog" in log.read_text()
-    assert (earlier / "row").read_text() == "old"
 
 
 async def _compares_the_two_members(client: Client, cluster: dict[str, Any]) -> None:
@@ -511,12 +372,10 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             assert found["comparison"] is None
             assert [each["verdict"] for each in found["history"]] in (["duplicate"], ["unique"])
 
-            async def healthy() -> bool:
-                system = await client.get("/api/v1/system")
+            def is_healthy(system: dict[str, Any]) -> bool:
                 return all(each["state"] == "up" for each in system["roles"]) and system["anchors"] == 20
 
-            await until(healthy)
-            system = await client.get("/api/v1/system")
+            system = await client.until("/api/v1/system", is_healthy)
             lags = {each["role"]: (each["lag_records"], each["lag_seconds"]) for each in system["groups"]}
             assert lags == dict.fromkeys(("worker", "judge", "dashboard"), (0, 0.0))
             assert system["state_bytes"] > 0
@@ -527,26 +386,22 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             await request(
                 settings, genesis, names_of(("http://nobody.example/",), (), (), genesis.scheme.url_rules)
             )
-
-            async def decided() -> bool:
-                told = (await client.get("/api/v1/system"))["forgetting"]
-                return told == {"decided": 1, "waiting": 0, "since": None}
-
-            await until(decided)
+            decided = {"decided": 1, "waiting": 0, "since": None}
+            await client.until("/api/v1/system", lambda system: system["forgetting"] == decided)
         assert (await audited(settings, 21)).clean
 
 
 async def _says_which_partitions_are_behind(client: Client, namespace: str) -> None:
     """Of 5 pages that no worker reads, 4 are in partition 0."""
-    group: dict[str, Any] = {}
 
-    async def measured() -> bool:
-        nonlocal group
-        groups = (await client.get("/api/v1/system"))["groups"]
-        group = next((each for each in groups if each["role"] == "worker"), {})
+    def of_workers(system: dict[str, Any]) -> Any:
+        return next((each for each in system["groups"] if each["role"] == "worker"), {})
+
+    def is_measured(system: dict[str, Any]) -> bool:
+        group = of_workers(system)
         return group.get("lag_records") == 5 and group["lag_seconds"] is not None
 
-    await until(measured)
+    group = of_workers(await client.until("/api/v1/system", is_measured))
     assert {each["partition"]: each["lag_records"] for each in group["behind"]} == {0: 4, 1: 1}
     assert [each["read_from"] for each in group["behind"]] == [None, None]
     assert group["partitions_behind"] == 2
@@ -585,8 +440,6 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
         for path, status, query in (
             ("/api/v1/figures", 400, {"range": "soon"}),
             ("/api/v1/figures", 400, {"range": "1h", "from": "5"}),
-            ("/api/v1/figures", 400, {"from": "nan"}),
-            ("/api/v1/figures", 400, {"from": "1000"}),
             ("/api/v1/figures", 400, {"from": "20", "to": "10"}),
             ("/api/v1/lag", 400, {"role": "king"}),
             ("/api/v1/hosts", 400, {"format": "xlsx"}),
@@ -606,10 +459,6 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
         await _is_exported(client)
         await _refuses_bad_look_ups(client)
         await _pages_through(client)
-        async with client.session.get(client.url, headers={"Host": "evil.example"}) as response:
-            assert response.status == 421
-        async with client.session.get(client.url + "/static/../app.py") as response:
-            assert response.status == 404
         async with client.session.get(client.url) as response:
             assert "script-src 'self'" in response.headers["Content-Security-Policy"]
             assert response.headers["X-Content-Type-Options"] == "nosniff"

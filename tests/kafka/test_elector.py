@@ -13,14 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from stream.elector.elector import Due
 from stream.errors import (
     EXIT_ERROR,
     RecordError,
     StaleError,
-    StateBusyError,
     StateError,
 )
 from stream.kafka import topics
@@ -33,8 +31,8 @@ from stream.roles.elector.role import ElectorRole
 from stream.settings import Settings
 from tests.commands import neardup_process, succeeded
 from tests.elected import decided_of
-from tests.kafka.judge_helpers import error_of, refusal_of
-from tests.kafka.worker_helpers import admin_of, create, read_all, running
+from tests.kafka.judge_helpers import append, refusal_of
+from tests.kafka.worker_helpers import admin_of, create, error_of, read_all, running
 from tests.kills import killed_command
 from tests.property.best_oracle import Judged, crawl, kept, show, url_of
 from tests.waiting import until
@@ -52,18 +50,13 @@ def electing(settings: Settings) -> Settings:
 async def judge(settings: Settings, judged: list[Judged], part: range = range(1 << 30)) -> int:
     """Append pages to the journal, and decisions about them, as if they were judged: those that begin at an
     offset of this part. Returns the end of the journal."""
-    end = 0
     names, genesis = TopicNames(settings.namespace), await topics.wait_for_genesis(settings)
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        for each in decided_of(judged, 1, genesis):
-            if each.decisions.start not in part:
-                continue
-            end = each.decisions.end
-            for entry in each.entries:
-                sent = await producer.send_and_wait(names.journal, entry.rows.encode(), partition=0)
-                assert sent.offset == entry.offset
-            await producer.send_and_wait(names.decisions, encode_decisions(each.decisions), partition=0)
-    return end
+    some = [each for each in decided_of(judged, 1, genesis) if each.decisions.start in part]
+    entries = [entry for each in some for entry in each.entries]
+    sent = await append(settings, *(each.rows.encode() for each in entries))
+    assert [each.offset for each in sent] == [each.offset for each in entries]
+    await append(settings, *(encode_decisions(each.decisions) for each in some), topic=names.decisions)
+    return max((each.decisions.end for each in some), default=0)
 
 
 async def told(settings: Settings) -> dict[str, list[BestRecord]]:
@@ -132,19 +125,27 @@ async def test_killed_at_every_failpoint_the_topic_has_the_kept_pages(electing: 
         assert [each.place for each in records] == sorted({each.place for each in records})
 
 
-async def test_an_elector_that_lost_its_state_tells_nothing_that_the_topic_has(electing: Settings) -> None:
+async def test_a_cluster_is_told_at_most_once_in_elect_seconds_and_not_again_where_the_state_is_lost(
+    electing: Settings,
+) -> None:
+    """All that a backlog left due is told at its end; later changes wait, and nothing of them is lost."""
     await create(electing)
-    judged = crawl(4, PAGES, offset=0)
+    judged = crawl(8, PAGES, offset=0)
     end = await judge(electing, judged, range(30))
-    async with running(ElectorRole(electing)) as role:
+    settings = electing.model_copy(update={"elect_seconds": 3600.0})
+    async with running(ElectorRole(settings)) as role:
         await caught_up(role)
     before = await told(electing)
+    assert before
     shutil.rmtree(role._directory)
-    async with running(ElectorRole(electing)) as role:
-        await caught_up(role)
+    async with running(ElectorRole(settings)) as slow:
+        await caught_up(slow)
+        journal_end = await judge(electing, judged, range(end, 1 << 30))
+        await until(lambda: value(slow.watch.metrics.journal_position) == journal_end)
+        assert value(slow.watch.metrics.due)
     assert await told(electing) == before
     async with running(ElectorRole(electing)) as role:
-        await caught_up(role, await judge(electing, judged, range(end, 1 << 30)))
+        await caught_up(role)
     assert all_agree(await kept_pages(electing, judged))
 
 
@@ -170,7 +171,7 @@ async def test_another_policy_is_refused_unless_it_has_a_name(electing: Settings
 
 
 @pytest.mark.night
-async def test_a_second_process_is_refused_on_the_same_state_and_else_ends_the_first(
+async def test_a_second_process_with_a_state_of_its_own_ends_the_first(
     electing: Settings, tmp_path: Path
 ) -> None:
     await create(electing)
@@ -179,11 +180,7 @@ async def test_a_second_process_is_refused_on_the_same_state_and_else_ends_the_f
     first = ElectorRole(electing)
     running_first = asyncio.create_task(first.run())
     await caught_up(first)
-    error = await error_of(ElectorRole(electing))
-    assert isinstance(error, StateBusyError)
-    assert f"state directory {first._directory}: in use by another process" in str(error)
-    second = ElectorRole(electing.model_copy(update={"state_dir": tmp_path / "second"}))
-    async with running(second):
+    async with running(ElectorRole(electing.model_copy(update={"state_dir": tmp_path / "second"}))) as second:
         await caught_up(second)
         end = await judge(electing, judged, range(end, 1 << 30))
         with pytest.raises(StaleError, match=r"^fenced .*run one elector of a name, or give each an"):
@@ -201,8 +198,7 @@ async def publish(settings: Settings, record: BestRecord) -> None:
         if page is not None
     ]
     topic, key = TopicNames(settings.namespace).best(settings.elector_name), record.cluster.encode()
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        await producer.send_and_wait(topic, encode_best(record), key=key, partition=0, headers=headers)
+    await append(settings, encode_best(record), topic=topic, key=key, headers=headers)
 
 
 @pytest.mark.night
@@ -227,45 +223,32 @@ async def test_a_topic_that_is_created_anew_under_an_elector_is_refused(electing
     assert not await told(electing), "the transaction was not committed"
 
 
-@pytest.mark.night
-async def test_a_topic_that_knows_more_than_the_decisions_is_refused(
+async def test_records_that_cannot_be_are_refused_and_not_blamed_on_the_state(
     electing: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Someone put back older decisions. The elector would tell nothing for long, and then something wrong."""
-    await create(electing)
-    judged = crawl(11, 60, offset=0)
-    await judge(electing, judged)
-    async with running(ElectorRole(electing)) as role:
-        await caught_up(role)
-    record = next(iter((await told(electing)).values()))[-1]
-    prefix = record.cluster[:8]
-    later = msgspec.structs.replace(record, as_of=f"{prefix}.1000.0")
-    await publish(electing, later)
-    monkeypatch.setattr("stream.roles.elector.role.SHORT_SECONDS", 0.5)
-    role = ElectorRole(electing)
-    said, topic = await refusal_of(role), TopicNames(electing.namespace).decisions
-    assert f"knows pages up to {prefix}.1000.0, but topic {topic} ends" in said
-    assert not (await role.watch.health.ready())[0], "it is not ready before"
-
-
-async def test_an_invalid_record_is_not_blamed_on_the_state(electing: Settings) -> None:
+    """Someone put back older decisions: the elector would tell nothing for long, and then something wrong. A
+    record of a cluster that there is not."""
     names = await create(electing)
-    await judge(electing, crawl(12, 60, offset=0))
+    await judge(electing, crawl(11, 60, offset=0))
     settings = electing.model_copy(update={"rebuild_damaged": True})
     async with running(ElectorRole(settings)) as role:
         await caught_up(role)
     record = next(iter((await told(electing)).values()))[-1]
     prefix = record.cluster[:8]
-    strange = msgspec.structs.replace(
-        record, cluster=f"{prefix}.0.9", best=None, members=0, as_of=f"{prefix}.1.0", because="left"
-    )
-    await publish(electing, strange)
+    await publish(electing, msgspec.structs.replace(record, as_of=f"{prefix}.1000.0"))
+    monkeypatch.setattr("stream.roles.elector.role.SHORT_SECONDS", 0.5)
+    role = ElectorRole(settings)
+    said = await refusal_of(role)
+    assert f"knows pages up to {prefix}.1000.0, but topic {names.decisions} ends" in said
+    assert not (await role.watch.health.ready())[0], "it is not ready before"
+
+    none = {"cluster": f"{prefix}.0.9", "as_of": f"{prefix}.1.0", "because": "left"}
+    await publish(electing, msgspec.structs.replace(record, best=None, members=0, **none))
     for _ in range(2):
         error = await error_of(ElectorRole(settings))
         assert isinstance(error, RecordError)
-        assert re.match(
-            rf"topic {names.best()} partition 0 offset \d+: of a cluster {prefix}.0.9, ", str(error)
-        )
+        where = rf"topic {names.best()} partition 0 offset \d+: of a cluster {prefix}.0.9, "
+        assert re.match(where, str(error))
     assert not list(role._directory.parent.glob("*.damaged*"))
 
 
@@ -320,23 +303,3 @@ async def test_the_command_says_what_is_kept(electing: Settings) -> None:
     code, _, error = await neardup_process(electing.model_copy(update={"elect": ""}), "elector")
     assert code
     assert "elect: name a policy" in error
-
-
-@pytest.mark.night
-async def test_a_cluster_is_told_at_most_once_in_elect_seconds(electing: Settings) -> None:
-    """All that a backlog left due is told at its end; later changes wait, and nothing of them is lost."""
-    await create(electing)
-    judged = crawl(8, PAGES, offset=0)
-    end = await judge(electing, judged, range(30))
-    slow = ElectorRole(electing.model_copy(update={"elect_seconds": 3600.0}))
-    async with running(slow):
-        await caught_up(slow)
-        before = await told(electing)
-        assert before
-        journal_end = await judge(electing, judged, range(end, 1 << 30))
-        await until(lambda: value(slow.watch.metrics.journal_position) == journal_end)
-        assert value(slow.watch.metrics.due)
-    assert await told(electing) == before
-    async with running(ElectorRole(electing)) as role:
-        await caught_up(role)
-    assert all_agree(await kept_pages(electing, judged))

@@ -1,55 +1,48 @@
 """Checkpoints of an elector on a real broker: it goes on from an older state, and repeats nothing that the
-topic says."""
+topic says. Logs are trimmed no further than they need them."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import meta_of
-from stream.checkpoints.manifest import Manifest
-from stream.elector.state import Meta
+from stream.checkpoints.manifest import Manifest, file_object
 from stream.kafka import broker_metadata, topics
 from stream.kafka.log_starts import delete_records
-from stream.kafka.names import TopicNames
 from stream.roles.elector.role import ElectorRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.trimmer.role import trim_once
 from stream.settings import Settings
-from tests.commands import succeeded
-from tests.kafka.judge_helpers import refusal_of
+from tests.checkpointed import flip
+from tests.kafka.judge_helpers import append, decided, part, record
+from tests.kafka.judged_rounds import ROUND, catalogue, has_checkpoint, judge_rounds, with_checkpoints
+from tests.kafka.judged_rounds import kept as kept_of_judge
 from tests.kafka.test_elector import PAGES, all_agree, caught_up, judge, kept_pages, told
+from tests.kafka.test_trim import goes_on, starts
 from tests.kafka.worker_helpers import create, running
-from tests.property.best_oracle import Judged, crawl
-from tests.waiting import until
+from tests.property.best_oracle import crawl
+from tests.waiting import until, until_answer
 
 pytestmark = pytest.mark.broker
 
 PART = 30
 """Journal records that are judged before the checkpoint."""
+EARLY, ALL = 2, 5
+"""Rounds of pages before an elector's only checkpoint, and all."""
 
 
 @pytest.fixture
 def electing(settings: Settings, tmp_path: Path) -> Settings:
     """Tells at once, flushes often, and makes checkpoints often."""
-    return settings.model_copy(
-        update={
-            "elect": "longest",
-            "elect_seconds": 0.0,
-            "flush_seconds": 0.05,
-            "checkpoints": str(tmp_path / "objects"),
-            "checkpoint_interval": 0.1,
-        }
-    )
-
-
-def without_checkpoints(settings: Settings) -> Settings:
-    return settings.model_copy(update={"checkpoints": None})
+    electing = {"elect": "longest", "elect_seconds": 0.0, "flush_seconds": 0.05}
+    return with_checkpoints(settings, tmp_path / "objects", checkpoints_kept=1, **electing)
 
 
 async def kept(settings: Settings) -> list[Manifest]:
@@ -59,14 +52,12 @@ async def kept(settings: Settings) -> list[Manifest]:
     return [found.read(name) for name in found.kept(journal, "elector")]
 
 
-def directory(settings: Settings) -> Path:
-    return settings.state_dir / settings.namespace / "elector"
+async def made_at(settings: Settings, applied: int) -> None:
+    await until_answer(lambda: kept(settings), lambda found: any(each.applied == applied for each in found))
 
 
-def meta(settings: Settings) -> Meta:
-    found = meta_of(directory(settings), "elector")
-    assert found is not None
-    return found
+def lose_elector(settings: Settings) -> None:
+    shutil.rmtree(settings.state_dir / settings.namespace / "elector")
 
 
 @asynccontextmanager
@@ -78,45 +69,23 @@ async def electing_on(settings: Settings) -> AsyncIterator[list[str]]:
             yield [each["checkpoint"] for each in logs if each["event"] == "restored"]
 
 
-async def trim(settings: Settings, manifest: Manifest) -> None:
-    """Trim both logs as far as a checkpoint allows."""
-    names = TopicNames(settings.namespace)
-    async with broker_metadata.connect(settings) as client:
-        await delete_records(client, names.decisions, manifest.decided)
-        await delete_records(client, names.journal, manifest.applied - 1)
-
-
-async def made_at(settings: Settings, applied: int) -> Manifest:
-    async def made() -> bool:
-        return any(each.applied == applied for each in await kept(settings))
-
-    await until(made)
-    return next(each for each in await kept(settings) if each.applied == applied)
-
-
-@pytest.fixture
-async def elected(electing: Settings) -> tuple[list[Judged], int, Manifest]:
-    """A crawl with a checkpoint in the middle of what was judged, and told, of it; the end of that in the
-    journal; and the checkpoint. The logs are trimmed to it."""
-    await create(electing)
+async def test_an_elector_restored_where_the_logs_were_trimmed_repeats_nothing(electing: Settings) -> None:
+    """From a checkpoint in the middle of what was judged and told."""
+    names = await create(electing)
     judged = crawl(4, PAGES, offset=0)
     middle = await judge(electing, judged, range(PART))
     async with electing_on(electing):
-        manifest = await made_at(electing, middle)
+        await made_at(electing, middle)
     end = await judge(electing, judged, range(middle, 2 * PART))
-    async with electing_on(without_checkpoints(electing)):
+    async with electing_on(electing.model_copy(update={"checkpoints": None})):
         pass
-    assert meta(electing).applied == end > manifest.applied
-    await trim(electing, manifest)
-    return judged, end, manifest
-
-
-async def test_an_elector_restored_where_the_logs_were_trimmed_repeats_nothing(
-    electing: Settings, elected: tuple[list[Judged], int, Manifest]
-) -> None:
-    judged, end, manifest = elected
+    manifest, *_ = await kept(electing)
+    assert manifest.applied == middle < end
+    async with broker_metadata.connect(electing) as client:
+        await delete_records(client, names.decisions, manifest.decided)
+        await delete_records(client, names.journal, manifest.applied - 1)
     before = await told(electing)
-    shutil.rmtree(directory(electing))
+    lose_elector(electing)
     async with electing_on(electing) as restored:
         assert restored == [str(manifest.name)]
     assert await told(electing) == before
@@ -128,41 +97,68 @@ async def test_an_elector_restored_where_the_logs_were_trimmed_repeats_nothing(
     assert all_agree(await kept_pages(electing, judged))
 
 
-@pytest.mark.night
-async def test_what_no_checkpoint_fits_is_refused_by_name(
-    electing: Settings, elected: tuple[list[Judged], int, Manifest]
-) -> None:
-    *_, manifest = elected
-    shutil.rmtree(directory(electing))
-    said = await refusal_of(ElectorRole(without_checkpoints(electing)))
-    assert f"empty, but topic {electing.namespace}.decisions starts at {manifest.decided}" in said
-    assert "the setting checkpoints names no store" in said
-    said = await refusal_of(ElectorRole(electing.model_copy(update={"elect": "newest"})))
-    assert f"checkpoint {manifest.name}: has elect=longest, but newest is needed" in said
-    named = electing.model_copy(update={"elector_name": "b"})
-    await create(named)
-    said = await refusal_of(ElectorRole(named))
-    assert "there is none of this journal and of kind elector-b" in said
-    assert not directory(electing).exists()
+async def elect(settings: Settings) -> list[str]:
+    """Elect until a checkpoint has all that was judged. Returns the names of those that were restored."""
+    async with electing_on(settings) as restored:
+        await made_at(settings, kept_of_judge(settings)[0].applied)
+        return restored
 
 
-@pytest.mark.night
-async def test_a_running_elector_is_asked_for_a_checkpoint(electing: Settings) -> None:
+@pytest.fixture
+async def behind(electing: Settings) -> tuple[Settings, Manifest]:
+    """A deployment whose elector was stopped after some of the pages, and its only checkpoint."""
     await create(electing)
-    rarely = electing.model_copy(update={"checkpoint_interval": 3600.0})
-    judged = crawl(5, PAGES, offset=0)
-    middle = await judge(rarely, judged, range(PART))
-    async with running(ElectorRole(rarely)) as role:
-        await made_at(rarely, middle)
-        end = await judge(rarely, judged, range(middle, 1 << 30))
-        await caught_up(role)
-        await until(lambda: meta(rarely).applied == end)
-        output, _ = await succeeded(rarely, "checkpoint", "now", "--kind", "elector")
-        newest, *_ = await kept(rarely)
-        assert output.strip() == str(newest.name)
-        assert newest.applied == end
-        value = role.watch.metrics.registry.get_sample_value
-        assert value("neardup_elector_checkpoint_bytes") == newest.bytes
-        assert value("neardup_elector_checkpoint_interval_seconds") == 3600.0
-        assert value("neardup_elector_checkpoint_timestamp_seconds") == newest.time / 1000
-    assert msgspec.structs.asdict(newest)["ledger"] == meta(rarely).ledger
+    await judge_rounds(electing, 0, EARLY)
+    await elect(electing)
+    await judge_rounds(electing, EARLY, ALL, ledger=True)
+    (manifest,) = await kept(electing)
+    return electing, manifest
+
+
+async def test_the_logs_are_kept_for_an_elector_that_is_behind(behind: tuple[Settings, Manifest]) -> None:
+    settings, manifest = behind
+    outcome = await trim_once(settings, 0)
+    assert not outcome.has_problem, outcome
+    assert (outcome.held.reason, str(manifest.name) in outcome.held.text) == ("elector", True)
+    decisions, journal = await starts(settings)
+    assert 0 < decisions <= manifest.decided < kept_of_judge(settings)[0].ledger
+    assert 0 < journal <= manifest.applied - 1
+    found = catalogue(settings)
+    assert found.is_verified(manifest)
+    assert found.is_verified(kept_of_judge(settings)[0])
+    lose_elector(settings)
+    assert await elect(settings) == [str(manifest.name)]
+    await trim_once(settings, 0)  # verifies the newest, so that the next checkpoint replaces this one
+    async with running(JudgeRole(settings)):
+        appended = await append(settings, record(part(0, ALL * ROUND, ALL * ROUND + 1)))
+        await decided(settings, appended)
+        await until(partial(has_checkpoint, settings, appended[-1].offset + 1, ledger=True))
+    assert await elect(settings) == []
+    assert manifest.name not in {each.name for each in await kept(settings)}
+    await trim_once(settings, 0)
+    assert (await starts(settings))[0] > decisions
+    await goes_on(settings, ALL)
+
+
+@pytest.mark.night
+async def test_checkpoints_of_an_elector_that_are_all_damaged_hold_the_logs(
+    behind: tuple[Settings, Manifest],
+) -> None:
+    """A judge's that was verified does not make up for them."""
+    settings, manifest = behind
+    objects, newest = Path(settings.checkpoints or ""), kept_of_judge(settings)[0]
+    flip(objects / file_object(manifest.journal, manifest.files[-1].digest))
+    outcome = await trim_once(settings, 0)
+    assert outcome.held.reason == "unverified"
+    assert "none of the checkpoints of elector in " in outcome.held.text
+    assert catalogue(settings).is_verified(newest)
+    assert (await trim_once(settings, 0, dry_run=True)).held.reason == "elector"
+
+    judges = catalogue(settings).read_once(newest.name).digests
+    for each in {each.digest for each in manifest.files} - judges:
+        (objects / file_object(manifest.journal, each)).unlink()
+    outcome = await trim_once(settings, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("none", True)
+    assert "none of the checkpoints of elector in " in outcome.held.text
+    assert any(f"checkpoint {manifest.name}: " in each for each in outcome.damaged)
+    assert await starts(settings) == (0, 0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
-from contextlib import closing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +52,25 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-def ask(target: str, question: str) -> list[tuple[Any, ...]]:
-    if target.endswith(".parquet"):
-        with duckdb.connect() as database:
-            database.execute(f"CREATE VIEW verdicts AS FROM '{target}/*.parquet'")
-            return list(database.execute(question).fetchall())
-    if not target.startswith("postgresql://"):
-        with duckdb.connect(target) as database:
-            found: list[tuple[Any, ...]] = database.execute(question).fetchall()
-            return found
-    import psycopg
+@contextmanager
+def database_of(target: str) -> Iterator[Any]:
+    """Context manager that opens what was exported as a database."""
+    if target.startswith("postgresql://"):
+        import psycopg
 
-    with psycopg.connect(target) as connection:
-        return connection.execute(question).fetchall()
+        with psycopg.connect(target) as connection:
+            yield connection
+    else:
+        is_file = not target.endswith(".parquet")
+        with duckdb.connect(target if is_file else ":memory:") as connection:
+            if not is_file:
+                connection.execute(f"CREATE VIEW verdicts AS FROM '{target}/*.parquet'")
+            yield connection
+
+
+def ask(target: str, question: str) -> list[tuple[Any, ...]]:
+    with database_of(target) as database:
+        return list(database.execute(question).fetchall())
 
 
 async def exported(settings: Settings, target: str) -> int:
@@ -112,21 +118,15 @@ class SinkOfWhile(DuckSink):
 
 @pytest.mark.night
 async def test_verdicts_that_retention_deletes_during_an_export_are_skipped(settings: Settings) -> None:
+    """Those of a topic that is recreated meanwhile are refused."""
     names = await create(settings)
     await append(settings, *map(msgspec.json.encode, rows(0, 9)), topic=names.verdicts)
     with closing(SinkOfWhile(lambda: delete_records(settings, names.verdicts, 4))) as sink:
         assert await export(settings, sink) == sink.count == 5
 
-
-@pytest.mark.night
-async def test_verdicts_of_a_topic_that_is_recreated_during_an_export_are_refused(settings: Settings) -> None:
-    names = await create(settings)
-    before, after = rows(0, 9), rows(100, 12)
-    await append(settings, *map(msgspec.json.encode, before), topic=names.verdicts)
-
     async def replace() -> None:
         await recreate(settings, names.verdicts)
-        await append(settings, *map(msgspec.json.encode, after), topic=names.verdicts)
+        await append(settings, *map(msgspec.json.encode, rows(100, 12)), topic=names.verdicts)
 
     with closing(SinkOfWhile(replace)) as sink:
         with pytest.raises(TopicError, match=rf"{names.verdicts} was recreated"):
@@ -146,18 +146,10 @@ OLDER = list(COLUMNS)[: list(COLUMNS).index("origin_file")]
 def make_older_table(target: str) -> None:
     columns = ", ".join(f"{name} {COLUMNS[name]}" for name in OLDER)
     values = values_of(rows(0, 1)[0])[: len(OLDER)]
-    create = f"CREATE TABLE verdicts ({columns})"
-    insert = f"INSERT INTO verdicts VALUES ({', '.join(['%s'] * len(OLDER))})"  # noqa: S608
-    if target.startswith("postgresql://"):
-        import psycopg
-
-        with psycopg.connect(target) as connection:
-            connection.execute(create)
-            connection.execute(insert, values)
-        return
-    with duckdb.connect(target) as database:
-        database.execute(create)
-        database.execute(insert.replace("%s", "?"), values)
+    place = "%s" if target.startswith("postgresql://") else "?"
+    with database_of(target) as database:
+        database.execute(f"CREATE TABLE verdicts ({columns})")
+        database.execute(f"INSERT INTO verdicts VALUES ({', '.join([place] * len(OLDER))})", values)  # noqa: S608
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["older", "fresh"])

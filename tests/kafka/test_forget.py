@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from stream.checkpoints.catalogue import Catalogue
-from stream.checkpoints.kinds import JUDGE, meta_of
-from stream.checkpoints.restoring import restore
+from stream.checkpoints.kinds import meta_of
+from stream.dashboard.counting.state import State as DashboardState
 from stream.errors import SettingsError
-from stream.figures import EARLIER, FIGURES
+from stream.figures import EARLIER, FIGURES, Meta
 from stream.fingerprint.row import Row
 from stream.fingerprint.seed import host_hasher
-from stream.judge import forgetting
 from stream.judge.forgetting import Wanted
 from stream.judge.state.meta import Forgetting
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Forgotten
-from stream.messages.journal import Genesis, SourceRange
+from stream.messages.journal import SourceRange
 from stream.messages.requests import ForgetRequest
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
 from stream.roles.elector.role import ElectorRole
 from stream.roles.forgetter.compacted import RequestedPages, count_forgotten
 from stream.roles.forgetter.request import Name, names_in, names_of, request
-from stream.roles.forgetter.status import Delay, _Decided, _directories, status
+from stream.roles.forgetter.status import _Decided, _directories, status
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.states.follower import open_follower
 from tests.commands import neardup_process
-from tests.kafka.dashboard_helpers import dashboard
+from tests.genesis import genesis_of
 from tests.kafka.disk_scan import DiskScan
 from tests.kafka.judge_helpers import (
     CLUSTER,
@@ -94,7 +91,6 @@ async def judge(settings: Settings, partition: int, *of_urls: tuple[Any, ...]) -
 
 
 async def ask(settings: Settings, *urls: str, hosts: tuple[str, ...] = ()) -> int:
-    """Request that URLs and hosts be forgotten."""
     genesis = await topics.wait_for_genesis(settings)
     return await request(settings, genesis, names_of(urls, hosts, (), RULES))
 
@@ -112,12 +108,7 @@ def state_of(settings: Settings, name: str = "judge") -> Forgetting:
 
 async def erased(settings: Settings, requests: int, name: str = "judge") -> None:
     """Wait until a state directory has nothing left of so many requests."""
-
-    async def done() -> bool:
-        found = state_of(settings, name)
-        return found.requests >= requests and found.is_erased
-
-    await until(done)
+    await until(lambda: (found := state_of(settings, name)).requests >= requests and found.is_erased)
 
 
 def content(path: Path) -> bytes:
@@ -167,76 +158,6 @@ async def test_pages_of_a_url_are_forgotten_in_all_versions(deployed: Settings, 
 
 
 @pytest.mark.night
-async def test_a_host_is_forgotten_and_nothing_of_it_stays_on_disk(
-    deployed: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By several records, between which pages are judged."""
-    monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", 3)
-    gone = [(f"http://gone.example.org/{i}-", ("gone", i)) for i in range(20)]
-    kept = [(f"http://kept.example.org/{i}-", ("kept", i)) for i in range(20)]
-    async with running(JudgeRole(deployed)):
-        await judge(deployed, 0, *gone[:10], *kept[:10])
-        await judge(deployed, 1, *gone[10:], *kept[10:])
-        assert await ask(deployed, hosts=("GONE.example.org.",)) == 1
-        await erased(deployed, 1)
-        parts = await forgotten(deployed)
-        assert len(parts) == 7
-        assert parts[-1].pages == [(0, 20)]
-        assert await judge(deployed, 2, gone[0], kept[0]) == ["unique -", f"recrawl {kept[0][0]}"]
-    found = content(deployed.state_dir / deployed.namespace / "judge")
-    assert [url for url, _ in [*gone[1:], *kept] if url.encode() in found] == [url for url, _ in kept]
-    assert await recompute(deployed) == []
-
-
-@pytest.mark.night
-async def test_an_elector_replaces_what_it_told_and_erases_it(settings: Settings, tmp_path: Path) -> None:
-    """Both make a checkpoint after that, though nothing else is judged."""
-    electing = settings.model_copy(
-        update={
-            "session_seconds": 1.0, "flush_seconds": 0.1, "elect": "first", "elect_seconds": 0.2,
-            "checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1,
-        }
-    )  # fmt: skip
-    await create(electing)
-    directory = electing.state_dir / electing.namespace / "elector"
-    genesis, catalogue = await topics.wait_for_genesis(electing), Catalogue(str(tmp_path / "objects"))
-
-    def newest_erased(kind: str) -> int:
-        return max((each.erased for each in catalogue.kept(genesis.journal, kind)), default=0)
-
-    async def told() -> dict[str, BestRecord]:
-        records = await read_all(electing, TopicNames(electing.namespace).best())
-        return {each.key.decode(): decode_best(each.value, "best") for each in records}
-
-    async def says(count: int) -> dict[str, BestRecord]:
-        async def there() -> bool:
-            meta = meta_of(directory, "elector")
-            return meta is not None and meta.erased > 0 and len(await told()) == count
-
-        await until(there)
-        return await told()
-
-    async with running(JudgeRole(electing)), running(ElectorRole(electing)):
-        await judge(electing, 0, (A, 1), (B, 1), (C, 2), (D, 3))
-        clusters = {each["url"]: each["cluster"] for each in await verdicts(electing)}
-        await ask(electing, A, C)
-        said = await says(2)
-        of_a, of_c = (said[clusters[url]] for url in (A, C))
-        assert of_a.best is not None
-        assert (of_a.best.url, of_a.was, of_a.because) == (B, None, "forgotten")
-        assert (of_c.best, of_c.was, of_c.because) == (None, None, "forgotten")
-        await until(lambda: newest_erased(JUDGE) and newest_erased("elector"))
-    found = content(directory)
-    assert [url.encode() in found for url in (A, B, C, D)] == [False, True, False, True]
-
-
-def counted(directory: Path) -> bytes:
-    """All bytes of a dashboard's figures that no process has open."""
-    scan = DiskScan()
-    return b"\n".join([*scan.files(directory), scan.dashboard_entries(directory)])
-
-
-@pytest.mark.night
 async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settings: Settings) -> None:
     """Where partitions were added, keys have others than before."""
     electing = settings.model_copy(
@@ -274,82 +195,21 @@ async def test_records_of_kept_pages_are_replaced_in_partitions_of_before(settin
     assert {each.was for each in after.values()} == {None}
 
 
-@pytest.mark.night
-async def test_a_dashboard_erases_from_what_it_counted(deployed: Settings) -> None:
-    """The state, and what it shows. Figures stay as they are. Pages of E have other URLs, but its
-    key."""
-    hosts = ("http://gone.example.net/1", "http://gone.example.net/2")
-    home = deployed.state_dir / deployed.namespace / "dashboard"
-    figures, anchors = home / FIGURES, home / "anchors"
-    genesis = await topics.wait_for_genesis(deployed)
-    async with running(JudgeRole(deployed)):
-        await judge(
-            deployed, 0,
-            (A, 1), (B, 1), (B + "2", 1), (C, 2), (D, 3), *((each, 4) for each in hosts),
-            (E + "?1", 6, E), (E + "?2", 6, E), (B + "3", 6),
-        )  # fmt: skip
-        async with dashboard(deployed) as client:
-
-            async def history(url: str) -> list[str]:
-                found = (await client.post("/api/v1/lookup", {"url": url}))["history"]
-                return [(each["duplicate_of"] or {}).get("url", "-") for each in found]
-
-            await client.counted(10)
-            assert [await history(each) for each in (A, B, C)] == [["-"], [A], ["-"]]
-            assert [await history(each) for each in (E + "?2", B + "3")] == [[E + "?1"], [E + "?1"]]
-            assert (await client.get("/api/v1/clusters", limit=5))["clusters"][0]["anchor"] == A
-            await ask(deployed, A, C, E, hosts=("gone.example.net",))
-
-            async def is_gone() -> bool:
-                return not await history(A)
-
-            await until(is_gone)
-            await until(lambda: not dashboard_delays(deployed, genesis))
-            assert [await history(each) for each in (A, B, C, D, hosts[1])] == [[], ["-"], [], ["-"], []]
-            assert [await history(each) for each in (E + "?1", E + "?2", B + "3")] == [[], [], ["-"]]
-            shown = [await client.get(f"/api/v1/{each}", limit=9) for each in ("clusters", "verdicts")]
-            assert not [url for url in (A, C, E, *hosts) if url in json.dumps(shown)]
-            assert [each["pages"] for each in shown[0]["clusters"]] == [3, 2, 2]
-            # Crawled again, a page is a new one.
-            assert await judge(deployed, 1, (A, 5)) == ["unique -"]
-            await client.counted(11)
-            assert await history(A) == ["-"]
-    names, found = TopicNames(deployed.namespace), counted(figures)
-    assert [url for url in (B, D, C, E, *hosts) if url.encode() in found] == [B, D]
-    # What counts again reads verdicts that have their URLs.
-    shutil.rmtree(figures)
-    async with dashboard(deployed) as client:
-        assert (await client.counted(11))["pages"] == 11
-        await until(lambda: not dashboard_delays(deployed, genesis))
-    found = counted(figures)
-    assert not [url for url in (C, E) if url.encode() in found]
-    (home / EARLIER).mkdir()
-    assert [each.what for each in dashboard_delays(deployed, genesis)] == [str(home / EARLIER)]
-    (home / EARLIER).rmdir()
-    # While it is down, and what was decided is trimmed before it is there again. The state for its look-ups
-    # cannot follow then, however far it came before.
-    async with open_follower(deployed, genesis, anchors) as follower:
-        await follower.follow_to_end()
-    async with running(JudgeRole(deployed)):
-        await ask(deployed, D)
-        await erased(deployed, 5)
-    await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
-    assert dashboard_delays(deployed, genesis, 5)
-    async with running(JudgeRole(deployed)), dashboard(deployed) as client:
-        await judge(deployed, 2, (C, 6))
-        await client.counted(12)
-        await until(lambda: not dashboard_delays(deployed, genesis, 5))
-    found = counted(figures)
-    assert [url.encode() in found for url in (B, C, D)] == [True, True, False]
-    assert D.encode() in content(anchors)
-    delayed = {each.what for each in (await status(deployed)).delays}
-    assert (str(figures) in delayed, str(anchors) in delayed) == (False, True)
-
-
-def dashboard_delays(settings: Settings, genesis: Genesis, requests: int = 4) -> list[Delay]:
-    """What delays that a dashboard's figures have nothing of the requests."""
+@pytest.mark.parametrize(("forgotten", "requests", "delayed"), [(0, 4, False), (0, 5, True), (9, 4, True)])
+def test_figures_that_do_not_say_that_all_is_erased_delay_it(
+    tmp_path: Path, forgotten: int, requests: int, delayed: bool
+) -> None:
+    """So does what an earlier version of the dashboard counted."""
+    settings, genesis = Settings(state_dir=tmp_path, namespace="n"), genesis_of()
+    figures = tmp_path / "n" / "dashboard" / FIGURES
+    meta = Meta(cluster="c", journal=genesis.journal, topic="t", requested=4, forgotten=forgotten)
+    with closing(DashboardState.open(figures, meta)) as state:
+        state.note_erased(0)
     found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
-    return [each for each in found if Path(each.what).name in (FIGURES, EARLIER)]
+    assert [each.what for each in found] == [str(figures)] * delayed
+    figures.with_name(EARLIER).mkdir()
+    found = _directories(settings, genesis, _Decided(pages={}, requests=requests))
+    assert str(figures.with_name(EARLIER)) in {each.what for each in found}
 
 
 async def test_the_command_requests_and_says_what_delays_it(deployed: Settings, tmp_path: Path) -> None:
@@ -433,71 +293,11 @@ async def test_records_that_name_forgotten_pages_are_counted_until_they_are_comp
     for what, value, headers, names in cases:
         before = await count_forgotten(deployed, topic, pages_)
         digests = [(name, digest_of_url(url)) for name, url in headers.items()]
-        await append(deployed, value, topic=topic, key=b"a", headers=digests)  # type: ignore[arg-type]
+        await append(deployed, value, topic=topic, key=b"a", headers=digests)
         assert await count_forgotten(deployed, topic, pages_) - before == names, what
     for appended, count in ((0, 0), (1 << 60, 6)):
         of_trimmed = RequestedPages(Wanted(requests[:1], genesis), [(3, 9)], {0: appended})
         assert await count_forgotten(deployed, topic, of_trimmed) == count, "by when they were written"
-
-
-@pytest.mark.night
-async def test_pages_that_states_never_had_are_in_topics_until_these_let_them_go(deployed: Settings) -> None:
-    """As they were too short."""
-    row = FINGERPRINTER.page(Page(url=A, text="short"))
-    source = SourceRange(CLUSTER, "pages", TOPIC_ID, 0, 0, 1, 1, opening=True)
-    names = TopicNames(deployed.namespace)
-    async with running(JudgeRole(deployed)):
-        await decided(deployed, await append(deployed, record(Part(source, [row], [0]))))
-        await ask(deployed, A)
-
-        async def is_decided() -> bool:
-            return (await status(deployed)).decided == 1
-
-        await until(is_decided)
-        found = await status(deployed)
-    assert (found.unknown, found.pages) == (1, 0)
-    assert [each.what for each in found.delays] == [names.verdicts, names.journal]
-    await delete_records(deployed, names.journal, 1)
-    await delete_records(deployed, names.decisions, max(await decision_records(deployed)) + 1)
-    found = await status(deployed)
-    assert [each.what for each in found.delays] == [names.verdicts]
-
-
-@pytest.mark.night
-async def test_a_checkpoint_that_was_begun_before_is_not_taken_for_one_without_forgotten_pages(
-    deployed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is of the moment in which it was begun, however long its upload takes."""
-    settings = deployed.model_copy(
-        update={"checkpoints": str(tmp_path / "objects"), "checkpoint_interval": 0.1}
-    )
-    genesis, catalogue = await topics.wait_for_genesis(settings), Catalogue(str(tmp_path / "objects"))
-    is_uploading, go_on, put_file = threading.Event(), threading.Event(), Catalogue.put_file
-
-    def put_later(*arguments: Any) -> None:
-        is_uploading.set()
-        go_on.wait()
-        put_file(*arguments)
-
-    async with running(JudgeRole(settings)):
-        await judge(settings, 0, (A, 1), (B, 2))
-        await until(lambda: catalogue.kept(genesis.journal, JUDGE))
-        monkeypatch.setattr(Catalogue, "put_file", put_later)
-        await judge(settings, 1, (C, 3))
-        await until(is_uploading.is_set)
-        before = set(catalogue.kept(genesis.journal, JUDGE))
-        await ask(settings, A)
-        await erased(settings, 1)
-        go_on.set()
-        await until(lambda: any(each.erased for each in catalogue.kept(genesis.journal, JUDGE)))
-        assert catalogue.url in [each.what for each in (await status(settings)).delays]
-    kept = sorted(catalogue.kept(genesis.journal, JUDGE), key=lambda name: name.erased)
-    begun = [each for each in kept if each not in before and not each.erased]
-    assert len(begun) == 1
-    for name, has in ((begun[0], True), (kept[-1], False)):
-        restored = tmp_path / str(has)
-        restore(catalogue, catalogue.read(name), restored)
-        assert (A.encode() in content(restored)) == has
 
 
 FAILPOINTS = ("forget.requested", "forget.sent", "forget.decided", "erase.blanked", "erase.compacted")
@@ -529,22 +329,26 @@ async def test_a_bad_record_is_refused_by_name_and_the_next_is_decided(
     assert [each.pages for each in await forgotten(deployed)][-1] == [(2, 1)]
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"http://a.example/\n\n  http://b.example/x \nnot a url\n", "line 4: "),
+        (b"http://a.example/\n\xff\n", "line 2: is not UTF-8"),
+        (None, ""),
+        (b"\n \n", "has no URL"),
+        (b"http://a.example/ http://b.example/", "line 1: has several URLs"),
+    ],
+)
+def test_a_file_of_urls_that_has_others_is_refused(content: bytes | None, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "urls"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SettingsError, match=f"--file {file}: {why}"):
+        names_in(file, RULES)
+
+
 def test_what_cannot_be_named_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "urls"
-    file.write_text("http://a.example/\n\n  http://b.example/x \nnot a url\n")
-    with pytest.raises(SettingsError, match=r"--file .*urls: line 4: "):
-        names_in(file, RULES)
-    file.write_bytes(b"http://a.example/\n\xff\n")
-    with pytest.raises(SettingsError, match="line 2: is not UTF-8"):
-        names_in(file, RULES)
-    with pytest.raises(SettingsError, match=r"--file .*missing"):
-        names_in(tmp_path / "missing", RULES)
-    file.write_bytes(b"\n \n")
-    with pytest.raises(SettingsError, match=r"--file .*: has no URL"):
-        names_in(file, RULES)
-    file.write_text("http://a.example/ http://b.example/")
-    with pytest.raises(SettingsError, match="line 1: has several URLs"):
-        names_in(file, RULES)
     file.write_bytes(b"\xef\xbb\xbfhttp://a.example/x\r\nhttp://a.example/a b\r\n")
     assert [each.name for each in names_in(file, RULES)] == ["http://a.example/x", "http://a.example/a%20b"]
     for host in ("http://a/", "", "a b", "a\tb", "a.example:80", "a[", "[::1", "a*"):
@@ -553,13 +357,11 @@ def test_what_cannot_be_named_is_refused(tmp_path: Path) -> None:
     for host in ("*.a.example", ".a.example"):
         with pytest.raises(SettingsError, match=f"--host {re.escape(host)}: is no host; `--domain` names"):
             names_of((), (host,), (), RULES)
-    assert [each.name for each in names_of((), ("Bücher.example", "[::1]", "10.0.0.1"), (), RULES)] == [
-        "xn--bcher-kva.example", "[::1]", "10.0.0.1",
-    ]  # fmt: skip
     with pytest.raises(SettingsError, match="URL: "):
         names_of(("nothing",), (), (), RULES)
-    assert names_of(("HTTP://A.example:80/x#y",), ("A.Example.",), ("xn--bcher-kva.example",), RULES) == [
+    hosts = ("A.Example.", "Bücher.example", "[::1]", "10.0.0.1")
+    assert names_of(("HTTP://A.example:80/x#y",), hosts, ("xn--bcher-kva.example",), RULES) == [
         Name("url", "http://a.example/x"),
-        Name("host", "a.example"),
+        *(Name("host", each) for each in ("a.example", "xn--bcher-kva.example", "[::1]", "10.0.0.1")),
         Name("domain", "xn--bcher-kva.example"),
     ]

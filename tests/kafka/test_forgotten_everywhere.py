@@ -73,7 +73,7 @@ from tests.kafka.judge_helpers import (
 from tests.kafka.judge_helpers import decided as decided_up_to
 from tests.kafka.worker_helpers import read_all, running
 from tests.oracle import OraclePage
-from tests.waiting import until
+from tests.waiting import until, until_answer
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(3600), pytest.mark.night]
 
@@ -289,14 +289,7 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         await judged(client, pages)
         before, gone = await verdicts_of(deployed), crawl.gone
         assert await request(deployed, genesis, names_of(gone, (), (), genesis.scheme.url_rules)) == len(gone)
-        found = await status(deployed)
-
-        async def is_decided() -> bool:
-            nonlocal found
-            found = await status(deployed)
-            return found.decided == len(gone)
-
-        await until(is_decided)
+        found = await until_answer(lambda: status(deployed), lambda found: found.decided == len(gone))
         decided = time.monotonic() - began
         # States have no page that was too short. Topics have.
         short = {each["url"] for each in before.values() if each["verdict"] == "insufficient"} & set(gone)
@@ -312,7 +305,7 @@ async def test_nothing_is_left_of_forgotten_pages_when_status_says_so(
         assert len(verdicts) == pages + len(copies)
         traces, others = await compare(deployed, verdicts, set(gone))
         assert await asyncio.to_thread(topics_with, GONE) >= {names.pages, names.journal, names.verdicts}
-        assert await asyncio.to_thread(topics_with, KEPT) >= with_urls
+        await until_answer(lambda: asyncio.to_thread(topics_with, KEPT), lambda found: found >= with_urls)
         await asyncio.to_thread(let_go, deployed)
 
         async def holds() -> bool:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -39,12 +36,12 @@ from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.states.follower import JudgeFollower
+from tests.commands import neardup_process
 from tests.kafka.judge_helpers import (
     append,
     audited,
     decided,
     decisions,
-    error_of,
     once,
     page,
     part,
@@ -55,8 +52,18 @@ from tests.kafka.judge_helpers import (
     verdicts,
 )
 from tests.kafka.judged_rounds import directory, follow
-from tests.kafka.worker_helpers import ROOT, admin_of, create, members, publish, read_all, running
-from tests.waiting import HANG_SECONDS, until
+from tests.kafka.worker_helpers import (
+    admin_of,
+    create,
+    error_of,
+    get,
+    members,
+    publish,
+    read_all,
+    running,
+    scrape,
+)
+from tests.waiting import HANG_SECONDS, until, until_answer
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
@@ -92,31 +99,24 @@ def crawl(count: int, seed: str = "") -> list[bytes]:
 async def test_rule_8_state_built_from_the_decision_log_equals_the_leaders(
     quick: Settings, tmp_path: Path
 ) -> None:
-    await create(quick)
+    """And decisions, verdicts and their headers say the same."""
+    names = await create(quick)
     for partition in range(3):
         await publish(quick, crawl(70, f"{partition}/"), partition)
     async with running(WorkerRole(quick)), running(JudgeRole(quick)):
         assert (await audited(quick, 210)).clean
-    assert {each["verdict"] for each in await verdicts(quick)} == {each.name.lower() for each in Verdict}
+    given = Counter(Verdict[each["verdict"].upper()] for each in await verdicts(quick))
+    assert given.keys() == {*Verdict}
+    assert given == Counter(code for each in await decisions(quick) for code in each.verdict.tolist())
+    heads = [dict(each.headers) for each in await read_all(quick, names.verdicts)]
+    assert Counter(Verdict[each["verdict"].decode().upper()] for each in heads) == given
+    genesis = await topics.wait_for_genesis(quick)
+    assert {each["scheme"] for each in heads} == {genesis.scheme_id.encode()}
     own = await follow(quick, directory(quick))
     assert await follow(quick, tmp_path / "fresh") == own
     in_memory = quick.model_copy(update={"tables_memory": 1 << 28})
     assert await follow(in_memory, tmp_path / "in memory") == own
     assert await recompute(quick) == []
-
-
-async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) -> None:
-    names = await create(settings)
-    await publish(settings, crawl(40))
-    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
-        await audited(settings, 40)
-    logged = Counter(code for each in await decisions(settings) for code in each.verdict.tolist())
-    given = Counter(Verdict[each["verdict"].upper()] for each in await verdicts(settings))
-    assert logged == given
-    heads = [dict(each.headers) for each in await read_all(settings, names.verdicts)]
-    assert Counter(Verdict[each["verdict"].decode().upper()] for each in heads) == given
-    genesis = await topics.wait_for_genesis(settings)
-    assert {each["scheme"] for each in heads} == {genesis.scheme_id.encode()}
 
 
 async def test_rule_8_superseded_anchor_is_decided_and_told_in_one_transaction(settings: Settings) -> None:
@@ -202,12 +202,10 @@ async def test_rule_9_group_offset_of_a_judge_that_takes_over_says_what_was_judg
             (appended,) = await append(settings, record(part(0, 0, 5, opening=True)))
             await decided(settings, [appended])
     async with admin_of(settings) as admin, running(JudgeRole(settings)):
-
-        async def told() -> bool:
-            offsets = await admin.list_consumer_group_offsets(names.judge)
-            return journal in offsets and offsets[journal].offset == appended.offset + 1
-
-        await until(told)
+        await until_answer(
+            lambda: admin.list_consumer_group_offsets(names.judge),
+            lambda offsets: journal in offsets and offsets[journal].offset == appended.offset + 1,
+        )
 
 
 async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(quick: Settings) -> None:
@@ -373,13 +371,14 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
                 await following.wait()
             assert await members(quick, TopicNames(quick.namespace).judge) == 1
             go_on.set()
-
-            async def both() -> bool:
-                return await members(quick, TopicNames(quick.namespace).judge) == 2
-
-            await until(both)
+            await until_answer(
+                lambda: members(quick, TopicNames(quick.namespace).judge), lambda count: count == 2
+            )
             stood_by = [each["applied"] for each in logged if each["event"] == "standby"]
             assert stood_by == [0, 1]
+            leading = [(await scrape(each))["neardup_judge_leading"] for each in (first, second)]
+            assert leading == [1, 0]
+            await until_answer(lambda: get(second, "/readyz"), lambda answer: answer[0] == 200)
             await decided(quick, await append(quick, record(parts[1])))
             assert second.stats.transactions == 0
             assert "assigned to multiple consumers" not in caplog.text  # only the leader claims the journal
@@ -473,51 +472,25 @@ async def test_rule_7_rows_dropped_are_in_the_decisions_and_have_no_verdict(sett
 
 async def audit_command(settings: Settings) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON line of `neardup audit`."""
-    environment = os.environ | {
-        "NEARDUP_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
-        "NEARDUP_NAMESPACE": settings.namespace,
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", "audit", "--json", "--recompute",
-        env=environment, cwd=ROOT, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(HANG_SECONDS):
-        output, _ = await process.communicate()
-    assert process.returncode is not None
-    said: dict[str, Any] = json.loads(output)
-    return process.returncode, said
-
-
-async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) -> None:
-    """Aborted pages and transaction markers take offsets, but are not pages."""
-    names = await create(settings)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{names.namespace}.crawler"
-    )
-    await producer.start()
-    for n in range(8):
-        await producer.begin_transaction()
-        await producer.send_and_wait(names.pages, page(f"http://a/{n}", n), partition=n % 2)
-        await (producer.abort_transaction() if n % 4 == 3 else producer.commit_transaction())
-    await producer.stop()
-    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
-        await audited(settings, 6)
-    code, said = await audit_command(settings)
-    assert code == 0
-    assert said.pop("seconds") > 0
-    assert said == {
-        "pages": 6, "verdicts": {"unique": 6}, "rows": 0, "missing": 0, "waiting": 0, "waiting_since": None,
-        "repeated": 0, "unexplained": 0, "superseded": 0, "trimmed": 0, "earlier": 0, "compacted": 0,
-        "loaded": 0, "lost": 0, "different": 0, "recomputed_from": 0, "hidden": 0, "hidden_by": [],
-    }  # fmt: skip
+    code, out, _ = await neardup_process(settings, "audit", "--json", "--recompute")
+    return code, json.loads(out)
 
 
 async def test_rule_17_audit_finds_missing_repeated_and_unexplained_verdicts(settings: Settings) -> None:
+    """Aborted pages and transaction markers take offsets, but are not pages."""
     names = await create(settings)
     for partition in range(2):
         await publish(settings, crawl(10, f"{partition}/"), partition)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
-        assert (await audited(settings, 20)).clean
+        assert (clean := await audited(settings, 20)).clean
+    code, said = await audit_command(settings)
+    assert (code, said.pop("seconds") > 0) == (0, True)
+    assert said == {
+        "pages": 20, "verdicts": dict(clean.verdicts), "rows": 0, "missing": 0, "waiting": 0,
+        "waiting_since": None, "repeated": 0, "unexplained": 0, "superseded": 0, "trimmed": 0, "earlier": 0,
+        "compacted": 0, "loaded": 0, "lost": 0, "different": 0, "recomputed_from": 0, "hidden": 0,
+        "hidden_by": [],
+    }  # fmt: skip
     stored = {
         (each.partition, json.loads(each.value)["source"]["offset"]): each.value
         for each in await read_all(settings, names.verdicts)

@@ -9,30 +9,24 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import msgspec
-import pyarrow as pa
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka import AIOKafkaProducer
 
 from stream.brokers import embedded, embedded_jars
 from stream.kafka.names import TopicNames
 from stream.messages.best import BestRecord, KeptPage, encode_best
 from stream.messages.verdict import PageRef
-from stream.roles.elector.role import ElectorRole
-from stream.roles.judge.role import JudgeRole
-from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import run_process
-from tests.kafka.judge_helpers import audited, text
-from tests.kafka.test_crawl_examples import EXAMPLES, abort, connect
-from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
-from tests.kafka.worker_helpers import publish as publish_pages
+from tests.kafka.judge_helpers import delete_records
+from tests.kafka.test_scrapy import EXAMPLES, abort, connect
+from tests.kafka.worker_helpers import ROOT, create
+from tests.night import cases
 from tests.property.best_oracle import Judged, Topics, pauses, url_of, verdict_of
 from tests.property.test_kept_pages import obey
 from tests.waiting import until
@@ -68,8 +62,9 @@ def urls(program: str, path: Path) -> dict[str, str | None]:
         return dict(database.execute("SELECT cluster, url FROM index_pages").fetchall())
 
 
-@pytest.mark.night
-@pytest.mark.parametrize("program", ["keep_index.py", "keep_index_in_duckdb.py"])
+@pytest.mark.parametrize(
+    "program", cases(["keep_index.py", "keep_index_in_duckdb.py"], by_day=["keep_index.py"])
+)
 async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, program: str) -> None:
     """Called after each pause, and by a reader that starts late."""
     settings = settings.model_copy(update={"elect": "longest"})
@@ -96,8 +91,7 @@ async def test_examples_keep_an_index_right(settings: Settings, tmp_path: Path, 
                 assert {of_url[url] for url in pages[reader]} == {*topics.wanted().values()} - {None}
 
     assert (await run(settings, program, path))[0] == 0
-    async with admin_of(settings) as admin:
-        await admin.delete_records({TopicPartition(names.verdicts, 0): RecordsToDelete(before_offset=2)})
+    await delete_records(settings, names.verdicts, 2)
     assert (await run(settings, program, path))[0] == 0, "it had read these"
     code, _, error = await run(settings, program, tmp_path / "too late")
     assert code == 1
@@ -195,63 +189,3 @@ def row_of(record: BestRecord) -> dict[str, Any]:
         nested = row.pop(name) or {}
         row |= {f"{name}_{field}": nested.get(field) for field in fields}
     return row
-
-
-@pytest.mark.parametrize("elect", ["longest", "newest"])
-async def test_an_index_of_a_crawl_is_what_sql_keeps_of_all_verdicts(
-    settings: Settings, tmp_path: Path, elect: str
-) -> None:
-    """At every pause, with worker, judge and elector."""
-    settings = settings.model_copy(update={"elect": elect, "elect_seconds": 0.0})
-    names, rng, path = await create(settings), random.Random(elect), tmp_path / "index.json"
-    bodies = [text(number, words=120) for number in range(6)]
-    pages: list[dict[str, Any]] = []
-    by_sql: dict[str, str] = {}
-    in_index = set[str]()
-
-    async def equal() -> bool:
-        code, said, error = await run(settings, "keep_index.py", path)
-        assert code == 0, error
-        obey(in_index, said.splitlines()[:-1])
-        kept = {cluster: url for cluster, url in urls("keep_index.py", path).items() if url}
-        return kept == by_sql and in_index == {*by_sql.values()}
-
-    async with running(WorkerRole(settings)), running(JudgeRole(settings)), running(ElectorRole(settings)):
-        for _ in range(3):
-            more = [
-                {
-                    "url": f"http://{rng.choice('abc')}.example/{rng.randrange(8)}",
-                    "text": f"{rng.choice(bodies)}{' word' * rng.randrange(6)}"
-                    if rng.random() < 0.9
-                    else "short",
-                    "fetched_at": rng.randrange(10**12),
-                }
-                for _ in range(30)
-            ]
-            pages += more
-            await publish_pages(settings, [json.dumps(each).encode() for each in more], partition=0)
-            assert (await audited(settings, len(pages))).clean
-            verdicts = [json.loads(each.value) for each in await read_all(settings, names.verdicts)]
-            by_sql = kept_by_sql(verdicts, pages, elect)
-            await until(equal)
-    assert len(by_sql) < len({each["cluster"] for each in verdicts if each["cluster"]}), "clusters ended"
-    assert any(each["url"] != by_sql.get(each["id"], each["url"]) for each in verdicts), "pages were swapped"
-
-
-def kept_by_sql(verdicts: list[dict[str, Any]], pages: list[dict[str, Any]], elect: str) -> dict[str, str]:
-    """Cluster -> URL, by docs/examples/keep_one.sql."""
-    rows = [
-        {
-            **{name: each[name] for name in ("id", "url", "verdict", "cluster", "fingerprint", "text_hash")},
-            "url_digest": each["url"],
-            "length": len(pages[each["source"]["offset"]]["text"]),
-            "quality": None,
-            "fetched_at": datetime.fromisoformat(each["fetched_at"]),
-        }
-        for each in verdicts
-    ]
-    with duckdb.connect() as database:
-        database.register("judged", pa.Table.from_pylist(rows))
-        database.execute("SET VARIABLE keep = $keep", {"keep": elect})
-        database.execute((EXAMPLES / "keep_one.sql").read_text())
-        return dict(database.execute("SELECT cluster, url FROM kept WHERE cluster IS NOT NULL").fetchall())

@@ -15,7 +15,7 @@ from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.journal import Corpus
 from stream.messages.verdict_options import VerdictOptions
-from stream.roles.auditor.audit import Findings, audit
+from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.role import JudgeRole
 from stream.roles.loader.load import LoadProgress, load
@@ -25,14 +25,14 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
 from tests.commands import neardup, succeeded
-from tests.kafka.judge_helpers import decisions, make, trim_decisions, verdicts
+from tests.kafka.judge_helpers import make, verdicts
 from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
 from tests.kills import killed_command
 from tests.unit.test_keep_one import keep_one
 from tests.unit.test_rows import directory, fingerprint_batch, table
 from tests.unit.test_scan_rows import of_table, rows_of_table
 from tests.verdict_projection import projection
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import until, until_answer
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 
@@ -63,11 +63,6 @@ def scanned_strictly(corpora: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path / "scanned.parquet"
 
 
-async def killed(settings: Settings, failpoint: str, *command: str | Path) -> None:
-    """Run a command or role in a process of its own, which is killed at a failpoint."""
-    await killed_command(settings, failpoint, *command)
-
-
 async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     settings: Settings, corpora: tuple[Path, Path], scanned: bytes, tmp_path: Path
 ) -> None:
@@ -83,7 +78,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     # Alone, in the order of a scan.
     async with running(JudgeRole(settings)):
         for failpoint in ("load.before_append", "load.append", "load.before_append:2", "load.appended_all"):
-            await killed(settings, failpoint, "load", corpora[0])
+            await killed_command(settings, failpoint, "load", corpora[0])
         with pytest.raises(RefusedError, match=rf"rows {corpora[0]} with .* are not loaded to their end"):
             await load(settings, more)
         out, _ = await succeeded(settings, "load", str(corpora[0]), "--json")
@@ -131,14 +126,9 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
         done.set()
         await crawling
         given = {each.digest: each.count for each in (rows, more, few)}
-        findings = Findings()
-
-        async def judged() -> bool:
-            nonlocal findings
-            findings = await audit(settings, rows=given)
-            return not (findings.missing or findings.waiting)
-
-        await until(judged)
+        findings = await until_answer(
+            lambda: audit(settings, rows=given), lambda found: not (found.missing or found.waiting)
+        )
     assert findings.clean, findings
     assert findings.pages == 20 + crawler.published + COUNT + MORE + 3
     assert findings.verdicts.total() == findings.pages
@@ -184,7 +174,7 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
     await topics.create(settings, Scheme(), VerdictOptions.paper(k=3, blocks=5), seed=PUBLIC_SEED)
     loading = LoadProgress(COUNT)
     load_all = asyncio.create_task(load(settings, RowsSource(str(rows)), loading))
-    await killed(settings, "judge.committed:2", "judge")
+    await killed_command(settings, "judge.committed:2", "judge")
     await until(lambda: loading.appended == COUNT)
     assert loading.judged == 2 * BLOCK_ROWS
     async with running(JudgeRole(settings)):
@@ -198,26 +188,3 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
         with keep_one("longest", [rows], each) as database:
             kept.append(database.execute("SELECT source, position FROM kept ORDER BY ALL").fetchall())
     assert kept[0] == kept[1] != []
-
-
-async def test_rule_21_a_load_that_ended_is_known_where_earlier_decisions_were_deleted(
-    settings: Settings, corpora: tuple[Path, Path]
-) -> None:
-    settings = settings.model_copy(update={"session_seconds": 1.0, "checkpoint_interval": 0.1})
-    await create(settings)
-    rows = RowsSource(str(corpora[0]))
-    async with running(JudgeRole(settings)):
-        await load(settings, rows)
-        expected = await last_of(settings)
-        await trim_decisions(settings, expected)
-    before = len(await journal(settings))
-    async with asyncio.timeout(HANG_SECONDS):
-        again = await load(settings, rows)
-    assert (again.judged_before, again.judged) == (COUNT, COUNT)
-    assert len(await journal(settings)) == before
-
-
-async def last_of(settings: Settings) -> dict[int, int]:
-    """Partition -> how far it was judged."""
-    found = [source for each in await decisions(settings) for source in each.sources]
-    return {source.partition: source.expected for source in found}

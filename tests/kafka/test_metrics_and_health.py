@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -13,7 +12,7 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, get, publish, running, scrape
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import until, until_answer
 
 pytestmark = pytest.mark.broker
 
@@ -34,30 +33,20 @@ async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Sett
         await until(lambda: ready(judge))
         await until(lambda: ready(worker))
 
-        async def counted() -> bool:
-            return (await scrape(judge))["neardup_judge_verdicts_total{verdict=rejected}"] == 2
-
-        await until(counted)
-
-        async def idle() -> bool:
-            found = await scrape(worker)
-            lags = [value for name, value in found.items() if name.startswith("neardup_worker_lag_records")]
+        def is_idle(series: dict[str, float]) -> bool:
+            lags = [value for name, value in series.items() if name.startswith("neardup_worker_lag_records")]
             return lags == [0, 0, 0]
 
-        await until(idle)
-        seen, worked = await scrape(judge), await scrape(worker)
+        rejected = "neardup_judge_verdicts_total{verdict=rejected}"
+        await until_answer(lambda: scrape(judge), lambda series: series[rejected] == 2)
+        worked = await until_answer(lambda: scrape(worker), is_idle)
+        seen = await scrape(judge)
         assert (await get(judge, "/livez"))[0] == (await get(worker, "/livez"))[0] == 200
-        assert (await get(judge, "/readyz"))[1]["checks"] == {
-            "broker": True,
-            "journal": True,
-            "replayed": True,
-            "assigned": True,
-        }
-        assert (await get(worker, "/readyz"))[1]["checks"] == {
-            "broker": True,
-            "assigned": True,
-            "accepting": True,
-        }
+        for role, checks in (
+            (judge, ("broker", "journal", "replayed", "assigned")),
+            (worker, ("broker", "assigned", "accepting")),
+        ):
+            assert (await get(role, "/readyz"))[1]["checks"] == dict.fromkeys(checks, True)
     for verdict, count in findings.verdicts.items():
         assert seen[f"neardup_judge_verdicts_total{{verdict={verdict}}}"] == count
     assert seen["neardup_judge_anchors{tier=ram}"] == findings.verdicts["unique"]
@@ -90,28 +79,3 @@ def assert_all_there(metrics: Metrics, series: dict[str, float]) -> None:
     """Check that every defined metric has a series, except those for events that did not occur here."""
     silent = {each.name for each in metrics.defined if not any(each.name in name for name in series)}
     assert silent <= {f"neardup_{metrics.role}_awaited_transaction_seconds"}  # none is awaited
-
-
-@pytest.mark.night
-async def test_a_judge_that_stands_by_is_ready_and_does_not_lead(settings: Settings) -> None:
-    await create(settings)
-    other = settings.model_copy(update={"state_dir": settings.state_dir / "other"})
-    async with running(JudgeRole(settings)) as first:
-        await until(lambda: ready(first))
-        async with running(JudgeRole(other)) as second:
-            await until(lambda: ready(second))
-            leading = [(await scrape(each))["neardup_judge_leading"] for each in (first, second)]
-            assert leading == [1, 0]
-
-
-@pytest.mark.night
-async def test_a_role_that_waits_for_its_topics_is_alive_and_not_ready(settings: Settings) -> None:
-    role = WorkerRole(settings)
-    task = asyncio.create_task(role.run())
-    await until(lambda: role.ops_url is not None)
-    assert await get(role, "/livez") == (200, {"live": True, "excused": "waiting for the genesis"})
-    status, said = await get(role, "/readyz")
-    assert (status, said["ready"], said["checks"]) == (503, False, {})
-    role.stop()
-    async with asyncio.timeout(HANG_SECONDS):
-        await task

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import CommitFailedError, UnknownMemberIdError
 from structlog.testing import capture_logs
 
@@ -35,9 +35,9 @@ from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import neardup_process
-from tests.kafka.judge_helpers import audited, error_of, make, page, text, verdicts
-from tests.kafka.worker_helpers import create, get, publish, read_all, running, scrape
-from tests.waiting import until
+from tests.kafka.judge_helpers import audited, make, page, text, verdicts
+from tests.kafka.worker_helpers import commit, create, error_of, get, publish, read_all, running, scrape
+from tests.waiting import until, until_answer
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
 HALF = 20
@@ -76,31 +76,22 @@ async def publish_half(settings: Settings, first: int) -> None:
 
 
 async def told(settings: Settings) -> Counter[str]:
-    """The number of records of each cluster that an elector told."""
     records = await read_all(settings, TopicNames(settings.namespace).best())
     return Counter(decode_best(each.value, "").cluster for each in records)
 
 
 async def until_judged(settings: Settings, pages: int) -> None:
-    async def done() -> bool:
-        return len(await verdicts(settings)) >= pages
-
-    await until(done)
+    await until_answer(lambda: verdicts(settings), lambda found: len(found) >= pages)
 
 
 async def waits(role: JudgeRole | ElectorRole, topic: str) -> dict[str, Any]:
     """Wait until a role is not ready because of a transaction on a topic, and return what it answers."""
-    answer: dict[str, Any] = {}
-
-    async def named() -> bool:
-        nonlocal answer
-        if role.ops_url is None:
-            return False
-        status, answer = await get(role, "/readyz")
-        return status == 503 and f"{topic}-0" in answer.get("trouble", "")
-
-    await until(named)
-    return answer
+    await until(lambda: role.ops_url)
+    _, answer = await until_answer(
+        lambda: get(role, "/readyz"),
+        lambda found: found[0] == 503 and f"{topic}-0" in found[1].get("trouble", ""),
+    )
+    return dict(answer)
 
 
 def judge(settings: Settings, directory: Path) -> JudgeRole:
@@ -167,11 +158,7 @@ async def test_rule_9_judges_and_electors_change_beside_a_transaction(
                 await waits(second, names.best())
             await stack.aclose()
             await until_judged(quick, 2 * HALF)
-
-            async def elected() -> bool:
-                return len(await told(quick)) == HALF  # one of two pages
-
-            await until(elected)
+            await until_answer(lambda: told(quick), lambda found: len(found) == HALF)  # one of two pages
     await refuse_repeated(quick, 2 * HALF)
     assert set((await told(quick)).values()) == {1}
 
@@ -183,20 +170,12 @@ async def test_an_audit_calls_verdicts_hidden_and_not_missing(quick: Settings, t
         assert (await audited(quick, HALF)).clean
         async with foreign_transaction(quick, names.verdicts):
             await publish_half(quick, HALF)
-
-            async def judged() -> bool:
-                return (await audit.audit(quick)).hidden == HALF
-
-            await until(judged)
+            await until_answer(lambda: audit.audit(quick), lambda found: found.hidden == HALF)
             code, out, _ = await neardup_process(quick, "audit", "--json")
             found = json.loads(out)
             assert code == EXIT_HIDDEN
-            assert (found["hidden"], found["missing"], found["waiting"], found["pages"]) == (
-                HALF,
-                0,
-                0,
-                2 * HALF,
-            )
+            counts = [found[each] for each in ("hidden", "missing", "waiting", "pages")]
+            assert counts == [HALF, 0, 0, 2 * HALF]
             assert re.match(
                 rf"\d+ records from offset \d+ of {names.verdicts}-0 are hidden", found["hidden_by"][0]
             )
@@ -238,19 +217,14 @@ async def test_rule_9_a_leader_refuses_decisions_that_lost_what_its_group_has_ju
     await publish_half(quick, 0)
     async with running(WorkerRole(quick)), running(judge(quick, tmp_path)):
         assert (await audited(quick, HALF)).clean
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=quick.bootstrap_servers, group_id=names.judge, enable_auto_commit=False
-    )
-    async with consumer:
-        consumer.assign([TopicPartition(names.journal, 0)])
 
-        async def committed() -> bool:
-            with suppress(CommitFailedError, UnknownMemberIdError):  # until the judge counts as gone
-                await consumer.commit({TopicPartition(names.journal, 0): 99})
-                return True
-            return False
+    async def committed() -> bool:
+        with suppress(CommitFailedError, UnknownMemberIdError):  # until the judge counts as gone
+            await commit(quick, 99, group=names.judge, topic=names.journal)
+            return True
+        return False
 
-        await until(committed)
+    await until(committed)
     error = await error_of(judge(quick, tmp_path))
     assert isinstance(error, StateError)
     assert f"group {names.judge} has judged it up to 99" in str(error)

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.errors import BrokerError, PageError, TopicError
@@ -19,6 +18,7 @@ from stream.settings import Settings, load
 from stream.sources.jsonl import JsonlSource
 from stream.sources.rejections import Rejections
 from stream.sources.source import Message
+from tests.kafka.worker_helpers import read_all
 
 pytestmark = pytest.mark.broker
 
@@ -36,25 +36,13 @@ async def topic(settings: Settings, admin: AIOKafkaAdminClient) -> AsyncIterator
 
 async def published(settings: Settings, topic: str) -> list[list[tuple[bytes | None, bytes]]]:
     """(key, value) of every record, partition by partition."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest", group_id=None
-    )
-    await consumer.start()
-    try:
-        partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
-        ends = await consumer.end_offsets(partitions)
-        consumer.assign(partitions)
-        records: list[list[tuple[bytes | None, bytes]]] = [[] for _ in partitions]
-        while sum(map(len, records)) < sum(ends.values()):
-            for partition, batch in (await consumer.getmany(timeout_ms=1000)).items():
-                records[partition.partition].extend((r.key, r.value) for r in batch)
-        return records
-    finally:
-        await consumer.stop()
+    records: list[list[tuple[bytes | None, bytes]]] = [[] for _ in range(settings.partitions)]
+    for each in await read_all(settings, topic):
+        records[each.partition].append((each.key, each.value))
+    return records
 
 
 def by_key(records: Iterable[tuple[bytes | None, bytes]]) -> dict[bytes | None, list[bytes]]:
-    """Values of each key, in order."""
     values: dict[bytes | None, list[bytes]] = {}
     for key, value in records:
         values.setdefault(key, []).append(value)
@@ -88,15 +76,6 @@ async def test_every_message_is_published_once_and_a_url_stays_in_order(
     assert sum(len(by_key(part)) for part in records) == 350, "a URL stays on one partition"
 
 
-@pytest.mark.night
-async def test_malformed_messages_are_published_without_a_key(
-    settings: Settings, topic: str, tmp_path: Path
-) -> None:
-    assert await publish(settings, [jsonl(tmp_path / "a.jsonl", [b'{"url": "http://a', b"\xff"])]) == 2
-    records = [record for part in await published(settings, topic) for record in part]
-    assert sorted(records, key=lambda record: record[1]) == [(None, b'{"url": "http://a'), (None, b"\xff")]
-
-
 async def test_a_page_that_the_topic_does_not_take_is_named(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:
@@ -104,15 +83,6 @@ async def test_a_page_that_the_topic_does_not_take_is_named(
     lines = [line("http://a.example/1", "x"), line("http://a.example/2", noise)]
     with pytest.raises(PageError, match=r"too_large: .*a\.jsonl line 2.*max\.message\.bytes"):
         await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)])
-
-
-@pytest.mark.night
-async def test_a_page_that_the_topic_takes_compressed_is_published_as_it_is(
-    settings: Settings, topic: str, tmp_path: Path
-) -> None:
-    lines = [line("http://a.example/1", "x" * 3 * LIMIT), line("http://a.example/2", "y")]
-    assert await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)]) == 2
-    assert sorted(v for part in await published(settings, topic) for _, v in part) == sorted(lines)
 
 
 async def test_a_damaged_source_is_named_and_what_was_read_is_published(
@@ -127,14 +97,6 @@ async def test_a_damaged_source_is_named_and_what_was_read_is_published(
     with pytest.raises(PageError, match="here"):
         await publish(settings, [Damaged(str(tmp_path / "a.jsonl"))])
     assert sum(map(len, await published(settings, topic))) == 1
-
-
-@pytest.mark.night
-async def test_the_rate_is_kept(settings: Settings, topic: str, tmp_path: Path) -> None:
-    source = jsonl(tmp_path / "a.jsonl", [line(f"http://a.example/{n}", "x") for n in range(50)])
-    started = time.monotonic()
-    assert await publish(settings, [source], rate=100) == 50
-    assert time.monotonic() - started >= 49 / 100
 
 
 async def test_a_missing_topic_is_named(settings: Settings, tmp_path: Path) -> None:
@@ -162,20 +124,25 @@ def test_the_key_is_the_url_or_its_host(url: str | None, key: str, expected: byt
 
 
 @pytest.mark.night
-async def test_pages_that_workers_will_reject_are_counted_and_named(
+async def test_pages_are_published_as_they_are_and_those_that_workers_will_reject_are_named(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:
+    """What has no URL has no key. A page is as large as the topic takes it compressed. The rate is kept."""
+    urls = {f"http://a.example/{n}": "x" for n in range(45)} | {"http://a.example/large": "x" * 3 * LIMIT}
     lines = [
-        line("http://a.example/1", "x"),
         b'{"doc_id": 7, "text": "x"}',
-        b"no JSON",
+        b"\xff",
         b'{"url": "nowhere", "text": "x"}',
-        b'{"url": "http://a.example/2", "warc_filename": "a.warc", "warc_offset": 0}',
+        b'{"url": "http://b.example/", "warc_filename": "a.warc", "warc_offset": 0}',
+        *(line(*each) for each in urls.items()),
     ]
-    rejections = Rejections()
-    source = jsonl(tmp_path / "a.jsonl", lines)
-    assert await publish(settings, [source], rejections=rejections) == 5
+    source, rejections, started = jsonl(tmp_path / "a.jsonl", lines), Rejections(), time.monotonic()
+    assert await publish(settings, [source], rate=100, rejections=rejections) == len(lines) == 50
+    assert time.monotonic() - started >= 49 / 100
     assert rejections.counts == {"missing_field": 1, "malformed_json": 1, "bad_url": 1}
     assert rejections.examples["missing_field"] == (
-        f"{tmp_path}/a.jsonl line 2: `url` is missing; the page has `doc_id`, `text`"
+        f"{tmp_path}/a.jsonl line 1: `url` is missing; the page has `doc_id`, `text`"
     )
+    records = [record for part in await published(settings, topic) for record in part]
+    assert sorted(value for _, value in records) == sorted(lines)
+    assert {*lines[:2]} <= {value for key, value in records if key is None}

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 
 from stream.cli.tail import _follow
 from stream.settings import Settings
-from tests.kafka.judge_helpers import add_partitions
+from tests.kafka.judge_helpers import add_partitions, append
 from tests.kafka.worker_helpers import create
 from tests.waiting import until
 
@@ -40,9 +40,8 @@ async def test_it_says_what_it_waits_for(
     assert out == ""
     nearest = {"url": "http://b/", "id": "abababab.2.0", "similarity": 0.71}
     value = {"url": "a", "verdict": "unique", "duplicate_of": None, "nearest": nearest, "reason": None}
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        for partition in (0, 2):
-            await producer.send_and_wait(names.verdicts, json.dumps(value).encode(), partition=partition)
+    for partition in (0, 2):
+        await append(settings, json.dumps(value).encode(), topic=names.verdicts, partition=partition)
     error, out = await waiting_line(settings, *arguments)
     assert error.startswith(waits_for.format(names.verdicts))
     assert out.count("unique") == (2 if "--from-beginning" in arguments else 0)

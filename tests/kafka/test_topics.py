@@ -9,13 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from stream.brokers.local_broker import LocalBroker
-from stream.brokers.ports import free_port
 from stream.dashboard.role import DashboardRole
-from stream.errors import BrokerError, RefusedError, SchemeMismatchError, SettingsError, TopicError
+from stream.errors import RefusedError, SchemeMismatchError, SettingsError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
@@ -29,7 +26,7 @@ from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import append, recreate
 from tests.kafka.worker_helpers import read_all
 from tests.kills import killed_command
-from tests.waiting import HANG_SECONDS, until, until_transactions_end
+from tests.waiting import until, until_answer, until_transactions_end
 
 pytestmark = pytest.mark.broker
 
@@ -61,52 +58,54 @@ def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
         answer = await admin.create_topics(new)
         assert [code for _, code, _ in answer.topic_errors] == [0] * len(new)
 
-        async def known() -> bool:
-            found = await broker_metadata.metadata(admin._client, [topic.name for topic in new])
-            return len(found.topics) == len(new)
-
-        await until(known)
+        await until_answer(
+            lambda: broker_metadata.metadata(admin._client, [topic.name for topic in new]),
+            lambda found: len(found.topics) == len(new),
+        )
 
     return make_topics
 
 
-async def offsets(settings: Settings) -> dict[str, int]:
-    found, _ = await topics.describe(settings)
-    return {row.name: row.offsets for row in found}
+async def delete(admin: AIOKafkaAdminClient, topic: str) -> None:
+    await admin.delete_topics([topic])
+    await until_answer(
+        lambda: broker_metadata.metadata(admin._client, [topic]), lambda found: not found.topics
+    )
 
 
-async def test_created_topics_are_as_planned(settings: Settings, names: TopicNames) -> None:
-    made = await topics.create(settings, SCHEME, OPTIONS)
+async def test_created_topics_are_as_planned_and_creating_them_again_changes_nothing(
+    settings: Settings, names: TopicNames
+) -> None:
+    said: list[str] = []
+    made = await topics.create(settings, SCHEME, OPTIONS, said.append)
+    assert ["created" in said[0], "wrote the genesis" in said[1]] == [True, True]
+    await until_transactions_end(settings, [names.genesis])
     found, genesis = await topics.describe(settings)
     assert genesis == made
     rows = {row.name: row for row in found}
-    assert {name: row.partitions for name, row in rows.items()} == {
-        names.pages: 3,
-        names.genesis: 1,
-        names.journal: 1,
-        names.decisions: 1,
-        names.requests: 1,
-        names.verdicts: 3,
-        names.clusters: 1,
-        names.rejected: 3,
-    }
+    wide = (names.pages, names.verdicts, names.rejected)
+    single = (names.genesis, names.journal, names.decisions, names.requests, names.clusters)
+    partitions = {name: row.partitions for name, row in rows.items()}
+    assert partitions == dict.fromkeys(wide, 3) | dict.fromkeys(single, 1)
     assert [row.problems for row in rows.values()] == [()] * 8
     assert rows[names.journal].retention_ms is rows[names.decisions].retention_ms is None
     assert rows[names.clusters].cleanup == rows[names.genesis].cleanup == "compact"
     for role in ("worker", "judge", "publish", "follow", DashboardRole.topics):
         await topics.check(settings, role)
+    said.clear()
+    assert await topics.create(settings, SCHEME, OPTIONS, said.append) == made
+    assert len(said) == 1
+    assert "nothing to do" in said[0]
+    again, _ = await topics.describe(settings)
+    assert {row.name: row.offsets for row in again} == {row.name: row.offsets for row in found}
+    assert rows[names.journal].offsets == 0
 
 
 async def test_a_dashboard_without_the_topic_of_requests_is_refused(
     settings: Settings, names: TopicNames, admin: AIOKafkaAdminClient
 ) -> None:
     await topics.create(settings, SCHEME, OPTIONS)
-    await admin.delete_topics([names.requests])
-
-    async def is_gone() -> bool:
-        return not (await broker_metadata.metadata(admin._client, [names.requests])).topics
-
-    await until(is_gone)
+    await delete(admin, names.requests)
     with pytest.raises(TopicError, match=f"missing topics: {names.requests} "):
         await topics.check(settings, DashboardRole.topics)
 
@@ -126,20 +125,6 @@ async def test_the_topic_of_kept_pages_is_made_where_an_elector_is_wanted(
         best = rows[names.best(settings.elector_name)]
         assert (best.partitions, best.cleanup) == (3, "compact")
     assert names.best("newest").endswith(".best-newest")
-
-
-async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) -> None:
-    said: list[str] = []
-    first = await topics.create(settings, SCHEME, OPTIONS, said.append)
-    assert ["created" in said[0], "wrote the genesis" in said[1]] == [True, True]
-    await until_transactions_end(settings, [TopicNames(settings.namespace).genesis])
-    before = await offsets(settings)
-    assert before[TopicNames(settings.namespace).journal] == 0
-    said.clear()
-    assert await topics.create(settings, SCHEME, OPTIONS, said.append) == first
-    assert len(said) == 1
-    assert "nothing to do" in said[0]
-    assert await offsets(settings) == before
 
 
 async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
@@ -189,6 +174,7 @@ async def test_of_two_creators_with_other_seeds_one_is_refused(settings: Setting
     (refused,) = [each for each in done if isinstance(each, RefusedError)]
     assert made == await topics.wait_for_genesis(settings)
     assert made.seed in (b"\xab" * 16, b"\xcd" * 16)
+    assert str(tmp_path) not in str(msgspec.structs.asdict(made)), "a path on one machine"
     assert f"another seed, which cannot be changed: its digest is {made.scheme.seed_digest}" in str(refused)
     assert len(await read_all(settings, TopicNames(settings.namespace).genesis)) == 1
 
@@ -210,35 +196,6 @@ async def test_what_is_refused_creates_no_topics(settings: Settings, names: Topi
     assert {row.id for row in found} == {None}
 
 
-@pytest.mark.night
-async def test_a_refused_repetition_creates_no_missing_topics(
-    settings: Settings, admin: AIOKafkaAdminClient, names: TopicNames
-) -> None:
-    await topics.create(settings, SCHEME, OPTIONS)
-    await admin.delete_topics([names.rejected])
-
-    async def deleted() -> bool:
-        return [row.name for row in (await topics.describe(settings))[0] if row.id is None] == [
-            names.rejected
-        ]
-
-    await until(deleted)
-    with pytest.raises(RefusedError, match=r"options\.baselines is 2"):
-        await topics.create(settings, SCHEME, VerdictOptions(baselines=3))
-    assert await deleted()
-
-
-@pytest.mark.night
-async def test_a_seed_in_a_file_becomes_the_journals(settings: Settings, tmp_path: Path) -> None:
-    file = tmp_path / "seed"
-    file.write_text("ab" * 16 + "\n")
-    made = await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
-    assert made.seed == b"\xab" * 16
-    assert str(file) not in str(msgspec.structs.asdict(made)), "a path on one machine"
-    assert made.seed.hex() not in repr(made)
-    assert "xab" not in repr(made)
-
-
 async def test_a_journal_of_another_behaviour_is_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,41 +207,31 @@ async def test_a_journal_of_another_behaviour_is_refused(
         await topics.create(settings, SCHEME, OPTIONS)
 
 
-async def test_a_genesis_with_options_of_another_version_is_refused(
-    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
-) -> None:
-    await make()
-    genesis = genesis_of(SCHEME, OPTIONS)
+def with_another_mode(genesis: Genesis) -> bytes:
     later = msgspec.msgpack.decode(encode_genesis(genesis))
     later["options"]["mode"] = "clairvoyant"
-    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_and_wait(names.genesis, msgspec.msgpack.encode(later), key=b"a", partition=0)
-    with pytest.raises(RefusedError, match=rf"{names.genesis}: .*run the version that wrote it.*\$\.options"):
-        await topics.wait_for_genesis(settings)
+    return msgspec.msgpack.encode(later)
 
 
-async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
-    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        (with_another_mode, r"run the version that wrote it.*\$\.options"),
+        (
+            lambda genesis: encode_genesis(msgspec.structs.replace(genesis, version=5)),
+            r"use a new namespace .*has version 5, but this program reads version 6",
+        ),
+    ],
+    ids=["options", "version"],
+)
+async def test_a_genesis_of_another_version_is_refused_with_the_way_on(
+    settings: Settings, names: TopicNames, make: Make, written: Callable[[Genesis], bytes], why: str
 ) -> None:
     await make()
-    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=5)
-    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
-    said = rf"{names.genesis}: .* use a new namespace .*has version 5, but this program reads version 6"
-    with pytest.raises(RefusedError, match=said):
-        await topics.wait_for_genesis(settings)
-    with pytest.raises(RefusedError, match=said):
-        await topics.create(settings, SCHEME, OPTIONS)
-
-
-@pytest.mark.night
-async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
-    waiting = asyncio.create_task(topics.wait_for_genesis(settings))
-    with pytest.raises(TopicError, match=r"genesis .*was not written within 0.3 s"):
-        await topics.wait_for_genesis(settings, 0.3)
-    made = await topics.create(settings, SCHEME, OPTIONS)
-    async with asyncio.timeout(HANG_SECONDS):
-        assert await waiting == made
+    await append(settings, written(genesis_of(SCHEME, OPTIONS)), topic=names.genesis, key=b"a")
+    for reading in (topics.wait_for_genesis(settings), topics.create(settings, SCHEME, OPTIONS)):
+        with pytest.raises(RefusedError, match=f"{names.genesis}: .*{why}"):
+            await reading
 
 
 @pytest.mark.night
@@ -304,12 +251,7 @@ async def test_a_journal_with_its_genesis_inside_is_refused(
     """Earlier versions had no topic for it."""
     await make()
     if topic_of_genesis == "missing":
-        await admin.delete_topics([names.genesis])
-
-        async def deleted() -> bool:
-            return not (await broker_metadata.metadata(admin._client, [names.genesis])).topics
-
-        await until(deleted)
+        await delete(admin, names.genesis)
     old = genesis_of(SCHEME, OPTIONS)
     await append(settings, encode_genesis(old))
     named = f"{names.journal} has records, but {names.genesis} has no genesis.*Use a new namespace"
@@ -358,42 +300,30 @@ async def test_creator_killed_before_its_genesis_is_committed_is_followed_by_ano
 
 
 @pytest.mark.parametrize(
-    ("topic", "partitions", "config", "says"),
+    ("topic", "partitions", "config", "must"),
     [
-        ("journal", 2, {}, r"journal: has 2 partitions, must have 1"),
-        ("journal", 1, {"retention.ms": "604800000"}, r"journal: retention.ms is 604800000, must be -1"),
-        ("journal", 1, {"retention.bytes": "1000000"}, r"journal: retention.bytes is 1000000, must be -1"),
-        ("journal", 1, {"cleanup.policy": "compact"}, r"journal: cleanup.policy is compact, must be delete"),
-        (
-            "journal",
-            1,
-            {"message.timestamp.type": "CreateTime"},
-            r"journal: message.timestamp.type is CreateTime, must be LogAppendTime",
-        ),
-        (
-            "journal",
-            1,
-            {"unclean.leader.election.enable": "true"},
-            r"journal: unclean.leader.election.enable is true, must be false",
-        ),
-        (
-            "journal",
-            1,
-            {"max.message.bytes": str(JOURNAL_BYTES)},
-            rf"journal: max.message.bytes is {JOURNAL_BYTES}, must be at least",
-        ),
-        ("decisions", 2, {"retention.ms": "5"}, r"decisions: has 2 partitions.*decisions: retention.ms is 5"),
-        ("clusters", 1, {"cleanup.policy": "delete"}, r"clusters: cleanup.policy is delete, must be compact"),
+        ("journal", 2, {}, ""),
+        ("journal", 1, {"retention.ms": "604800000"}, "must be -1"),
+        ("journal", 1, {"retention.bytes": "1000000"}, "must be -1"),
+        ("journal", 1, {"cleanup.policy": "compact"}, "must be delete"),
+        ("journal", 1, {"message.timestamp.type": "CreateTime"}, "must be LogAppendTime"),
+        ("journal", 1, {"unclean.leader.election.enable": "true"}, "must be false"),
+        ("journal", 1, {"max.message.bytes": str(JOURNAL_BYTES)}, "must be at least"),
+        ("decisions", 2, {"retention.ms": "5"}, "must be -1"),
+        ("clusters", 1, {"cleanup.policy": "delete"}, "must be compact"),
     ],
 )
 async def test_a_topic_that_would_break_exactly_once_is_refused(
-    settings: Settings, make: Make, topic: str, partitions: int, config: dict[str, str], says: str
+    settings: Settings, make: Make, topic: str, partitions: int, config: dict[str, str], must: str
 ) -> None:
     await make(topic, partitions, **config)
-    with pytest.raises(TopicError, match=says):
-        await topics.check(settings, "judge")
-    with pytest.raises(TopicError, match=says):
-        await topics.create(settings, SCHEME, OPTIONS)
+    said = [f"{topic}: {name} is {value}, {must}" for name, value in config.items()]
+    said += [f"{topic}: has 2 partitions, must have 1"] * (partitions > 1)
+    for says in said:
+        with pytest.raises(TopicError, match=says):
+            await topics.check(settings, "judge")
+        with pytest.raises(TopicError, match=says):
+            await topics.create(settings, SCHEME, OPTIONS)
 
 
 async def test_without_dev_topics_must_be_replicated(
@@ -406,17 +336,10 @@ async def test_without_dev_topics_must_be_replicated(
     assert f"{names.journal}: replication factor is 1, must be at least 3" in str(refused.value)
     assert f"{names.journal}: min.insync.replicas is 1, must be at least 2" in str(refused.value)
     assert names.pages not in str(refused.value)  # a crawler's topic, which we only read
-
-
-async def test_one_broker_without_dev_is_told_of_dev(settings: Settings) -> None:
     with pytest.raises(TopicError, match=r"replication factor 3 .*--dev"):
-        await topics.create(settings.model_copy(update={"dev": False}), SCHEME, OPTIONS)
-
-
-async def test_missing_topics_are_named(settings: Settings, names: TopicNames) -> None:
-    with pytest.raises(TopicError, match=f"{names.journal}.*neardup topics create"):
-        await topics.check(settings, "worker")
-    assert all(row.id is None and row.problems for row in (await topics.describe(settings))[0])
+        await topics.create(
+            for_good.model_copy(update={"namespace": f"{names.namespace}-b"}), SCHEME, OPTIONS
+        )
 
 
 @pytest.mark.parametrize("left", ["segments", "candidates"])
@@ -438,17 +361,6 @@ async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(
     await topics.create(settings, SCHEME, OPTIONS)
     found = await broker_metadata.partition_counts(admin._client, [names.pages, names.verdicts])
     assert found == {names.pages: 5, names.verdicts: 5}
-
-
-async def test_no_broker_is_an_error_that_names_the_option(settings: Settings) -> None:
-    nowhere = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{free_port()}"})
-    for question in (
-        topics.create(nowhere, SCHEME, OPTIONS),
-        topics.describe(nowhere),
-        topics.check(nowhere, "judge"),
-    ):
-        with pytest.raises(BrokerError, match="bootstrap_servers"):
-            await question
 
 
 def test_a_created_topic_takes_the_largest_record_and_its_batch() -> None:

@@ -7,10 +7,8 @@ import json
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -18,9 +16,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from stream.checkpoints import verification
 from stream.checkpoints.digests import digest_of_file
-from stream.checkpoints.manifest import STORED, VERIFIED, Manifest, file_object
+from stream.checkpoints.manifest import Manifest, file_object
 from stream.errors import BrokerError, CheckpointError, SettingsError, UnsoundTopicError
 from stream.kafka import broker_metadata, topics
 from stream.kafka.ledger_search import ledger_at
@@ -31,6 +28,7 @@ from stream.roles.trimmer import role as trimming_roles
 from stream.roles.trimmer import trim as trimming
 from stream.roles.trimmer.role import TrimRole, trim_once
 from stream.settings import Settings
+from tests.checkpointed import flip
 from tests.commands import neardup_process, succeeded
 from tests.kafka.judge_helpers import delete_records, ledgers, once, part, places, verdicts
 from tests.kafka.judged_rounds import (
@@ -68,7 +66,6 @@ async def judged(settings: Settings, tmp_path: Path) -> Settings:
 
 
 async def starts(settings: Settings) -> tuple[int, int]:
-    """Where the logs of decisions and journal start."""
     names = TopicNames(settings.namespace)
     async with broker_metadata.connect(settings) as client:
         bounds = await broker_metadata.log_bounds(client, [names.decisions, names.journal])
@@ -81,7 +78,6 @@ async def ends(settings: Settings) -> dict[int, int]:
 
 
 async def configure(settings: Settings, topic: str, changed: dict[str, str]) -> None:
-    """Change the configuration of a topic."""
     async with broker_metadata.connect(settings) as client:
         configs = (await broker_metadata.topic_configs(client, [topic]))[topic]
     names = (
@@ -103,7 +99,10 @@ async def goes_on(settings: Settings, rounds: int = ROUNDS) -> None:
     assert places(await verdicts(settings)) == once(part(0, 0, rounds * ROUND + 1))
 
 
-async def test_the_logs_are_trimmed_to_the_oldest_kept_checkpoint(judged: Settings) -> None:
+async def test_the_logs_are_trimmed_to_the_oldest_kept_checkpoint(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was verified is not read again, and nothing is trimmed twice."""
     oldest, newest, before = kept(judged)[-1], kept(judged)[0], await ends(judged)
     outcome = await trim_once(judged, 0)
     assert not outcome.has_problem, outcome
@@ -113,26 +112,15 @@ async def test_the_logs_are_trimmed_to_the_oldest_kept_checkpoint(judged: Settin
     assert before[oldest.ledger] <= oldest.applied
     assert outcome.verified == str(newest.name)
     decisions_log, journal_log = outcome.logs
-    assert (decisions_log.topic, journal_log.topic) == (
-        f"{judged.namespace}.decisions",
-        f"{judged.namespace}.journal",
-    )
+    names = TopicNames(judged.namespace)
+    assert (decisions_log.topic, journal_log.topic) == (names.decisions, names.journal)
     assert (decisions_log.before, decisions_log.start) == (0, oldest.ledger)
     assert decisions_log.oldest > 0
     assert min(await ends(judged)) == oldest.ledger
-    await goes_on(judged)
-
-
-@pytest.mark.night
-async def test_what_was_verified_is_not_read_again_and_nothing_is_trimmed_twice(
-    judged: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await trim_once(judged, 0)
     monkeypatch.setattr(trimming, "verify_whole", None)
     again = await trim_once(judged, 0)
-    assert [each.start for each in again.logs] == [each.start for each in first.logs]
-    assert [each.before for each in again.logs] == [each.start for each in first.logs]
-    assert again.verified == first.verified
+    assert [(each.before, each.start) for each in again.logs] == [(each.start,) * 2 for each in outcome.logs]
+    assert again.verified == outcome.verified
     assert not again.has_problem
     monkeypatch.undo()
     await judge_rounds(judged, ROUNDS, ROUNDS + 2, ledger=True)
@@ -143,20 +131,20 @@ async def test_what_was_verified_is_not_read_again_and_nothing_is_trimmed_twice(
 
 
 @pytest.mark.night
-async def test_what_is_younger_than_keep_stays(judged: Settings) -> None:
+async def test_what_is_younger_than_keep_stays(judged: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each time between two ledger records, the earlier one is where the logs start."""
+    with monkeypatch.context() as patch:
+        patch.setattr(trimming, "VERIFY_SECONDS", 0.0)
+        outcome = await trim_once(judged, 0)
+    assert outcome.held.reason == "unverified"
+    assert all(" h to verify: it may be pruned meanwhile" in each for each in outcome.damaged)
     outcome = await trim_once(judged, 3600)
-    assert outcome.held.reason == "keep"
-    assert not outcome.has_problem
-    assert await starts(judged) == (0, 0)
+    assert (outcome.held.reason, outcome.has_problem) == ("keep", False)
     assert outcome.verified == str(kept(judged)[0].name)  # for the time when it is older
     dry = await trim_once(judged, 0, dry_run=True)
     assert [each.start for each in dry.logs] > [0, 0]
     assert await starts(judged) == (0, 0)
 
-
-@pytest.mark.night
-async def test_the_last_ledger_record_before_the_time_to_keep_is_trimmed_to(judged: Settings) -> None:
-    """At each time between two ledger records, the earlier one is where the logs start."""
     known, limit = await ends(judged), kept(judged)[-1].ledger
     names = TopicNames(judged.namespace)
     appended = {each.offset: each.timestamp for each in await read_all(judged, names.decisions)}
@@ -165,7 +153,6 @@ async def test_the_last_ledger_record_before_the_time_to_keep_is_trimmed_to(judg
     genesis = await topics.wait_for_genesis(judged)
     async with broker_metadata.connect(judged) as client:
         run = trimming._Run(judged, genesis, catalogue(judged), client)
-        await run.verify_newest()
         for offset in candidates:
             outcome = await run.trim(appended[offset] + 1, dry_run=False)
             assert outcome.held.reason == "keep"
@@ -175,18 +162,6 @@ async def test_the_last_ledger_record_before_the_time_to_keep_is_trimmed_to(judg
             assert start <= offset
     assert start > 0
     await goes_on(judged)
-
-
-async def test_without_a_checkpoint_nothing_is_trimmed(judged: Settings) -> None:
-    shutil.rmtree(stored(judged, kept(judged)[0].journal))
-    outcome = await trim_once(judged, 0)
-    assert (outcome.held.reason, outcome.has_problem) == ("none", True)
-    with pytest.raises(SettingsError, match="checkpoints: not set"):
-        await trim_once(judged.model_copy(update={"checkpoints": None}), 0)
-    away = judged.model_copy(update={"checkpoints": str(Path(judged.checkpoints or "") / "a" / "b")})
-    with pytest.raises(CheckpointError, match="checkpoints: "):
-        await trim_once(away, 0)
-    assert await starts(judged) == (0, 0)
 
 
 def change_all(settings: Settings, **fields: object) -> None:
@@ -212,8 +187,6 @@ HELD: list[tuple[Act, str, str]] = [
     # Checkpoints of something else replace nothing.
     (lambda settings: change_all(settings, format=1), "none", "has format 1, but"),
     (lambda settings: change_all(settings, cluster="elsewhere"), "none", "has cluster elsewhere, but"),
-    (lambda settings: change_all(settings, scheme="0" * 16), "none", f"has scheme {'0' * 16}, but"),
-    (lambda settings: change_all(settings, options="other"), "none", "has options other, but"),
     (lambda settings: change_all(settings, ledger=0), "none", "before a ledger record"),
     (damage_all, "unverified", ".sst"),
     (lose_files, "none", "is missing"),
@@ -251,24 +224,18 @@ async def test_what_holds_the_logs_is_named(judged: Settings, act: Act, reason: 
 
 
 @pytest.mark.night
-async def test_an_earlier_version_s_checkpoint_holds_the_logs_until_there_is_one_or_it_is_deleted(
-    judged: Settings,
-) -> None:
-    """Its elector may need them, and what it needs is not read."""
+async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged: Settings) -> None:
+    """One of an earlier version's elector, which may need the logs, holds them until it is deleted."""
     earlier = stored(judged, f"{kept(judged)[0].journal}/elector-b/checkpoints/{1:020d}-{'ab' * 16}.json")
     earlier.parent.mkdir(parents=True)
     earlier.write_text("{}")
-    outcome = await trim_once(judged, 0)
+    outcome = await trim_once(judged, 0, dry_run=True)
     assert (outcome.held.reason, outcome.has_problem) == ("none", True)
     assert "none of the checkpoints of elector-b in " in outcome.held.text
     assert [each.endswith("is of an earlier version") for each in outcome.unused] == [True]
-    assert await starts(judged) == (0, 0)
     earlier.unlink()
-    assert (await trim_once(judged, 0)).held.reason == "checkpoint"
+    assert (await trim_once(judged, 0, dry_run=True)).held.reason == "checkpoint"
 
-
-@pytest.mark.night
-async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged: Settings) -> None:
     newest, middle, oldest = kept(judged)
     found = catalogue(judged)
     for spoiled, other, spoil in ((newest, middle, flip), (middle, newest, Path.unlink)):
@@ -290,13 +257,6 @@ async def test_damaged_checkpoints_are_named_and_an_older_one_is_verified(judged
     await goes_on(judged)
 
 
-def flip(path: Path, place: int = 10) -> None:
-    """Change a bit, by default in the first block of a data file."""
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
 def damage(settings: Settings, manifest: Manifest) -> None:
     """Store a checkpoint again, as if a bit of each data file had been wrong before it was uploaded."""
     files = []
@@ -310,79 +270,6 @@ def damage(settings: Settings, manifest: Manifest) -> None:
             path.rename(stored(settings, file_object(manifest.journal, file.digest)))
         files.append(file)
     change(settings, manifest, files=files)
-
-
-@pytest.mark.night
-async def test_what_is_pruned_while_it_is_verified_replaces_logs_all_the_same(
-    judged: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its files stay for longer than a verification may take."""
-    found, whole, newest = catalogue(judged), verification.verify_whole, kept(judged)[0]
-
-    def verify_and_prune(*arguments: Any) -> None:
-        whole(*arguments)
-        for each in kept(judged):
-            found.prune(each.name)
-
-    monkeypatch.setattr(trimming, "verify_whole", verify_and_prune)
-    outcome = await trim_once(judged, 0)
-    assert (outcome.held.reason, outcome.verified) == ("checkpoint", str(newest.name))
-    assert (await starts(judged))[0] == newest.ledger
-    assert [each.name for each in kept(judged)] == [newest.name]
-
-
-@pytest.mark.night
-async def test_a_verification_that_takes_too_long_replaces_nothing(
-    judged: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trimming, "VERIFY_SECONDS", 0.0)
-    outcome = await trim_once(judged, 0)
-    assert outcome.held.reason == "unverified"
-    assert all(" h to verify: it may be pruned meanwhile" in each for each in outcome.damaged)
-    assert await starts(judged) == (0, 0)
-
-
-@pytest.mark.night
-async def test_a_leader_that_is_away_is_named_and_the_role_goes_on(
-    judged: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = TopicNames(judged.namespace).journal
-    away = asyncio.Event()
-    bounds = TopicReader.bounds
-
-    async def bounds_if_there(reader: TopicReader) -> tuple[int, int]:
-        if away.is_set() and reader.topic == topic:
-            raise BrokerError(f"topic {topic}: its leader does not answer")
-        return await bounds(reader)
-
-    monkeypatch.setattr(TopicReader, "bounds", bounds_if_there)
-    monkeypatch.setattr(trimming_roles, "PATIENCE_SECONDS", 0.5)
-    away.set()
-    with pytest.raises(
-        BrokerError, match=f"waited 0.5 s for topic {topic}: .*leader does not answer"
-    ) as error:
-        await trim_once(judged, 0)
-    assert error.value.exit_code == 2
-    assert await starts(judged) == (0, 0)
-    monkeypatch.setattr(trimming_roles, "FIRST_PAUSE", 0.1)
-    async with trimming_role(judged, keep=0.0, every=0.2) as role:
-        value = await metrics_of(role)
-        await until(lambda: value("held", reason="brokers"))
-        assert f"for topic {topic}" in (role.watch.health.trouble or "")
-        away.clear()
-        await until(lambda: value("held", reason="checkpoint"))
-    assert min(await starts(judged)) > 0
-
-
-@pytest.mark.night
-async def test_unsound_topics_are_refused(judged: Settings) -> None:
-    names = TopicNames(judged.namespace)
-    with pytest.raises(UnsoundTopicError, match=r"replication factor is 1"):
-        await trim_once(judged.model_copy(update={"dev": False}), 0)
-    await configure(judged, names.journal, {"unclean.leader.election.enable": "true"})
-    with pytest.raises(UnsoundTopicError, match=r"journal: unclean.leader.election.enable is true"):
-        await trim_once(judged, 0)
-    assert await starts(judged) == (0, 0)
 
 
 @pytest.mark.parametrize("failpoint", cases(["trim.decisions", "trim.journal"], by_day=["trim.decisions"]))
@@ -404,36 +291,24 @@ async def test_a_trimmer_that_is_killed_between_the_topics_goes_on(judged: Setti
 
 
 @pytest.mark.night
-async def test_two_trimmers_at_once_do_no_harm(judged: Settings, tmp_path: Path) -> None:
-    oldest = kept(judged)[-1]
-    other = judged.model_copy(update={"state_dir": tmp_path / "other"})
-    outcomes = await asyncio.gather(trim_once(judged, 0), trim_once(other, 0))
-    assert [each.has_problem for each in outcomes] == [False, False]
-    assert (await starts(judged))[0] == oldest.ledger
-    await goes_on(judged)
-
-
-@pytest.mark.night
 async def test_what_another_one_trims_meanwhile_is_left_to_it(
     judged: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    oldest = kept(judged)[-1]
+    """Or by hand, which is named."""
+    newest, _, oldest = kept(judged)
 
     async def deleted_before(decisions: TopicReader, offset: int) -> object:
         await delete_records(judged, decisions.topic, offset + 1)
         return await ledger_at(decisions, offset)
 
-    monkeypatch.setattr(trimming, "ledger_at", deleted_before)
-    outcome = await trim_once(judged, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(trimming, "ledger_at", deleted_before)
+        outcome = await trim_once(judged, 0)
     assert outcome.held.reason == "logs"
     assert f"offset {oldest.ledger} is needed, but it contains" in outcome.held.text
     assert "it was trimmed meanwhile" in outcome.held.text
     assert (await starts(judged))[1] == 0
 
-
-@pytest.mark.night
-async def test_logs_that_were_trimmed_by_hand_are_named(judged: Settings) -> None:
-    newest, _, oldest = kept(judged)
     await delete_records(judged, f"{judged.namespace}.decisions", oldest.decided + 1)
     outcome = await trim_once(judged, 0)
     assert (
@@ -447,14 +322,7 @@ async def test_logs_that_were_trimmed_by_hand_are_named(judged: Settings) -> Non
     assert len(outcome.unused) == 3
 
 
-@asynccontextmanager
-async def trimming_role(settings: Settings, **options: float) -> AsyncIterator[TrimRole]:
-    role = TrimRole(settings, **options)
-    async with running(role):  # type: ignore[type-var]
-        yield role
-
-
-async def metrics_of(role: TrimRole) -> Callable[..., float]:
+def metrics_of(role: TrimRole) -> Callable[..., float]:
     def value(name: str, **labels: str) -> float:
         found = role.watch.metrics.registry.get_sample_value(f"neardup_trim_{name}", labels)
         return 0.0 if found is None else found
@@ -463,17 +331,29 @@ async def metrics_of(role: TrimRole) -> Callable[..., float]:
 
 
 @pytest.mark.night
-async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(judged: Settings) -> None:
+async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is away, at first; a store that is, later."""
+    topic = TopicNames(judged.namespace).journal
+
+    async def no_answer(*_: object) -> None:
+        raise BrokerError(f"topic {topic}: its leader does not answer")
+
+    monkeypatch.setattr(trimming_roles, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(trimming, "settled_bounds", no_answer)
     disk = Path(judged.checkpoints or "").parent
     moved = disk.with_name("moved")
-    async with trimming_role(judged, keep=0.0, every=0.2) as role:
-        value = await metrics_of(role)
+    role = TrimRole(judged, keep=0.0, every=0.2)
+    async with running(role):  # type: ignore[type-var]
+        value = metrics_of(role)
+        await until(lambda: value("held", reason="brokers"))
+        assert f"topic {topic}: its leader" in (role.watch.health.trouble or "")
+        monkeypatch.undo()
         await until(lambda: value("held", reason="checkpoint"))
         start, journal = await starts(judged)
-        assert (value("log_start", topic="decisions"), value("log_start", topic="journal")) == (
-            start,
-            journal,
-        )
+        assert value("log_start", topic="decisions") == start
+        assert value("log_start", topic="journal") == journal
         assert value("deleted_offsets_total", topic="decisions") == start
         assert value("verified_timestamp_seconds") == kept(judged)[0].time / 1000
         assert 0 < value("oldest_timestamp_seconds", topic="journal") <= time.time()
@@ -494,7 +374,14 @@ async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(judged: 
     await goes_on(judged, ROUNDS + 2)
 
 
-async def test_the_command_says_what_it_did(judged: Settings) -> None:
+async def test_the_command_says_what_it_did_or_why_it_did_nothing(judged: Settings) -> None:
+    with pytest.raises(UnsoundTopicError, match=r"replication factor is 1"):
+        await trim_once(judged.model_copy(update={"dev": False}), 0)
+    with pytest.raises(SettingsError, match="checkpoints: not set"):
+        await trim_once(judged.model_copy(update={"checkpoints": None}), 0)
+    away = judged.model_copy(update={"checkpoints": str(Path(judged.checkpoints or "") / "a" / "b")})
+    with pytest.raises(CheckpointError, match="checkpoints: "):
+        await trim_once(away, 0)
     printed, _ = await succeeded(judged, "trim", "--keep", "0", "--dry-run")
     assert "decisions: would be trimmed: deletes 0 to" in printed
     assert await starts(judged) == (0, 0)
@@ -503,8 +390,7 @@ async def test_the_command_says_what_it_did(judged: Settings) -> None:
     assert f"{judged.namespace}.decisions: deletes 0 to {start}, keeps {start} to" in printed
     assert f"{judged.namespace}.journal: deletes 0 to {journal}, keeps {journal} to" in printed
     assert "held up (checkpoint): checkpoint " in printed
-    for each in kept(judged):
-        catalogue(judged).delete(each.name.object(part) for part in (STORED, VERIFIED))
+    shutil.rmtree(stored(judged, kept(judged)[0].journal))
     code, printed, errors = await neardup_process(judged, "trim", "--keep", "0")
     assert code == 1, errors
     assert "held up (none): " in printed

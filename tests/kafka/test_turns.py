@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,18 +20,15 @@ from stream.judge.state import window
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages import verdict_options
-from stream.messages.best import BestRecord, decode_best
 from stream.messages.decision import Turn, encode_decisions, turn_record
 from stream.messages.journal import SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.roles.auditor.recompute import recompute
-from stream.roles.elector.role import ElectorRole
 from stream.roles.judge import append_times
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.states.follower import open_follower
-from tests.commands import succeeded
 from tests.kafka.judge_helpers import (
     CLUSTER,
     FINGERPRINTER,
@@ -41,8 +37,6 @@ from tests.kafka.judge_helpers import (
     append,
     decided,
     decision_records,
-    delete_records,
-    ledgers,
     record,
     refusal_of,
     text,
@@ -93,7 +87,6 @@ def _record(start: int, pages: list[tuple[str, object]]) -> bytes:
 
 
 async def turns(settings: Settings) -> dict[int, Turn]:
-    """Offset -> turn, of all so far."""
     return {
         offset: each.turn
         for offset, each in (await decision_records(settings)).items()
@@ -154,33 +147,6 @@ async def test_what_is_named_is_carried_and_the_rest_is_new_again(
     assert await recompute(deployed) == []
 
 
-@pytest.mark.night
-async def test_an_elector_drops_urls_that_were_not_seen_for_a_lifetime(deployed: Settings) -> None:
-    """Also the anchor of a cluster that verdicts still name, and the only page of another one."""
-    electing = deployed.model_copy(update={"elect": "first", "elect_seconds": 0.1})
-    await topics.create(electing, Scheme(), VerdictOptions(lifetime=LIFETIME), seed=PUBLIC_SEED)
-    records, topic = journal(), TopicNames(electing.namespace).best()
-
-    async def told() -> list[BestRecord]:
-        return [decode_best(each.value, topic) for each in await read_all(electing, topic)]
-
-    async with running(JudgeRole(electing)), running(ElectorRole(electing)):
-
-        async def both() -> bool:
-            await decided(electing, await append(electing, next(records)))
-            was = {each.was.url for each in await told() if each.because == "expired" and each.was}
-            if not {"http://a/hot", "http://a/cold"} <= was:
-                return False
-            hot = {each.cluster: each for each in await told()}[by_url["http://a/hot"]]
-            return hot.best is not None and re.fullmatch("http://b/[0-9]+", hot.best.url) is not None
-
-        await decided(electing, await append(electing, next(records)))
-        by_url = {each["url"]: each["cluster"] for each in await verdicts(electing)}
-        await until(both)
-    cold = [each for each in await told() if each.cluster == by_url["http://a/cold"]]
-    assert [(each.best, each.members, each.because) for each in cold] == [(None, 0, "expired")]
-
-
 def check_metrics(told: dict[str, float], turns: dict[int, Turn]) -> None:
     """What a judge tells of its window is what its turns say."""
     carried = sum(len(each.anchors) + len(each.duplicates) for each in turns.values()) // 8
@@ -226,25 +192,6 @@ async def test_a_judge_that_is_killed_at_a_turn_repeats_nothing(
     assert places == list(range(3 * len(sent) + 2))
     await check_clusters(deployed)
     assert await follow(deployed, tmp_path / "fresh") == await follow(deployed, directory(deployed))
-    assert await recompute(deployed) == []
-
-
-@pytest.mark.night
-async def test_checkpoints_and_trimmed_logs_go_on_between_turns(deployed: Settings, tmp_path: Path) -> None:
-    records, names = journal(), TopicNames(deployed.namespace)
-    async with running(JudgeRole(deployed)):
-        await judge_until_carried(deployed, records, 1)
-        await succeeded(deployed, "checkpoint", "now")
-        await judge_until_carried(deployed, records, 1)
-    offset, ledger = max((await ledgers(deployed)).items())
-    whole = await follow(deployed, tmp_path / "whole")
-    assert await recompute(deployed) == []
-    await delete_records(deployed, names.decisions, offset)
-    await delete_records(deployed, names.journal, ledger.end - 1)
-    shutil.rmtree(directory(deployed))
-    async with running(JudgeRole(deployed)):
-        await judge_until_carried(deployed, records, 1)
-    assert (await follow(deployed, directory(deployed)))[0].applied > whole[0].applied
     assert await recompute(deployed) == []
 
 

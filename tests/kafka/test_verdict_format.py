@@ -20,8 +20,8 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import neardup_process, succeeded
 from tests.kafka.dashboard_helpers import dashboard
-from tests.kafka.judge_helpers import audited, error_of, page
-from tests.kafka.worker_helpers import create, publish, read_all, running
+from tests.kafka.judge_helpers import audited, page
+from tests.kafka.worker_helpers import create, error_of, publish, read_all, running
 from tests.unit.test_schema_registry import Served
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("no_children")]
@@ -121,14 +121,10 @@ async def test_a_judge_waits_for_no_registry_and_decides_nothing_without_it(
         refused = await error_of(JudgeRole(settings))
         assert isinstance(refused, RefusedError)
         assert refused.exit_code == EXIT_REFUSED
+        genesis = await topics.wait_for_genesis(settings)
         with pytest.raises(RefusedError, match="409"):
-            await topics.create(settings, *await _recorded(settings))
+            await topics.create(settings, genesis.scheme, genesis.options)
         assert not (await audit(settings)).verdicts
         registry.fail = None
         async with running(JudgeRole(settings)):
             assert (await audited(settings, len(PAGES))).clean
-
-
-async def _recorded(settings: Settings) -> tuple[Any, Any]:
-    genesis = await topics.wait_for_genesis(settings)
-    return genesis.scheme, genesis.options

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from structlog.testing import capture_logs
 
 from stream.errors import RefusedError
 from stream.fingerprint.row import Status
-from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
 from stream.roles.worker import positions
 from stream.roles.worker.polling import POLL_RECORDS
 from stream.settings import Settings
+from tests.kafka.judge_helpers import delete_records, recreate
 from tests.kafka.worker_helpers import (
     FileGate,
     admin_of,
@@ -59,36 +58,10 @@ async def run_until_pages(settings: Settings, pages: int) -> None:
         await until(lambda: worker.stats.pages >= pages)
 
 
-async def recreate_pages(settings: Settings) -> None:
-    topic = TopicNames(settings.namespace).pages
-    before = await topic_id(settings)
-    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
-        await admin.delete_topics([topic])
-
-        async def created() -> bool:
-            answer = await admin.create_topics([NewTopic(topic, settings.partitions, 1)])
-            return bool(answer.topic_errors[0][1] == 0)
-
-        async def ready() -> bool:
-            found = (await broker_metadata.metadata(client, [topic])).topics.get(topic)
-            return bool(
-                found and found.id != before and all(p.leader >= 0 for p in found.partitions.values())
-            )
-
-        await until(created)
-        await until(ready)
-
-
 async def has_committed(settings: Settings, end: int, topic_id: str | None = None) -> bool:
     """Whether the group's offset of partition 0 is `end`, made for that topic."""
     found = (await committed(settings)).get(0)
     return found is not None and found[0] == end and topic_id in (None, found[1])
-
-
-async def delete_pages_below(settings: Settings, offset: int, partition: int = 0) -> None:
-    key = TopicPartition(TopicNames(settings.namespace).pages, partition)
-    async with admin_of(settings) as admin:
-        await admin.delete_records({key: RecordsToDelete(offset)})
 
 
 async def until_opened(settings: Settings, running: asyncio.Task[Any]) -> None:
@@ -166,7 +139,7 @@ async def test_rule_4_pages_that_retention_took_are_a_declared_gap(settings: Set
     await publish(settings, [b"page %d" % n for n in range(10)])
     await run_until_pages(settings, 10)
     await publish(settings, [b"page %d" % n for n in range(10, 20)])
-    await delete_pages_below(settings, 15)
+    await delete_records(settings, TopicNames(settings.namespace).pages, 15)
     async with working(settings) as worker:
         await until(lambda: worker.stats.pages >= 5)
         assert worker.stats.lost == 5
@@ -186,7 +159,7 @@ async def test_rule_4_retention_that_overtakes_a_running_worker_ends_it(
     await publish(small, [gate.page + b" " + b"x" * 20_000 for _ in range(300)])
     running = asyncio.create_task(failure_of(small))
     await until_opened(small, running)
-    await delete_pages_below(small, 299)
+    await delete_records(small, TopicNames(small.namespace).pages, 299)
     gate.open()
     error = await running
     assert isinstance(error, RefusedError)
@@ -200,7 +173,7 @@ async def test_rule_4_recreated_topic_is_a_new_source_from_its_start(settings: S
     await publish(settings, [b"old %d" % n for n in range(5)])
     await run_until_pages(settings, 5)
     old = await topic_id(settings)
-    await recreate_pages(settings)
+    await recreate(settings, TopicNames(settings.namespace).pages)
     await publish(settings, [b"new %d" % n for n in range(8)])
     await commit(settings, 5, metadata=old)  # the broker may have forgotten it with the topic
     await run_until_pages(settings, 8)
@@ -220,7 +193,7 @@ async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
     await publish(settings, [b"old 0", gate.page, b"old 2"])
     async with worker_process(settings) as process:
         await until(lambda: has_committed(settings, 1, old))
-        await recreate_pages(settings)
+        await recreate(settings, TopicNames(settings.namespace).pages)
         new = await topic_id(settings)
         await publish(settings, [b"new %d" % n for n in range(20)])
         gate.open()
@@ -254,17 +227,6 @@ async def test_rule_4_page_fetched_before_the_topic_was_recreated_is_not_appende
     await publish(settings, [b"page"])
     assert "was recreated while it was read" in str(await running)
     assert judged(await journal(settings)) == {}
-
-
-async def test_rule_4_commit_above_the_log_end_stops_the_worker(settings: Settings) -> None:
-    names = await create(settings)
-    await publish(settings, [b"page"] * 3, partition=2)
-    await commit(settings, 7, metadata=await topic_id(settings), partition=2)
-    error = await failure_of(settings)
-    assert isinstance(error, RefusedError)
-    for part in (names.pages, "partition 2", "offset 7", "log end 3"):
-        assert part in str(error)
-    assert await journal(settings) == []
 
 
 async def test_rule_7_offset_set_by_an_operator_is_followed(settings: Settings) -> None:
@@ -306,23 +268,6 @@ async def test_rule_5_poison_page_is_rejected_alone_and_its_bytes_are_kept(setti
         "partition": b"0",
         "offset": b"1",
     }
-
-
-async def test_rule_5_slow_page_holds_back_no_other_and_its_prefix_goes_out(
-    settings: Settings, gate: FileGate
-) -> None:
-    two = changed(settings, worker_processes=2, page_deadline=60.0)
-    await create(two)
-    await publish(two, [b"a", gate.page, b"behind"], partition=0)
-    await publish(two, [b"page %d" % n for n in range(100)], partition=1)
-    async with working(two) as worker:
-        await until(lambda: worker.stats.pages == 101)
-        own = await topic_id(two)
-        pages = judged(await journal(two))
-        assert [url for _, url in pages[own, 0]] == ["a"]
-        assert len(pages[own, 1]) == 100
-        gate.open()
-        await until(lambda: worker.stats.pages == 103)
 
 
 @pytest.mark.night
@@ -375,25 +320,6 @@ async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
     assert {key[1]: len(pages) for key, pages in judged(await journal(limited)).items()} == count
 
 
-@pytest.mark.night
-async def test_rule_5_worker_that_waits_hands_its_partitions_over(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stream.roles.worker.reject_limit.PAUSE_SECONDS", 3600.0)
-    limited = changed(settings, reject_limit=0.5)
-    await create(limited)
-    for partition in range(3):
-        await publish(limited, [b"bad"] * 600, partition)
-    async with working(limited) as worker:
-        await until(lambda: worker.refusing)
-        kept = worker.stats.rejected
-        assert 0 < kept < 1800
-    tolerant = changed(settings, reject_limit=1.0)
-    async with working(tolerant) as worker:  # what an operator does whose pages are bad for good
-        await until(lambda: worker.stats.pages == 1800 - kept)
-    assert sum(map(len, judged(await journal(limited)).values())) == 1800
-
-
 async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(
     settings: Settings, gate: FileGate
 ) -> None:
@@ -428,36 +354,3 @@ async def test_killed_worker_loses_and_repeats_nothing(settings: Settings, failp
         await until(lambda: has_committed(settings, 300))
     pages = judged(await journal(settings))[await topic_id(settings), 0]
     assert pages == [(n, f"page {n}") for n in range(300)]
-
-
-@pytest.mark.night
-async def test_workers_that_come_and_go_lose_nothing(settings: Settings) -> None:
-    await create(settings)
-    published = dict.fromkeys(range(3), 0)
-    enough = asyncio.Event()
-
-    async def crawl(partition: int) -> None:
-        while not enough.is_set():
-            first = published[partition]
-            await publish(settings, [b"page %d" % n for n in range(first, first + 20)], partition)
-            published[partition] += 20
-
-    crawling = asyncio.gather(*(crawl(partition) for partition in range(3)))
-    async with working(settings) as first:
-        await until(lambda: first.stats.pages > 0)
-        async with working(settings) as second:
-            await until(lambda: second.stats.pages > 0)
-            await until(lambda: first.stats.partitions + second.stats.partitions == 3)
-            async with working(settings) as third:
-                await until(lambda: third.stats.pages > 0)
-        enough.set()
-        await crawling
-
-        async def all_done() -> bool:
-            return published == {p: end for p, (end, _) in (await committed(settings)).items()}
-
-        await until(all_done)
-    pages = judged(await journal(settings))
-    own = await topic_id(settings)
-    for partition, count in published.items():
-        assert pages[own, partition] == [(n, f"page {n}") for n in range(count)]

@@ -94,15 +94,21 @@ def working(settings: Settings) -> AbstractAsyncContextManager[WorkerRole]:
     return running(WorkerRole(settings, fingerprinter=SCRIPTED))
 
 
-async def failure_of(settings: Settings) -> BaseException:
-    """Run a worker until it fails, and return its error."""
-    worker = WorkerRole(settings, fingerprinter=SCRIPTED)
+async def error_of(role: WorkerRole | JudgeRole | ElectorRole) -> Exception:
+    """Run a role until it fails, and return the error."""
     try:
         async with asyncio.timeout(HANG_SECONDS):
-            await worker.run()
+            await role.run()
+    except TimeoutError:
+        raise AssertionError("the role went on") from None
     except Exception as error:
         return error
-    raise AssertionError("the worker ended without an error")
+    raise AssertionError("the role ended without an error")
+
+
+async def failure_of(settings: Settings) -> Exception:
+    """The error of a worker as of `working`."""
+    return await error_of(WorkerRole(settings, fingerprinter=SCRIPTED))
 
 
 MAIN = f"""
@@ -137,7 +143,6 @@ async def exit_code(process: subprocess.Popen[bytes]) -> int:
 
 
 async def topic_id(settings: Settings) -> str:
-    """Return the id of the pages topic."""
     topic = TopicNames(settings.namespace).pages
     async with broker_metadata.connect(settings) as client:
         return await broker_metadata.topic_id(client, topic)
@@ -159,11 +164,9 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
     bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.stable}
     if not bounds:  # and aiokafka cannot stop a consumer that has done nothing since its start
         return []
-    consumer = AIOKafkaConsumer(
+    async with AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed", group_id=None
-    )
-    await consumer.start()
-    try:
+    ) as consumer:
         consumer.assign(list(bounds))
         found: list[Any] = []
         async with asyncio.timeout(HANG_SECONDS):
@@ -173,8 +176,6 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
                     for records in (await consumer.getmany(partition, timeout_ms=100)).values():
                         found += records
         return found
-    finally:
-        await consumer.stop()
 
 
 def waits_for_genesis(logs: Iterable[Mapping[str, Any]]) -> bool:
@@ -226,26 +227,31 @@ async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
 
 
 async def members(settings: Settings, group: str) -> int:
-    """Return the number of members of a group."""
     async with admin_of(settings) as admin:
         (answer,) = await admin.describe_consumer_groups([group])
     ((_, _, _, _, _, found, *_),) = answer.groups
     return len(found)
 
 
-async def commit(settings: Settings, offset: int, metadata: str = "", partition: int = 0) -> None:
-    """Commit an offset of the workers' group, as an operator's tool would."""
+async def commit(
+    settings: Settings,
+    offset: int,
+    metadata: str = "",
+    partition: int = 0,
+    *,
+    group: str | None = None,
+    topic: str | None = None,
+) -> None:
+    """Commit an offset, as an operator's tool would: by default one of the workers' group."""
     names = TopicNames(settings.namespace)
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers, group_id=names.workers, enable_auto_commit=False
-    )
-    await consumer.start()
-    try:
-        key = TopicPartition(names.pages, partition)
+    key = TopicPartition(topic or names.pages, partition)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_id=group or names.workers,
+        enable_auto_commit=False,
+    ) as consumer:
         consumer.assign([key])
         await consumer.commit({key: (offset, metadata)})
-    finally:
-        await consumer.stop()
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from stream.checkpoints.manifest import Manifest
 from stream.dashboard.counting import state as dashboard
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.pending import Pending
@@ -38,7 +39,7 @@ from tests.forgetting import erase, forget, request
 from tests.genesis import JOURNAL, genesis_of
 from tests.judged_crawls import SCHEME, entries_of
 from tests.kafka.dashboard_helpers import VerdictMaker
-from tests.life_of_states import LifeOfAFollower, LifeOfAState
+from tests.life_of_states import LifeOfAFollower, LifeOfAState, Unfit
 from tests.property.best_oracle import crawl
 from tests.property.test_elector_forgets import forgetting
 from tests.url_digests import digest_of_url as keyed_digest_of_url
@@ -177,6 +178,14 @@ class TestDashboard(LifeOfAState):
         settings = Settings(rebuild_damaged=True, checkpoints=str(path.parent / "objects"))
         end = len(verdicts())
         return FiguresDirectory(settings, path, self.fresh, {0: LogBounds(0, end, end)})
+
+    def unfit(self, made: Manifest) -> list[Unfit]:
+        topic = {"topic": "other"}, "has topic other, but"
+        return [
+            *super().unfit(made),
+            topic,
+            ({"offsets": {"verdicts": {0: 10**6}}}, "0 up to 1000000, but it ends"),
+        ]
 
     def advance(self, state: dashboard.State) -> bool:
         first = state.meta.positions.get(0, 0)

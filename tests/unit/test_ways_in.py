@@ -1,7 +1,4 @@
-"""A page has one verdict and reason, whichever way it comes in: as a message, in a table, as rows, in Python.
-
-`tests/kafka/test_ways_on_kafka.py` sends the same pages through a broker.
-"""
+"""A page has one verdict and reason, whichever way it comes: as a message, in a table, as rows, in Python."""
 
 from __future__ import annotations
 
