@@ -24,7 +24,7 @@ from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What
 from stream.messages.row_columns import URL_DIGEST_BYTES
 from stream.tables.arrays import I64
-from stream.text.url import host_of
+from stream.text.url import LONGEST_HOST, host_of
 
 MOST_FORGOTTEN: Final = 65_536
 """Pages that one record forgets at most. More are forgotten by several."""
@@ -60,6 +60,8 @@ class NamedHosts:
         """Return the offsets of the requests that name the host of a URL, or a domain that it is in."""
         if not self or not (host := host_of(url)):
             return ()
+        if len(host) > LONGEST_HOST:  # on which hashing may take as long as its square
+            return self._of_domains(host[-LONGEST_HOST - 1 :].partition(".")[2])
         if (offsets := self._of_host.get(host)) is None:
             if len(self._of_host) >= HOSTS_KEPT:
                 self._of_host.clear()
@@ -67,7 +69,10 @@ class NamedHosts:
         return offsets
 
     def _naming(self, host: str) -> tuple[int, ...]:
-        offsets = self._hosts.get(self._digest_host(host), ())
+        return self._hosts.get(self._digest_host(host), ()) + self._of_domains(host)
+
+    def _of_domains(self, host: str) -> tuple[int, ...]:
+        offsets = tuple[int, ...]()
         while self._domains and host:
             offsets += self._domains.get(self._digest_host(host), ())
             host = host.partition(".")[2]

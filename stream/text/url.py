@@ -100,6 +100,10 @@ def url_key(url: str, rules: UrlRules) -> str:
     return _by_parameters(key, rules) if "?" in key and (rules.sorted or rules.tracking) else key
 
 
+LONGEST_HOST: Final = 253
+"""Longest name of a host in DNS."""
+
+
 def host_of(url: str) -> str:
     """The host of a URL as its key has it, without port, and without the dot at the end that a full domain
     name may have; empty for a URL without a key."""

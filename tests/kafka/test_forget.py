@@ -351,7 +351,7 @@ def test_what_cannot_be_named_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "urls"
     file.write_bytes(b"\xef\xbb\xbfhttp://a.example/x\r\nhttp://a.example/a b\r\n")
     assert [each.name for each in names_in(file, RULES)] == ["http://a.example/x", "http://a.example/a%20b"]
-    for host in ("http://a/", "", "a b", "a\tb", "a.example:80", "a[", "[::1", "a*"):
+    for host in ("http://a/", "", "a b", "a\tb", "a.example:80", "a[", "[::1", "a*", "a." * 126 + "ab"):
         with pytest.raises(SettingsError, match=f"--host {re.escape(host)}: is no host"):
             names_of((), (host,), (), RULES)
     for host in ("*.a.example", ".a.example"):

@@ -16,6 +16,8 @@ from stream.dashboard.counting.state import State
 from stream.errors import TrimmedLogError
 from stream.figures import Meta
 from stream.fingerprint.seed import host_hasher, url_hasher
+from stream.judge.forgetting import NamedHosts
+from stream.kafka.log_starts import BROKERS_APART_MS
 from stream.messages.decision import (
     Forgotten,
     LedgerPart,
@@ -134,13 +136,14 @@ async def test_requests_that_name_nothing_are_decided(state: State) -> None:
 
 
 async def test_where_decisions_are_trimmed_older_requests_count_as_decided_by_them(state: State) -> None:
-    """But not those that are known to have been decided before, younger ones, and those of others."""
+    """But not those that are known to have been decided before, younger ones by any broker's clock, and those
+    of others."""
     pages = ForgottenPages(GENESIS, state)
     await read_all(pages, TopicInMemory("decisions", [decision(1, 8, A)]))
     state.note_erased(state.erasable)
     trimmed = TopicInMemory("decisions", [ledger(20)], start=7)
     trimmed.position = state.meta.decided
-    trimmed.first_time = 4
+    trimmed.first_time = 4 - BROKERS_APART_MS
     await read_all(pages, trimmed, *map(request, (A, B)), b"?", request(C, "cd" * 16), request(C))
     assert starts_of(pages, A, B, C) == [8, 20, 0]
     assert (state.meta.decided, state.meta.requested, state.meta.erased) == (8, 2, 0)
@@ -153,7 +156,7 @@ async def test_a_request_that_took_longer_than_what_was_trimmed_is_decided_by_it
     """It counted as decided, and pages judged since are still there: they are erased in a pass of their own,
     whether or not one is under way."""
     pages, trimmed = ForgottenPages(GENESIS, state), TopicInMemory("decisions", [ledger(20)], start=7)
-    trimmed.position, trimmed.first_time = 0, 1
+    trimmed.position, trimmed.first_time = 0, 1 - BROKERS_APART_MS
     await read_all(pages, trimmed, request(A))
     under_way = state.erasable
     assert (starts_of(pages, A), state.meta.requested) == ([20], 1)
@@ -180,3 +183,50 @@ async def test_nothing_is_said_to_be_known_before_it_is(
     assert starts_of(pages, A) == [0]
     await read_all(pages, TopicInMemory("decisions", [decision(1, 8, hosts=["a.example"])]))
     assert known == [(0, [8]), (1, [8])]
+
+
+class Digests(dict[bytes, tuple[int, ...]]):
+    """Digests that are named, which counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, digest: bytes, default: tuple[int, ...] = (), /) -> tuple[int, ...]:  # type: ignore[override]
+        self.asked += 1
+        return super().get(digest, default)
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("example.com", True),
+        ("a.b.example.com", True),
+        ("a." * 120 + "example.com", True),
+        ("a." * 4000 + "example.com", True),
+        ("a" * 8000 + ".example.com", True),
+        ("a." * 4000 + "example.org", False),
+        ("a" * 8000, False),
+    ],
+    ids=["the domain", "a host in it", "the longest", "labels", "a long label", "another", "one label"],
+)
+def test_a_domain_is_found_in_the_last_characters_of_a_host(host: str, named: bool) -> None:
+    """A host of 8 kB may have 4,000 labels: hashing the rest behind each would take a tenth of a second."""
+    digest = host_hasher(GENESIS.seed)("example.com")
+    of_domains, of_hosts = Digests({digest: (7,)}), Digests({digest: (8,)})
+    names = NamedHosts(GENESIS, of_hosts, of_domains)
+    of_host = (8,) if host == "example.com" else ()
+    assert names.of_url(f"http://{host}/") == (*of_host, *([7] * named))
+    assert of_domains.asked <= 127
+    nothing = NamedHosts(GENESIS, of_hosts, Digests())
+    asked = of_hosts.asked
+    assert nothing.of_url(f"http://{host}/") == of_host
+    assert of_hosts.asked <= asked + 1
+
+
+async def test_hosts_are_asked_for_only_if_some_are_named(state: State) -> None:
+    pages = ForgottenPages(GENESIS, state)
+    assert not pages._hosts
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 8, A)]))
+    assert not pages._hosts
+    await read_all(pages, TopicInMemory("decisions", [decision(2, 9, hosts=["b.example"])], start=1))
+    assert pages._hosts
+    assert starts_of(pages, A, B, C) == [8, 9, 0]

@@ -22,6 +22,7 @@ from stream.fingerprint.seed import url_hasher
 from stream.judge.forgetting import NamedHosts, Wanted
 from stream.judge.ids import INDEX_BITS, pack
 from stream.kafka.in_flight import in_thread
+from stream.kafka.log_starts import BROKERS_APART_MS
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import NamedDigests, decode_decisions
@@ -54,6 +55,11 @@ class _Starts:
 
     def __init__(self, store: Store, prefix: bytes) -> None:
         self._store, self._prefix = store, prefix
+        self._are_any = any(key.startswith(prefix) for key, _ in store.some(DEFAULT, prefix, 1))
+
+    def __bool__(self) -> bool:
+        """Whether there were any when this was made."""
+        return self._are_any
 
     def get(self, digest: bytes, default: tuple[int, ...] = (), /) -> tuple[int, ...]:
         (start,) = self._store.get(DEFAULT, [self._prefix + digest])
@@ -123,6 +129,8 @@ class ForgottenPages:
         """Read decisions, and requests where some are trimmed. Does not return. Raises as readers do."""
         names = TopicNames(settings.namespace)
         async with TopicReader(settings, names.decisions, self._state.meta.decided) as decisions:
+            if (await decisions.bounds()).end < decisions.position:  # it lost its end, and is read again
+                decisions.seek(0)
             while True:
                 try:
                     await self.read(decisions)
@@ -144,14 +152,15 @@ class ForgottenPages:
         first, some, older = records[0], list[tuple[int, ForgetRequest]](), 0
         at = await requests.bounds()
         requests.seek(max(at.start, self._state.meta.requested))
-        while requests.position < at.end:
-            await requests.bounds()
-            for record in await requests.poll():
+        while requests.position < at.stable:
+            if not (read := await requests.poll()):
+                await requests.bounds()  # raises if the leader is away
+            for record in read:
                 with suppress(RecordError):  # the judge reports it
                     request = decode_request(record.value, record.offset)
                     if request.journal == self._genesis.journal:
                         some.append((record.offset, request))
-                older = len(some) if record.timestamp < first.timestamp else older
+                older = len(some) if record.timestamp < first.timestamp + BROKERS_APART_MS else older
         if older:
             start = decode_decisions(first.value, first.offset).start
             named, requested = Wanted(some[:older], self._genesis).digests, some[older - 1][0] + 1

@@ -8,6 +8,7 @@ which offsets they are counted. The topic of verdicts is its write-ahead log.
 | `clusters` | cluster | `ClusterRow` |
 | `blocks` | partition (u32), offset of the first verdict (u64) | `history.Content` |
 | `urls` | digest of a URL key (u64), partition (u32), inverted offset (u64) | first offset of the block |
+| `default` | `meta`; and what is forgotten (`stream.dashboard.counting.forgotten`) | `Meta` |
 
 Integers are big-endian.
 """

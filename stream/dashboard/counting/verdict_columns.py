@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from stream.errors import PageError, RecordError
 from stream.judge.ids import parse
 from stream.messages.verdict import VerdictRecord
-from stream.text.url import PLAIN, url_key
+from stream.text.url import LONGEST_HOST, PLAIN, url_key
 
 NO_HOST: Final = "(no host)"
-"""Placeholder for the host of a page whose URL is missing or malformed."""
-LONGEST_HOST: Final = 253
-"""Longest name of a host in DNS. Pages of longer ones, of up to thousands of characters, have no host."""
+"""Placeholder for the host of a page whose URL is missing or malformed, or has a longer one than DNS."""
 PAGES_KEPT: Final = 24
 """Maximum number of pages stored per cluster for display. All are counted."""
 T = TypeVar("T")

@@ -38,10 +38,8 @@ class LagWindow:
     @classmethod
     def of(cls, start: int, lag: TopicLag) -> LagWindow:
         """A window with one measurement."""
-        worst, behind = (
-            {each.partition: each for each in lag.partitions[:MOST_PARTITIONS]},
-            len(lag.partitions),
-        )
+        worst = {each.partition: each for each in lag.partitions[:MOST_PARTITIONS]}
+        behind = len(lag.partitions)
         return cls(start, lag.records, lag.seconds, worst, behind, behind <= MOST_PARTITIONS)
 
     def add(self, other: LagWindow) -> None:

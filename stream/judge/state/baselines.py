@@ -66,8 +66,8 @@ class BaselinePages:
         if len(parts) == 1:
             return parts[0]
         logged = [pages for part in parts for pages in part.logged]
-        before = accumulate((len(part.logged) for part in parts), initial=0)
-        source = [part.source + first for part, first in zip(parts, before, strict=False)]
+        ends = accumulate(len(part.logged) for part in parts)
+        source = [part.source + end - len(part.logged) for part, end in zip(parts, ends, strict=True)]
         columns = {
             each.name: np.concatenate([getattr(part, each.name) for part in parts])
             for each in fields(cls)

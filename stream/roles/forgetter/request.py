@@ -17,7 +17,7 @@ from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What, encode_request
 from stream.settings import Settings
-from stream.text.url import UrlRules, host_of, url_key
+from stream.text.url import LONGEST_HOST, UrlRules, host_of, url_key
 
 WAITING: Final = 1000
 """Requests whose acknowledgements are awaited together."""
@@ -80,7 +80,7 @@ def _host(host: str, where: str) -> str:
     name = host_of(f"http://{host}/") if _HOST.fullmatch(host) else ""
     if host.startswith((".", "*.")):
         raise SettingsError(f"{where} {host}: is no host; `--domain` names a host and all below it")
-    if not name:
+    if not name or len(name) > LONGEST_HOST:
         raise SettingsError(f"{where} {host}: is no host, as in `{where} www.example.com`")
     return name
 

@@ -32,7 +32,7 @@ from stream.tables.search.probing import Probing
 LOAD: Final = 2 / 3
 """Share of the slots of a full generation that are taken, if no two anchors share a bucket."""
 FEW: Final = 1 << 14
-"""Anchors for which there are slots at first, in 1.6 MB: a small index needs no more, and whole pages are
+"""Anchors for which there are slots at first, in 1.4 MB: a small index needs no more, and whole pages are
 touched at random."""
 GROWTH: Final = 4
 """By how much slots become more. Few of them stay in the processor's caches: tables of 50,000 anchors are
