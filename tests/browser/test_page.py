@@ -15,7 +15,6 @@ from tests.kafka.dashboard_helpers import VerdictMaker, by_kind, dashboard, deci
 
 pytestmark = pytest.mark.broker
 
-
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True}
 WALL = {"viewport": {"width": 2560, "height": 1440}}
 CONTRAST = """
@@ -130,7 +129,7 @@ async def test_the_page_is_fit_for_use(
         assert "unique" not in await legend(page)
         await page.fill("#host", "nobody.example")
         await page.keyboard.press("Enter")
-        await expect(page.locator("#series")).to_contain_text("No verdict in this range")
+        await expect(page.locator("#series")).to_have_text("No verdict for this host.")
         await page.fill("#host", "")
         await page.select_option("#range", "all")
         await shows(page, 1200)
