@@ -111,7 +111,8 @@ def test_candidates_in_reserves_and_sizes_are_those_of_brute_force(
             if turn % 3 == 2:
                 index.reopen()
                 index.check()
-        assert (index.tables.stats.runs > 0) == (name != "hot")
+        # Late numbers begin 256 before the end of a generation.
+        assert (index.tables.stats.runs > 0) == (name != "hot" or first > 0)
 
 
 @pytest.mark.parametrize("memory", [0, 4 * BLOCK_BYTES, 64 * BLOCK_BYTES])
