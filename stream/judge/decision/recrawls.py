@@ -58,7 +58,7 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
         if not compared.add(age, 0, every):
             break
     of, similar = compared.of[0], compared.similar[0]
-    baselines = compared.baselines
+    baselines = compared.baselines()
     anchors = baselines.cluster_anchor
     lives = state.tables.is_alive(anchors)
     alive = np.where(lives & (baselines.page == baselines.cluster), anchors, -1)
@@ -69,7 +69,7 @@ def compare_baselines(batch: Batch, ready: NDArray[np.int64], state: State, rule
     dying = Nearest(rule.selected, within, alive[which][order], changed[first][order])
     dies = np.where(lives, dying.rows_of(anchors, ALIVE), -1)
     compared.add_without_newest(dies)
-    baselines = compared.baselines
+    baselines = compared.baselines()
     more = len(baselines) - len(dies)  # older ones, whose anchors are superseded
     of_rows = FingerprintedRows(
         place=ready,
@@ -109,10 +109,10 @@ class _Comparisons:
         self.similar = np.zeros(shape, np.bool_)
         self.distance, self.similarity = np.zeros((2, *shape), np.int64)
 
-    @property
     def baselines(self) -> BaselinePages:
-        """Those that were compared."""
-        return BaselinePages.joined(self._parts or [self._state.resolved([])])
+        """Those that were compared so far."""
+        self._parts = [BaselinePages.joined(self._parts or [self._state.resolved([])])]
+        return self._parts[0]
 
     def add(self, age: int, line: int, some: NDArray[np.bool_]) -> bool:
         """Compare some rows, of a mask (n,), with the baselines of their URLs that have so many newer ones,

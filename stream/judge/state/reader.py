@@ -16,7 +16,6 @@ from stream.judge.state.baselines import Anchors, Baseline, BaselinePages
 from stream.judge.state.forgotten_pages import ForgottenPages
 from stream.judge.state.meta import Meta, stored_meta
 from stream.judge.state.page_log import (
-    HAS_OLDER,
     HEAD,
     OF_ANCHOR,
     URL_DIGEST,
@@ -159,24 +158,28 @@ class StateReader:
         """Return the pages with these numbers (k,), among anchors or else among duplicates."""
         place, url_bytes, anchors = np.zeros(len(numbers), np.int64), np.zeros_like(numbers), numbers.copy()
         words, logged = np.zeros((len(numbers), self._words), np.uint64), list[LoggedPages]()
+        skipped = np.zeros(len(numbers), np.uint64)
         for log, which in ((self._anchors, is_anchor), (self._duplicates, ~is_anchor)):
             here = np.flatnonzero(which)
             some = distinct(numbers[here])
             pages, at = log.pages(some), np.searchsorted(some, numbers[here])
             words[here] = pages.words[at, : self._words]
             place[here], url_bytes[here] = at, pages.url_bytes[at]
-            if log is self._duplicates:
+            if log is self._anchors:
+                skipped[here] = pages.masks()[at]
+            else:
                 anchors[here] = self.cluster_anchors(pages)[at]
             logged.append(pages)
-        page, second, end = words[:, 0].astype(np.int64), words[:, 1], HEAD + self._prints
+        page, second = (words[:, each].astype(np.int64) for each in range(2))
+        end = HEAD + self._prints
         return BaselinePages(
             page=page,
-            cluster=np.where(is_anchor, page, second.astype(np.int64)),
+            cluster=np.where(is_anchor, page, second),
             fingerprint=words[:, HEAD:end].copy(),
             sketch=words[:, end:].copy(),
             number=numbers,
             cluster_anchor=anchors,
-            skipped=np.where(is_anchor, second & ~HAS_OLDER, np.uint64(0)),
+            skipped=skipped,
             url_bytes=url_bytes,
             source=np.where(is_anchor, 0, 1),
             place=place,
