@@ -75,7 +75,7 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
         "ours": lambda: _child(frames, fingerprinter),
         "library": lambda: [_library(value) for value in values],
         "decode": lambda: [decode_page(value, PAGE_BYTES) for value in values],
-        "library_without_decode": lambda: [_extracted(document) for document in documents],
+        "library_without_decode": lambda: [extracted(document) for document in documents],
         "extract": lambda: [page_text(page) for page in decoded],
         "normalise_and_segment": lambda: _segment(texts),
         "from_text": lambda: fingerprinter.texts(texts),
@@ -120,10 +120,11 @@ def _child(frames: Sequence[bytes], fingerprinter: PageFingerprinter) -> None:
 
 
 def _library(value: bytes) -> str:
-    return _extracted(decode_page(value, PAGE_BYTES).html or "")
+    return extracted(decode_page(value, PAGE_BYTES).html or "")
 
 
-def _extracted(document: str) -> str:
+def extracted(document: str) -> str:
+    """The main content of a page by the library."""
     tree = HTMLTree.parse(document.replace("\0", "\ufffd"))
     text: str = extract_plain_text(
         tree,

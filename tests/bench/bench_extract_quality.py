@@ -15,13 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from resiliparse.extract.html2text import extract_plain_text
-from resiliparse.parse.html import HTMLTree
-
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.text.extract import extract
+from tests.bench.bench_extract import extracted
 from tests.bench.quality import extraction, ours
 from tests.bench.quality.environments import call
 from tests.bench.quality.truth import Truth
@@ -69,7 +67,7 @@ def run(data: Path | None = None) -> dict[str, Any]:
 
 def _extracts(html: list[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Way -> the text of each page, and microseconds of processor time a page."""
-    ways: dict[str, Callable[[str], str]] = {"ours": extract, "resiliparse": _extracted}
+    ways: dict[str, Callable[[str], str]] = {"ours": extract, "resiliparse": extracted}
     texts, seconds = dict[str, list[str]](), dict[str, float]()
     for name, way in ways.items():
         began = time.process_time()
@@ -78,22 +76,6 @@ def _extracts(html: list[str]) -> tuple[dict[str, list[str]], dict[str, int]]:
     for name, answer in (call("extractors", "extractors.py", *PEERS, content=html) or {}).items():
         texts[name], seconds[name] = answer["texts"], answer["seconds"]
     return texts, {name: round(each / len(html) * 1e6) for name, each in seconds.items()}
-
-
-def _extracted(document: str) -> str:
-    tree = HTMLTree.parse(document.replace("\0", "\ufffd"))
-    text: str = extract_plain_text(
-        tree,
-        preserve_formatting=False,
-        main_content=True,
-        list_bullets=False,
-        alt_texts=False,
-        links=False,
-        form_fields=False,
-        noscript=False,
-        comments=False,
-    )
-    return text
 
 
 def _likeness(texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:

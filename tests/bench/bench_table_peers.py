@@ -28,17 +28,13 @@ from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
+from tests.bench.bench_tables import BATCH, INSERTED, SHARES, flip, preloaded
 from tests.bench.quality.environments import PeerProcess, ask
 from tests.bench.table_peers import K
 
 ROUNDS = 5
 TURNS = 4
 """Batches a round and kind."""
-BATCH = 1000
-SHARES = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05, 0.04, 0.02)
-"""Of distances, 0 to 8 bits, of rows to the stored ones that they are near."""
-INSERTED = 2800
-"""Anchors of a judge's transaction of 4096 pages."""
 FLUSHED = 100_000
 SCRIPT = Path(__file__).with_name("table_peers.py")
 FINGERPRINT_PEERS = ("faiss MultiHash",)
@@ -46,24 +42,6 @@ SET_PEERS = ("datasketch", "rensa")
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
-
-
-def flip(rng: np.random.Generator, rows: U64, counts: I64) -> U64:
-    """Each row with that many distinct random bits flipped."""
-    order = np.argsort(rng.random((len(rows), 64)), axis=1)[:, :8].astype(np.uint64)
-    bits = np.where(np.arange(8) < counts[:, None], np.uint64(1) << order, np.uint64(0))
-    return rows ^ np.bitwise_or.reduce(bits, axis=1)
-
-
-def preloaded(n: int) -> U64:
-    """Stored rows, of which 11 % are variants of earlier ones."""
-    rng = np.random.default_rng(7)
-    rows = rng.integers(0, 1 << 64, n, dtype=np.uint64)
-    variants = np.flatnonzero(rng.random(n) < 0.11)
-    variants = variants[variants > n // 10]
-    counts = rng.choice([4, 5, 6, 7, 8], len(variants), p=[0.36, 0.25, 0.18, 0.14, 0.07])
-    rows[variants] = flip(rng, rows[(rng.random(len(variants)) * n / 10).astype(np.int64)], counts)
-    return rows
 
 
 class Ours:

@@ -25,6 +25,7 @@ from stream.tables.tables import Tables
 
 BATCH = 1000
 SHARES = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05, 0.04, 0.02)
+"""Of distances, 0 to 8 bits, of rows to the stored ones that they are near."""
 GENERATION = 1_000_000
 INSERTED = 2800
 """Anchors of a judge's transaction of 4096 pages."""
@@ -48,7 +49,7 @@ def flip(rng: np.random.Generator, rows: U64, counts: NDArray[np.int64]) -> U64:
 
 
 def preloaded(n: int) -> U64:
-    """Stored anchors."""
+    """Stored rows, of which 11 % are variants of earlier ones."""
     rng = np.random.default_rng(7)
     rows = rng.integers(0, 1 << 64, n, dtype=np.uint64)
     variants = np.flatnonzero(rng.random(n) < 0.11)

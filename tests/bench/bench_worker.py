@@ -7,12 +7,10 @@ import json
 import secrets
 import tempfile
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
@@ -26,7 +24,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
 from tests.bench.pages import bodies
-from tests.bench.pipeline import TooFewPagesError, with_enough
+from tests.bench.pipeline import TooFewPagesError, processor_seconds, with_enough
 
 PROCESSES = 2
 CHUNK = 32
@@ -76,7 +74,7 @@ async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float
         await asyncio.sleep(0.005)
         if running.done():
             running.result()
-    started, first, spent = time.perf_counter(), worker.stats.pages, _processor_seconds()
+    started, first, spent = time.perf_counter(), worker.stats.pages, processor_seconds()
     too_few = first > len(values) // 2
     while worker.stats.pages < len(values):
         await asyncio.sleep(0.02)
@@ -88,21 +86,11 @@ async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float
         raise TooFewPagesError(f"bench: {first} of {len(values)} pages were appended before the first look")
     count = len(values) - first
     rate = count / (time.perf_counter() - started)
-    each = {who: (now - spent[who]) / count * 1e6 for who, now in _processor_seconds().items()}
+    each = {who: (now - spent.get(who, 0.0)) / count * 1e6 for who, now in processor_seconds().items()}
+    each["worker"] = each.pop("bench")  # which is in this process
     worker.stop()
     await running
     return rate, worker.stats.most_held_bytes, each
-
-
-def _processor_seconds() -> dict[str, float]:
-    """Of this process, which is the worker, its children, and a broker that it started."""
-    spent = {"worker": time.process_time(), "children": 0.0, "broker": 0.0}
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            name = "broker" if "java" in process.name() else "children"
-            spent[name] += times.user + times.system
-    return spent
 
 
 async def _run(servers: str, directory: Path, data: Path | None, count: int) -> dict[str, Any]:
