@@ -14,7 +14,7 @@ import pytest
 from stream.tables import tables as all_tables
 from stream.tables.runs.run import Run, run_named
 from stream.tables.runs.tier import RUN, WINDOWED
-from stream.tables.store.anchors import CHUNK, DEAD, MARKED_AT_ONCE, SKIPPED, with_prefix
+from stream.tables.store.anchors import CHUNK, DEAD, SKIPPED, with_prefix
 from stream.tables.store.rocks import DEFAULT, LOG, RUNS, Store
 from stream.tables.tables import Tables
 from tests.first_numbers import LATE
@@ -120,8 +120,14 @@ def runs_of(store: Store, generation: int) -> list[Run]:
 def check_store(store: Store, tables: Tables, generation: int) -> None:
     """Of what is gone, there is little: no mark, no run, no key of one."""
     first = tables.first
-    for prefix, block in ((DEAD, MARKED_AT_ONCE), (SKIPPED, CHUNK)):
-        assert all(int.from_bytes(key, "big") > first - block for key, _ in with_prefix(store, prefix))
+    assert all(int.from_bytes(key, "big") > first - CHUNK for key, _ in with_prefix(store, SKIPPED))
+    marks = [
+        int.from_bytes(key, "big")
+        + np.flatnonzero(np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little"))
+        for key, value in with_prefix(store, DEAD)
+    ]
+    assert all(len(block) and block[0] >= first for block in marks)
+    assert sum(map(len, marks)) == tables.stats.dead_anchors
     runs = runs_of(store, generation)
     assert all(run.end > first for run in runs)
     assert {key[:5] for key, _ in store.scan(RUNS)} <= {run.name for run in runs}
