@@ -21,6 +21,7 @@ from tests.kafka.worker_helpers import (
     worker_process,
     working,
 )
+from tests.night import cases
 from tests.waiting import until, until_answer
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
@@ -48,6 +49,29 @@ async def statuses(settings: Settings) -> dict[tuple[int, int], tuple[Status, st
                 found.setdefault(place, (Status(rows.status[i]), rows.reason.get(i)))
             first += each.rows
     return found
+
+
+@pytest.mark.parametrize(
+    "failpoint", cases(["worker.before_append:1", "worker.append:1"], by_day=["worker.append:1"])
+)
+async def test_rule_5_workers_killed_between_pages_cost_none(quick: Settings, failpoint: str) -> None:
+    """A page that succeeded is cleared before the next is tried, so such kills never add up."""
+    await create(quick)
+    own = await topic_id(quick)
+    for partition in range(3):
+        await publish(quick, [b"a"], partition)
+    async with working(quick):
+        await until_answer(lambda: committed(quick), lambda found: found == dict.fromkeys(range(3), (1, own)))
+    await publish(quick, [b"b", b"c", b"d"])  # and no openings: the next append is of these
+    for _ in range(4):
+        async with worker_process(quick, failpoint) as process:
+            assert await exit_code(process) == -signal.SIGKILL
+        assert (await committed(quick))[0][1] == f"{own} 1"
+    async with working(quick):
+        await until_answer(lambda: committed(quick), lambda found: found.get(0) == (4, f"{own} 1"))
+    assert (await committed(quick))[0] == (4, own), "handed over in good order"
+    places = [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2), (0, 3)]
+    assert await statuses(quick) == dict.fromkeys(places, (Status.READY, None))
 
 
 async def test_rule_5_a_page_that_takes_three_workers_down_is_given_up(quick: Settings) -> None:

@@ -107,7 +107,7 @@ async def test_rule_17_verdicts_that_compaction_removed_are_not_missing(settings
 
 @pytest.mark.night
 async def test_an_audit_waits_for_the_judge_and_no_longer_than_told(settings: Settings) -> None:
-    await create(settings)
+    names = await create(settings)
     await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
     code, out, error = await neardup_process(settings, "audit", "--wait", "--timeout", "2", "--json")
     assert (code, json.loads(out)["waiting"]) == (1, 9), error
@@ -117,6 +117,17 @@ async def test_an_audit_waits_for_the_judge_and_no_longer_than_told(settings: Se
         findings = await auditing
     assert (findings.pages, findings.clean) == (9, True)
     assert (waiting[0], waiting[-1]) == (9, 0)
+    # Pages that retention deletes meanwhile are lost, not missing, once a worker has seen that.
+    await publish(settings, [page(f"http://b/{n}", f"b{n}") for n in range(4)])
+    auditing = asyncio.create_task(
+        audit(settings, wait_seconds=600, report_waiting=lambda pages: reported.set() if pages == 4 else None)
+    )
+    reported = asyncio.Event()
+    await reported.wait()
+    await delete_records(settings, names.pages, 11)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        findings = await auditing
+    assert (findings.missing, findings.waiting, findings.lost) == (0, 0, 2)
 
 
 COMPACTED = {

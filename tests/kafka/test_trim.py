@@ -22,6 +22,7 @@ from stream.errors import BrokerError, CheckpointError, SettingsError, UnsoundTo
 from stream.kafka import broker_metadata, topics
 from stream.kafka.ledger_search import ledger_at
 from stream.kafka.names import TopicNames
+from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import TopicReader
 from stream.roles.judge.role import JudgeRole
 from stream.roles.trimmer import role as trimming_roles
@@ -337,18 +338,25 @@ async def test_the_role_trims_again_and_again_and_says_what_holds_it_up(
     """A leader that is away, at first; a store that is, later."""
     topic = TopicNames(judged.namespace).journal
 
-    async def no_answer(*_: object) -> None:
+    async def ask() -> None:
         raise BrokerError(f"topic {topic}: its leader does not answer")
 
+    async def no_answer(*_: object) -> None:
+        await retry_until_answered(f"topic {topic}", ask)
+
     monkeypatch.setattr(trimming_roles, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(trimming_roles, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(trimming, "settled_bounds", no_answer)
+    with pytest.raises(BrokerError, match=f"waited 0.5 s for topic {topic}: ") as error:
+        await trim_once(judged, 0)
+    assert (error.value.exit_code, await starts(judged)) == (2, (0, 0))
     disk = Path(judged.checkpoints or "").parent
     moved = disk.with_name("moved")
     role = TrimRole(judged, keep=0.0, every=0.2)
     async with running(role):  # type: ignore[type-var]
         value = metrics_of(role)
         await until(lambda: value("held", reason="brokers"))
-        assert f"topic {topic}: its leader" in (role.watch.health.trouble or "")
+        assert f"for topic {topic}" in (role.watch.health.trouble or "")
         monkeypatch.undo()
         await until(lambda: value("held", reason="checkpoint"))
         start, journal = await starts(judged)

@@ -33,6 +33,12 @@ HIDDEN = ["2 records from offset 7 of crawl.verdicts-0 are hidden"]
         (Findings(), True, ["crawl has no pages"]),  # the name may be mistyped
         (Findings(pages=1, verdicts=Counter(unique=1)), True, ["every page has exactly one verdict"]),
         (
+            Findings(pages=9, trimmed=4),
+            True,
+            ["every page has exactly one verdict that retention has not deleted"],
+        ),
+        (Findings(loaded=3), True, ["--rows DIRECTORY checks them too"]),
+        (
             Findings(pages=9, hidden=2, hidden_by=HIDDEN),
             False,
             ["offset 7 of crawl.verdicts-0", "audit again"],

@@ -3,17 +3,19 @@ requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream.dashboard.counting import forgotten
 from stream.dashboard.counting.forgotten import ForgottenPages
 from stream.dashboard.counting.state import State
-from stream.errors import TrimmedLogError
+from stream.errors import BrokerError, TrimmedLogError
 from stream.figures import Meta
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.forgetting import NamedHosts
@@ -27,8 +29,10 @@ from stream.messages.decision import (
     ledger_record,
 )
 from stream.messages.requests import ForgetRequest, encode_request
+from stream.settings import Settings
 from tests.genesis import JOURNAL, genesis_of
 from tests.topic_in_memory import TopicInMemory
+from tests.waiting import until
 
 GENESIS = genesis_of()
 A, B, C = (f"http://{name}.example/" for name in "abc")
@@ -166,6 +170,43 @@ async def test_a_request_that_took_longer_than_what_was_trimmed_is_decided_by_it
     assert (state.is_erased, state.meta.erased) == (False, 0)
     state.note_erased(state.erasable)
     assert (state.is_erased, state.meta.erased) == (True, 1)
+
+
+class Leaderless(TopicInMemory):
+    """A topic whose leader is away from the first poll on."""
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        self.silent = True
+        return await super().poll(seconds)
+
+
+@pytest.mark.parametrize("name", ["decisions", "requests"])
+async def test_a_topic_that_nobody_serves_is_named(name: str, state: State) -> None:
+    topics: dict[str, Any] = {
+        each: (Leaderless if each == name else TopicInMemory)(each, values, start=7)
+        for each, values in (("decisions", [ledger(20)]), ("requests", [request(A)]))
+    }
+    with pytest.raises(BrokerError, match=f"topic {name}: "):
+        await ForgottenPages(GENESIS, state).pass_over_trimmed(**topics)
+
+
+async def test_decisions_that_lost_their_end_are_read_again(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = ForgottenPages(GENESIS, state)
+    await read_all(pages, TopicInMemory("decisions", [decision(1, 8, A), ledger(9), ledger(10)]))
+    left = TopicInMemory("decisions", [decision(1, 8, B)])
+
+    @asynccontextmanager
+    async def opened(_: object, __: str, position: int) -> AsyncIterator[TopicInMemory]:
+        left.position = position
+        yield left
+
+    monkeypatch.setattr(forgotten, "TopicReader", opened)
+    following = asyncio.create_task(pages.follow(Settings()))
+    await until(lambda: left.position == left.stable)
+    await until(lambda: starts_of(pages, A, B) == [8, 8])
+    following.cancel()
 
 
 async def test_nothing_is_said_to_be_known_before_it_is(

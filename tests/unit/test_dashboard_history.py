@@ -44,7 +44,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
 def crawled(times: int) -> list[VerdictRecord]:
     """URLs that come again and again, and one that comes once."""
     made = VerdictMaker()
-    found = [made.one(url=f"http://a.example/{i % 5}") for i in range(5 * times)]
+    found = [made.one(url=FORGOTTEN if i % 5 == 3 else f"http://a.example/{i % 5}") for i in range(5 * times)]
     return [*found, made.one(url="http://once.example/")]
 
 
@@ -55,7 +55,7 @@ def count(state: State, verdicts: list[VerdictRecord], first: int = 0, partition
 
 
 GENESIS = genesis_of()
-FORGOTTEN = "http://a.example/3"
+FORGOTTEN = "http://forgotten.example/3"
 
 
 def forgotten_pages(
@@ -90,7 +90,10 @@ def test_the_last_verdicts_of_each_url_are_found(state: State) -> None:
     assert state.history(normal("http://once.example/")) == [verdicts[-1], once], "of all partitions"
 
 
-def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: State) -> None:
+@pytest.mark.parametrize(("what", "name"), [("url", FORGOTTEN), ("host", "forgotten.example")])
+def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(
+    state: State, what: What, name: str
+) -> None:
     prefix, verdicts = GENESIS.journal[:8], crawled(KEPT)
     verdicts = [structs.replace(each, id=f"{prefix}.7.{place}") for place, each in enumerate(verdicts)]
     named = PageRef(FORGOTTEN, f"{prefix}.7.3")
@@ -100,7 +103,7 @@ def test_a_block_is_rewritten_without_what_it_says_of_forgotten_pages(state: Sta
     )  # fmt: skip
     verdicts[-2] = structs.replace(verdicts[-2], verdict="duplicate", duplicate_of=named)
     count(state, verdicts)
-    pages = forgotten_pages(state, ("url", FORGOTTEN))
+    pages = forgotten_pages(state, (what, name))
     assert erase(state, pages)[0] > 1
     state.compact()
     assert state.history(FORGOTTEN) == []

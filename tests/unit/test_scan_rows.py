@@ -128,6 +128,14 @@ def read(path: Path) -> list[dict[str, Any]]:
         return of_table([dict(zip(names, row, strict=True)) for row in found.fetchall()])
 
 
+def test_a_table_of_other_verdicts_is_left_alone(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    _, rows = corpus
+    scan(rows, "-o", tmp_path / "verdicts.parquet")
+    with pytest.raises(SettingsError, match="has verdicts of another index"):
+        scan(rows, "-o", tmp_path / "verdicts.parquet")
+    assert len(rows_of_table(tmp_path / "verdicts.parquet")) == COUNT
+
+
 @pytest.mark.parametrize("name", ["verdicts.parquet", "verdicts.duckdb"])
 def test_a_table_appears_whole_where_no_later_scan_can_complete_it(tmp_path: Path, name: str) -> None:
     page = json.dumps(fields(0))

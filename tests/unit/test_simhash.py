@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
 from stream.fingerprint.default_weights import features, weigh
@@ -58,6 +60,24 @@ def test_sums_of_heavy_features_are_exact() -> None:
     sums, counts = bit_sums_of_each(hashes, np.array([0, hashes.size]))
     assert counts.tolist() == [300_000]
     assert np.array_equal(sums[0], bit_sums(*features(hashes)))
+
+
+def test_sums_beyond_32_bits_are_exact() -> None:
+    hashes = np.array([2**64 - 1, 0], np.uint64)
+    assert set(bit_sums(hashes, np.array([2**51 + 1, 2**51])).tolist()) == {1}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 2**40)),
+        max_size=60,
+        unique_by=lambda each: each[0],
+    )
+)
+def test_sums_are_the_definition(rows: list[tuple[int, int]]) -> None:
+    hashes, weights = np.array([h for h, _ in rows], np.uint64), np.array([w for _, w in rows], np.int64)
+    expected = [sum(w if h >> bit & 1 else -w for h, w in rows) for bit in range(64)]
+    assert bit_sums(hashes, weights).tolist() == expected
 
 
 @pytest.mark.parametrize("bins", [1024, 2048])

@@ -233,6 +233,7 @@ BODIES = {
     "br": ("br", brotli(BODY), "judged"),
     "zstd": ("zstd", zstandard.compress(BODY), "judged"),
     "two": ("deflate, gzip", gzip.compress(zlib.compress(BODY)), "judged"),
+    "two members": ("gzip", gzip.compress(BODY[:9]) + gzip.compress(BODY[9:]), "judged"),
     "twice": ("gzip, gzip", gzip.compress(gzip.compress(BODY)), "judged"),
     "what the crawler accepts": ("gzip, deflate, br", gzip.compress(BODY), "judged"),
     "said twice, done once": ("gzip, gzip", gzip.compress(BODY), "judged"),
