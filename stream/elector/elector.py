@@ -555,4 +555,4 @@ def _note_due(writes: Writes, cluster: int, entry: Cluster, was_due: bool) -> in
 def _founders(pages: JudgedPages) -> dict[int, bytes]:
     """Cluster that began with one of these pages -> digest of its first URL."""
     rows = np.flatnonzero(pages.cluster == pages.page)
-    return dict(zip(pages.page[rows].tolist(), digests_in(pages.digest[rows].tobytes()), strict=True))
+    return dict(zip(pages.page[rows].tolist(), digests_in(pages.digest[rows]), strict=True))

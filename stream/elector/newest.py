@@ -50,7 +50,7 @@ class Newest:
         """Look up what was before."""
         order, ends, stays_from, whole = _by_url(pages)
         rows, first_rows = order[ends], order[stays_from]
-        digest = digests_in(pages.digest[rows].tobytes())
+        digest = digests_in(pages.digest[rows])
         stored = state.store.get(VERSIONS, digest)
         gone = [expired_from(value) is not None for value in stored]
         before = [None if is_gone else value for value, is_gone in zip(stored, gone, strict=True)]

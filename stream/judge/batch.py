@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import xxhash
@@ -15,7 +15,7 @@ from stream.judge.log_time import log_times
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import Decisions
 from stream.messages.journal import Rows, SourceRange, columns_of
-from stream.messages.row_columns import MAPS, NUMBERS, URL_DIGEST_BYTES
+from stream.messages.row_columns import MAPS, NUMBERS, digests_in
 
 BATCH_BYTES: Final = 32 << 20
 """Bound on the bytes of a batch, beside that on its rows: of its journal records, of the URLs that its
@@ -23,7 +23,6 @@ verdicts name, of verdicts that are exported or counted together. 32,768 ordinar
 takes about seven times its bytes of memory while it is judged, and the next one is decided meanwhile."""
 _NUMBERS: Final = [each.name for each, _ in NUMBERS if each.judged]
 _MAPS: Final = [each.name for each in MAPS if each.judged]
-_DIGEST: Final = np.dtype(("V", URL_DIGEST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class Batch:
 
     def url_digests(self, rows: NDArray[np.int64]) -> list[bytes]:
         """Return the digest of each of these rows' URLs; NO_DIGEST for none."""
-        return cast(list[bytes], self.url_digest[rows].view(_DIGEST).ravel().tolist())
+        return digests_in(self.url_digest[rows])
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from stream.judge.state.state import State
 from stream.messages.decision import Decisions, Forgotten, NamedDigests, forgetting_record
 from stream.messages.journal import Genesis
 from stream.messages.requests import ForgetRequest, What
-from stream.messages.row_columns import URL_DIGEST_BYTES
+from stream.messages.row_columns import digests_in
 from stream.tables.arrays import I64
 from stream.text.url import LONGEST_HOST, host_of
 
@@ -33,7 +33,6 @@ READ_AT_ONCE: Final = 4096
 HOSTS_KEPT: Final = 1 << 16
 """Hosts whose requests are remembered during a search."""
 _OWN_DIGEST: Final = 1
-_DIGEST: Final = np.dtype(("V", URL_DIGEST_BYTES))
 
 _Requests = Mapping[bytes, tuple[int, ...]]
 """Digest -> offsets of the requests that name it."""
@@ -92,7 +91,7 @@ class Wanted:
     def of_urls(self, digests: NDArray[np.uint64]) -> list[tuple[int, tuple[int, ...]]]:
         """Return (row, offsets of the requests) for the digests of URLs (n, 2) that are named."""
         rows = np.flatnonzero(np.isin(digests[:, 0], self._first_words))
-        matches = zip(rows.tolist(), _bytes_of(digests[rows]), strict=True)
+        matches = zip(rows.tolist(), digests_in(digests[rows].astype("<u8")), strict=True)
         return [(row, self._urls[digest]) for row, digest in matches if digest in self._urls]
 
     def of_page(self, digest: bytes, url: str) -> tuple[int, ...]:
@@ -109,10 +108,6 @@ def _named(requests: Sequence[tuple[int, ForgetRequest]], what: What) -> _Reques
     return {digest: tuple(offsets) for digest, offsets in named.items()}
 
 
-def _bytes_of(digests: NDArray[np.uint64], order: str = "<u8") -> list[bytes]:
-    return cast(list[bytes], np.ascontiguousarray(digests, order).view(_DIGEST).ravel().tolist())
-
-
 _MATCH: Final = np.dtype(
     [
         ("kind", "u1"),
@@ -124,7 +119,7 @@ _MATCH: Final = np.dtype(
     ]
 )
 """A page that was found: 0 for an anchor or 1 for a duplicate, its number, its id, the digest of its URL, and
-whether a request names its host, or a domain."""
+whether requests name it by its host or a domain alone."""
 
 
 class Search:
@@ -142,6 +137,8 @@ class Search:
         """What no record has forgotten yet, by URL, the newest page first."""
         self._new = list[NDArray[np.void]]()
         """Further pages, not in order."""
+        self._taken = 0
+        """How many of these the last record took."""
         self._pages = Counter[int]()
         """Offset of a request -> number of its pages."""
 
@@ -191,8 +188,8 @@ class Search:
         if names_hosts:
             for row, url in enumerate(pages.urls(np.arange(len(numbers))).texts()):
                 if url and (offsets := self._wanted.hosts.of_url(url)):
+                    is_of_host[row] = row not in named
                     named[row] = named.get(row, ()) + offsets
-                    is_of_host[row] = True
         rows = np.array(sorted(named), np.int64)
         rows = rows[~self._state.forgotten.among(numbers[rows], is_anchor=kind == 0)]
         if len(rows):
@@ -215,11 +212,8 @@ class Search:
         """
         self.run()
         state, meta = self._state, self._state.meta
-        first = np.array([log.first for log in state.page_logs])
-        matches = self._matches[self._matches["number"] >= first[self._matches["kind"]]]  # not expired
-        self._matches = matches
-        count = self._count()
-        some, is_last = matches[:count], count == len(matches)
+        some = self._next_matches()
+        is_last = self._taken == len(self._matches)
         anchors, duplicates = (np.sort(some["number"][some["kind"] == kind]) for kind in range(2))
         urls = np.unique(some[["first", "second"]])
         forgotten = Forgotten(
@@ -240,18 +234,26 @@ class Search:
             forgotten,
         )
 
-    def _count(self) -> int:
-        """How many of the pages that were found are forgotten next."""
-        matches, most = self._matches, MOST_FORGOTTEN
-        if len(matches) <= most:
-            return len(matches)
-        begins = np.flatnonzero(matches[["first", "second"]][1:] != matches[["first", "second"]][:-1]) + 1
-        whole = begins[begins <= most]
-        return int(whole[-1]) if len(whole) else most
+    def _next_matches(self) -> NDArray[np.void]:
+        """Return the pages that are forgotten next, and note how many matches that takes: those that have
+        expired meanwhile are passed over."""
+        first = np.array([log.first for log in self._state.page_logs])
+        while True:
+            some: NDArray[np.void] = self._matches[: MOST_FORGOTTEN + 1]
+            self._taken = len(some)
+            if len(some) > MOST_FORGOTTEN:
+                of_another = [some[word][1:] != some[word][:-1] for word in ("first", "second")]
+                begins = np.flatnonzero(np.logical_or(*of_another)) + 1
+                self._taken = int(begins[-1]) if len(begins) else MOST_FORGOTTEN
+            some = some[: self._taken]
+            some = some[some["number"] >= first[some["kind"]]]
+            if len(some) or self._taken == len(self._matches):
+                return some
+            self._matches = self._matches[self._taken :]
 
     def note_forgotten(self, forgotten: Forgotten) -> bool:
         """Note that the pages of the last record were forgotten. Returns whether these were the last ones."""
-        self._matches = self._matches[sum(map(len, forgotten.numbers)) :]
+        self._matches = self._matches[self._taken :]
         return forgotten.requests == self._end
 
 
@@ -272,7 +274,7 @@ def _pages_of(state: State, numbers: Sequence[I64]) -> tuple[list[bytes], I64]:
             words = log.pages(some[start : start + READ_AT_ONCE]).words
             pages.append(words[:, 0].astype(np.int64))
             columns = _own_digests(words[:, URL_DIGEST], pages[-1])
-            digests |= set(_bytes_of(np.column_stack(columns), ">u8"))
+            digests |= set(digests_in(np.column_stack(columns).astype(">u8")))
     return sorted(digests), np.concatenate(pages)
 
 

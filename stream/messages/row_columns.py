@@ -23,6 +23,7 @@ NO_TIME: Final = -(2**63)
 """`fetched_at` of a page without one."""
 LANGUAGE_BYTES: Final = 3
 URL_DIGEST_BYTES: Final = 16
+_DIGEST: Final = np.dtype(("V", URL_DIGEST_BYTES))
 
 U8, U32, U64, I64, F64 = (np.dtype(kind) for kind in ("<u1", "<u4", "<u8", "<i8", "<f8"))
 LETTERS: Final = np.dtype(f"S{LANGUAGE_BYTES}")
@@ -159,6 +160,7 @@ def refuse_unbounded(column: Column, most: float, numbers: NDArray[Any]) -> None
         raise ValueError(f"{column.name} {numbers[beyond][0]}, not in {column.least or 0} to {most}")
 
 
-def digests_in(data: bytes) -> list[bytes]:
+def digests_in(data: bytes | NDArray[Any]) -> list[bytes]:
     """Cut a column of digests of URLs, or of hosts, into these."""
-    return [data[at : at + URL_DIGEST_BYTES] for at in range(0, len(data), URL_DIGEST_BYTES)]
+    digests: list[bytes] = np.frombuffer(data, _DIGEST).tolist()
+    return digests

@@ -15,7 +15,7 @@ from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
 from stream.tables.arrays import I64, U8, U32, U64
 
-FIRST_PAIRS: Final = 1 << 14
+PAIRS_AT_FIRST: Final = 1 << 14
 """Initial room for pairs."""
 _SPREAD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93], np.uint64)
 """Odd multipliers, one per 64 bits, for Fibonacci hashing (Knuth, The Art of Computer Programming, section
@@ -175,8 +175,8 @@ def find_slice(
 
 @compiled
 def _no_pairs() -> NearPairs:
-    row, stored = np.empty((2, FIRST_PAIRS), np.int64)
-    return NearPairs(row, stored, np.empty(FIRST_PAIRS, np.uint8), 0, 0)
+    row, stored = np.empty((2, PAIRS_AT_FIRST), np.int64)
+    return NearPairs(row, stored, np.empty(PAIRS_AT_FIRST, np.uint8), 0, 0)
 
 
 @compiled

@@ -92,8 +92,6 @@ class Design:
         """The blocks of a key of several words; empty if it is one word."""
         self.words: Final = -(-width // 64)
         """Number of words of a key, W."""
-        self.exact_distance: Final = blocks - choose
-        """All pairs within this Hamming distance share a prefix."""
         self.prefix_bits: Final[NDArray[np.int64]] = prefix_bits
         """Shape (T,): length of each table's prefix in bits."""
         bits = 0 if places else width

@@ -106,7 +106,7 @@ LONGEST_HOST: Final = 253
 
 def host_of(url: str) -> str:
     """The host of a URL as its key has it, without port, and without the dot at the end that a full domain
-    name may have; empty for a URL without a key."""
+    name may have; empty if there is none."""
     if plain := _PLAIN_HOST.match(url):
         return plain[1]
     try:

@@ -11,7 +11,7 @@ from stream.errors import SettingsError
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.layouts import Layout
 from stream.offline.pairs import Pairs
-from stream.offline.prefix_tables import FIRST_PAIRS
+from stream.offline.prefix_tables import PAIRS_AT_FIRST
 from tests.fingerprint_sets import as_integers, flip_bits, random_set
 
 
@@ -99,7 +99,7 @@ def test_copies_of_one_page_give_more_pairs_than_there_is_room_for_at_once(width
     rng = np.random.default_rng(width)
     batch = np.repeat(random_set(rng, 1, width), 700, axis=0)
     corpus = flip_bits(rng, batch, width, np.arange(700) % 5)
-    assert FIRST_PAIRS < 700 * 560
+    assert PAIRS_AT_FIRST < 700 * 560
     found, compared = BatchTables(batch, width, 3).scan(corpus)
     assert found.row.tolist() == np.repeat(np.arange(700), 560).tolist()
     assert found.stored.tolist() == np.flatnonzero(np.arange(700) % 5 <= 3).tolist() * 700

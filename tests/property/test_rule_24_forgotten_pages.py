@@ -111,6 +111,63 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
         assert not any(True for _ in judge.state.store.scan(URLS))
 
 
+def test_pages_that_are_named_by_url_and_host_keep_their_ids(tmp_path: Path) -> None:
+    """Who follows knows by them the recrawls that have the key of another URL."""
+    entries = entries_of(mirrors(8, 300), 8)
+    with judging(tmp_path / "state") as judge:
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        asked = [(0, request(judge, "url", "http://host/1")), (1, request(judge, "host", "host"))]
+        alone, both = (
+            Search(judge.state, judge.genesis, some, 2).record().forgotten for some in (asked[:1], asked)
+        )
+        assert alone is not None
+        assert both is not None
+        assert len(both.anchors) > len(alone.anchors)
+        assert alone.ids
+        assert both.ids == alone.ids
+
+
+def test_forgotten_anchors_are_not_named_as_those_of_their_duplicates(tmp_path: Path) -> None:
+    made = mirrors(8, 300)
+    entries = entries_of(made, 8)
+    with judging(tmp_path / "state") as judge:
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        stored = [judge.state.by_page(page.id) for page in made]
+        copies = [each for each in stored if each is not None and each.anchor is None]
+        assert any(map(judge.state.anchor_of, copies))
+        forget(judge, Search(judge.state, judge.genesis, [(0, request(judge, "host", "host"))], 1), 1)
+        left = [each.url for each in map(judge.state.anchor_of, copies) if each is not None]
+        assert not any(left), "but those of pages without a URL"
+
+
+@pytest.mark.parametrize("limit", [1, 8])
+def test_pages_that_expire_before_a_record_takes_them_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
+    entries = entries_of(mirrors(8, 60), 8)
+    with judging(tmp_path / "state") as judge:
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        search = Search(judge.state, judge.genesis, [(0, request(judge, "host", "host"))], 1)
+        search.run()
+        for log in judge.state.page_logs:
+            log.first = log.count - 3
+        record, found = search.record(), set[int]()
+        while record.forgotten is not None:
+            found |= {
+                2 * int(each) + kind for kind, some in enumerate(record.forgotten.numbers) for each in some
+            }
+            if search.note_forgotten(record.forgotten):
+                break
+            record = search.record()
+        left = {
+            2 * number + kind
+            for kind, log in enumerate(judge.state.page_logs)
+            for number in range(log.first, log.count)
+        }
+        assert found == left
+
+
 def test_the_largest_record_fits_the_topic() -> None:
     """With numbers of requests and pages up to four billion."""
     pages, requests, large = forgetting.MOST_FORGOTTEN, REQUESTS_AT_ONCE + RECORDS_AT_ONCE, (1 << 32) - 1

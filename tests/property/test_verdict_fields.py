@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.dashboard.counting.verdict_columns import LikePage, VerdictFields, batch_of, host_of, normal
+from stream.dashboard.counting.verdict_columns import LikePage, VerdictFields, batch_of, counted_host, normal
 from stream.errors import RecordError
 from stream.judge.ids import show
 from stream.messages.verdict import VERDICTS, MessagePosition, NearestPage, PageRef, VerdictRecord
@@ -79,7 +79,7 @@ def test_columns_are_what_verdicts_say(records: list[VerdictRecord]) -> None:
     for row in range(len(values)):
         key = normal(fields[row].url or "")
         assert batch.shapes[batch.shape[row]] == fields[row].shape
-        assert batch.host_name(row) == host_of(key)
+        assert batch.host_name(row) == counted_host(key)
         assert batch.digests[row] == xxhash.xxh3_64_intdigest(key.encode(errors="replace"))
         assert batch.seconds[row] == seconds(fields[row])
         assert batch.record(row) == records[row]

@@ -19,6 +19,7 @@ from stream.errors import BrokerError, TrimmedLogError
 from stream.figures import Meta
 from stream.fingerprint.seed import host_hasher, url_hasher
 from stream.judge.forgetting import NamedHosts
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.log_starts import BROKERS_APART_MS
 from stream.messages.decision import (
     Forgotten,
@@ -190,23 +191,52 @@ async def test_a_topic_that_nobody_serves_is_named(name: str, state: State) -> N
         await ForgottenPages(GENESIS, state).pass_over_trimmed(**topics)
 
 
+@asynccontextmanager
+async def following(
+    pages: ForgottenPages, decisions: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[None]:
+    """Follow these decisions, and no requests, until all are read."""
+
+    @asynccontextmanager
+    async def opened(_: object, topic: str, position: int) -> AsyncIterator[TopicInMemory]:
+        reader = decisions if topic.endswith(".decisions") else TopicInMemory(topic, [])
+        reader.position = position
+        yield reader
+
+    monkeypatch.setattr(forgotten, "TopicReader", opened)
+    task = asyncio.create_task(pages.follow(Settings()))
+    await until(lambda: task.done() or pages._state.meta.decided == decisions.stable)
+    yield
+    assert not task.done(), task.exception()
+    task.cancel()
+
+
 async def test_decisions_that_lost_their_end_are_read_again(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = ForgottenPages(GENESIS, state)
     await read_all(pages, TopicInMemory("decisions", [decision(1, 8, A), ledger(9), ledger(10)]))
-    left = TopicInMemory("decisions", [decision(1, 8, B)])
+    async with following(pages, TopicInMemory("decisions", [decision(1, 8, B)]), monkeypatch):
+        assert starts_of(pages, A, B) == [8, 8]
 
-    @asynccontextmanager
-    async def opened(_: object, __: str, position: int) -> AsyncIterator[TopicInMemory]:
-        left.position = position
-        yield left
 
-    monkeypatch.setattr(forgotten, "TopicReader", opened)
-    following = asyncio.create_task(pages.follow(Settings()))
-    await until(lambda: left.position == left.stable)
-    await until(lambda: starts_of(pages, A, B) == [8, 8])
-    following.cancel()
+class Trimming(TopicInMemory):
+    """A topic of which more is trimmed when its bounds are first known."""
+
+    async def bounds(self) -> LogBounds:
+        bounds = await super().bounds()
+        if bounds.start == 7:
+            self.delete_before(8)
+        return bounds
+
+
+async def test_decisions_that_are_trimmed_again_and_again_are_passed_over(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = ForgottenPages(GENESIS, state)
+    trimmed = Trimming("decisions", [ledger(20), decision(1, 30, A)], start=7)
+    async with following(pages, trimmed, monkeypatch):
+        assert starts_of(pages, A) == [30]
 
 
 async def test_nothing_is_said_to_be_known_before_it_is(

@@ -20,7 +20,7 @@ from stream.dashboard.counting.verdict_columns import (
     VerdictColumns,
     VerdictFields,
     batch_of,
-    host_of,
+    counted_host,
     normal,
 )
 from stream.dashboard.counting.view import View
@@ -104,10 +104,12 @@ def test_a_host_dropped_from_memory_is_shown_again_when_it_grows(monkeypatch: py
         ("no url", "(no host)"),
         ("http://[::1", "(no host)"),
         (LONG, "(no host)"),
+        ("http://[::1]:8080/", "[::1]"),
+        ("http://a.example./x", "a.example"),
     ],
 )
-def test_pages_without_a_proper_url_have_no_host(url: str, host: str) -> None:
-    assert host_of(normal(url)) == host
+def test_a_host_is_counted_under_the_name_by_which_it_is_forgotten(url: str, host: str) -> None:
+    assert counted_host(normal(url)) == host
     verdict = msgspec.structs.replace(VerdictMaker().one(), url=url)
     assert batch_of(0, [0], [msgspec.json.encode(verdict)]).host_name(0) == host
 

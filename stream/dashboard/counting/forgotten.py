@@ -135,8 +135,12 @@ class ForgottenPages:
                 try:
                     await self.read(decisions)
                 except TrimmedLogError:
-                    async with TopicReader(settings, names.requests, 0) as requests:
-                        await self.pass_over_trimmed(decisions, requests)
+                    position = decisions.position
+                    try:
+                        async with TopicReader(settings, names.requests, 0) as requests:
+                            await self.pass_over_trimmed(decisions, requests)
+                    except TrimmedLogError:  # more was trimmed meanwhile
+                        decisions.seek(position)
 
     async def read(self, decisions: TopicReader) -> None:
         """Read the next decisions, and note what they forget."""

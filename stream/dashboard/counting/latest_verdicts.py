@@ -14,7 +14,7 @@ import numpy as np
 
 from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
 from stream.dashboard.counting.state import State
-from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
+from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, counted_host, normal
 
 KEPT: Final = 5000
 KEPT_BYTES: Final = 16 << 20
@@ -118,7 +118,7 @@ class LatestVerdicts:
                 if each.verdict != "duplicate":  # its anchor is not known
                     continue
                 its, anchor = batch.host_name(row), each.duplicate_of
-                like = NO_HOST if anchor is None else host_of(normal(anchor.url))
+                like = NO_HOST if anchor is None else counted_host(normal(anchor.url))
                 if its == host:
                     anchors[like] += 1
                 if like == host:
@@ -138,7 +138,7 @@ class LatestVerdicts:
         for _, batch, row in self._newest():
             host, record = batch.host_name(row), batch.record(row)
             anchor = record.nearest or record.duplicate_of
-            if anchor and record.verdict != "recrawl" and host_of(normal(anchor.url)) != host:
+            if anchor and record.verdict != "recrawl" and counted_host(normal(anchor.url)) != host:
                 pages[host, anchor.id].add(record.url)
         return max(map(len, pages.values()), default=0)
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import compress
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from stream.errors import PageError, RecordError
 from stream.judge.ids import parse
 from stream.messages.verdict import VerdictRecord
-from stream.text.url import LONGEST_HOST, PLAIN, url_key
+from stream.text.url import LONGEST_HOST, PLAIN, host_of, url_key
 
 NO_HOST: Final = "(no host)"
 """Placeholder for the host of a page whose URL is missing or malformed, or has a longer one than DNS."""
@@ -201,7 +200,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
         np.array(seconds, np.int64),
         _places(shapes, [each.shape for each in fields]),
         list(shapes),
-        _places(hosts, map(host_of, keys)),
+        _places(hosts, map(counted_host, keys)),
         list(hosts),
         np.array(clustered, np.bool_),
         list(compress(fields, clustered)),
@@ -286,19 +285,10 @@ def digest_of_url(url: str | None) -> int:
     return _DIGEST(normal(url or "").encode(errors="replace"))
 
 
-def host_of(url: str) -> str:
+def counted_host(url: str) -> str:
     """Return the host under which a URL is counted."""
-    end = url.find("/", len("https://"))
-    return _host(url if end < 0 else url[:end])
-
-
-@lru_cache(4096)
-def _host(site: str) -> str:
-    try:
-        name = urlsplit(site).hostname or NO_HOST
-    except ValueError:
-        return NO_HOST
-    return name if len(name) <= LONGEST_HOST else NO_HOST
+    host = host_of(url)
+    return host if 0 < len(host) <= LONGEST_HOST else NO_HOST
 
 
 _DIGEST = xxhash.xxh3_64_intdigest

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream.judge.state.page_log import GROUP, PageLog
 from stream.tables.arrays import I64
 from stream.tables.store.anchors import with_prefix
-from stream.tables.store.contents import union
+from stream.tables.store.contents import difference, union
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store, Writes
 
 _FORGOTTEN: Final = b"forgotten/"
@@ -58,6 +58,8 @@ class ForgottenPages:
             int.from_bytes(key, "big"): _Numbers.of(value) for key, value in with_prefix(store, _FORGOTTEN)
         }
         """Offset after that of each decision -> its pages, in order."""
+        self.digest = union(*map(_digest_of, self._records.items()))
+        """Digest of the records."""
         self.blanked = 0
         """Such an offset: the pages of the decisions before it are blanked since the directory was opened."""
         self._begun = 0
@@ -68,21 +70,18 @@ class ForgottenPages:
         """Number of pages."""
         return sum(each.pages for each in self._records.values())
 
-    @property
-    def digest(self) -> int:
-        """Digest of the records."""
-        return union(
-            *(xxhash.xxh3_64_intdigest(each.value, offset) for offset, each in self._records.items())
-        )
-
     def among(self, numbers: I64, *, is_anchor: bool) -> NDArray[np.bool_]:
         """Whether each of these anchors, or duplicates, is one of them (n,)."""
-        columns = [each.anchors if is_anchor else each.duplicates for each in list(self._records.values())]
-        return np.isin(numbers, np.concatenate([np.zeros(0, np.int64), *columns]))
+        found = np.zeros(len(numbers), np.bool_)
+        for each in list(self._records.values()) if len(numbers) else ():
+            if len(column := each.anchors if is_anchor else each.duplicates):
+                found |= column.take(column.searchsorted(numbers), mode="clip") == numbers
+        return found
 
     def add(self, writes: Writes, decided: int, anchors: I64, duplicates: I64) -> None:
         """Add the pages that a decision before the offset `decided` forgot."""
         self._records[decided] = numbers = _Numbers(anchors, duplicates)
+        self.digest = union(self.digest, _digest_of((decided, numbers)))
         writes.put(DEFAULT, _FORGOTTEN + decided.to_bytes(8, "big"), numbers.value)
 
     def blank(self, anchors: PageLog, duplicates: PageLog, words: I64) -> bool:
@@ -123,4 +122,9 @@ class ForgottenPages:
         """Drop the pages that decisions before the offset `erased` forgot: nothing is left of them."""
         for offset in [each for each in self._records if each <= erased]:
             writes.delete(DEFAULT, _FORGOTTEN + offset.to_bytes(8, "big"))
-            del self._records[offset]
+            self.digest = difference(self.digest, _digest_of((offset, self._records.pop(offset))))
+
+
+def _digest_of(record: tuple[int, _Numbers]) -> int:
+    offset, numbers = record
+    return xxhash.xxh3_64_intdigest(numbers.value, offset)

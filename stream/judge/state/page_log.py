@@ -16,8 +16,8 @@ import numpy as np
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
 from stream.fingerprint.lanes import words_of
-from stream.fingerprint.row import NO_DIGEST
 from stream.messages.byte_strings import StringColumn, Texts
+from stream.messages.row_columns import digests_in
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, Store, Writes
@@ -43,7 +43,6 @@ SEARCHED_AT_ONCE: Final = 1 << 12
 LEAST_KEPT: Final = 8 << 10
 """Bytes of URLs that are kept in memory however few pages they are of."""
 _PREFIX: Final = b"pages/"
-_DIGEST: Final = np.dtype(("V", len(NO_DIGEST)))
 _HEAD_BYTES: Final = 16  # of the record: numbers of the first page and of the next one, u64 LE each
 _END: Final = 4  # bytes of the end position of a URL, u32 LE
 
@@ -83,8 +82,7 @@ class LoggedPages:
 
     def url_digests(self) -> list[bytes]:
         """Return the digest of each page's URL (m,)."""
-        words = np.ascontiguousarray(self.words[:, URL_DIGEST]).astype("<u8")
-        return cast(list[bytes], words.view(_DIGEST).ravel().tolist())
+        return digests_in(np.ascontiguousarray(self.words[:, URL_DIGEST], "<u8"))
 
     def masks(self) -> U64:
         """Return the mask of each anchor's skipped tables and reserves (m,)."""

@@ -74,9 +74,12 @@ class StateReader:
             if number is None:
                 return None
             baseline = self._baselines(np.array([number]), np.zeros(1, np.bool_))[0]
-        is_erased = not baseline.url and baseline.url_digest == NO_DIGEST
-        among = self.forgotten.among(np.array([baseline.number]), is_anchor=baseline.anchor is not None)
-        return None if is_erased or among[0] else baseline
+        return self._unless_forgotten(baseline)
+
+    def _unless_forgotten(self, page: Baseline) -> Baseline | None:
+        is_erased = not page.url and page.url_digest == NO_DIGEST
+        among = self.forgotten.among(np.array([page.number]), is_anchor=page.anchor is not None)
+        return None if is_erased or among[0] else page
 
     @property
     def page_logs(self) -> tuple[PageLog, PageLog]:
@@ -84,10 +87,10 @@ class StateReader:
         return self._anchors, self._duplicates
 
     def anchor_of(self, page: Baseline) -> Baseline | None:
-        """Return the anchor of a page's cluster, dead or alive; None if it has expired."""
+        """Return the anchor of a page's cluster, dead or alive; None if it has expired or is forgotten."""
         if page.cluster_anchor < self.first.anchors:
             return None
-        return self.anchor(page.cluster_anchor)
+        return self._unless_forgotten(self.anchor(page.cluster_anchor))
 
     def anchor(self, number: int) -> Baseline:
         """Return an anchor."""

@@ -1,6 +1,6 @@
 """The buckets of a generation in RAM, for compiled loops: a hash table of known size.
 
-A slot has 16 bits of a key's hash, its tag, and a value: the anchor of a bucket that has one, or the number
+A slot has 15 bits of a key's hash, its tag, and a value: the anchor of a bucket that has one, or the number
 of a bucket that has several, whose anchors are contiguous. Ten slots are a line, which fills a cache line: to
 look for a bucket, or to enter one, takes one of these. Whatever matches by its tag is compared by the whole
 key.

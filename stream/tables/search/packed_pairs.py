@@ -10,7 +10,7 @@ from stream.compiled import borrowing, compiled
 from stream.tables.arrays import I64, U8, U64
 
 Integer = int | np.signedinteger[Any]
-FIRST_PAIRS: Final = 1 << 12
+PAIRS_AT_FIRST: Final = 1 << 12
 """Initial capacity of an array of pairs."""
 
 
@@ -33,7 +33,7 @@ def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> n
 @compiled
 def no_pairs() -> PackedPairs:
     """Room for pairs."""
-    return PackedPairs(np.empty(FIRST_PAIRS, np.uint64), 0)
+    return PackedPairs(np.empty(PAIRS_AT_FIRST, np.uint64), 0)
 
 
 @compiled
