@@ -221,11 +221,17 @@ async def test_decisions_that_lost_their_end_are_read_again(
 
 
 class Trimming(TopicInMemory):
-    """A topic of which more is trimmed when its bounds are first known."""
+    """A topic of which more is trimmed when a reader that is behind has asked where it begins."""
+
+    is_behind = False
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        self.is_behind = self.position < self._first
+        return await super().poll(seconds)
 
     async def bounds(self) -> LogBounds:
         bounds = await super().bounds()
-        if bounds.start == 7:
+        if self.is_behind and bounds.start == 7:
             self.delete_before(8)
         return bounds
 
