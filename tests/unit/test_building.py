@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -99,12 +101,16 @@ def test_child_that_fails_is_reported_with_what_it_said(
 
 
 def build(path: Path) -> None:
-    """Build a run by a child process, and tell its number."""
-    started = Building(Store(path, 1 << 20), content(2_000_000), MEMORY)
-    while started._child is None:
-        pass
-    os.write(1, str(started._child.pid).encode())
-    started.finish()
+    """Build a run by a child process, and tell its number as soon as it is there."""
+    popen = subprocess.Popen
+
+    def telling(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*arguments, **options)
+        os.write(1, str(child.pid).encode())
+        return child
+
+    building.subprocess.Popen = telling  # type: ignore[assignment, misc]
+    Building(Store(path, 1 << 20), content(2_000_000), MEMORY).finish()
 
 
 async def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
