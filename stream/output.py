@@ -81,7 +81,10 @@ interrupted: Final[list[str]] = []
 def _whole(path: Path) -> Iterator[Output]:
     named = str(path)
     with _translated_errors(named):
-        target = path.resolve()  # replace the target of a link, not the link
+        try:
+            target = path.resolve()  # replace the target of a link, not the link
+        except (RuntimeError, ValueError) as error:  # a loop of links, a zero byte
+            raise OutputError(f"{named}: {error}") from error
         there = target.stat() if target.exists() else None
         if there is not None and stat.S_ISDIR(there.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -44,7 +44,7 @@ def _note(directory: Path, damaged: str, what: str) -> None:
     if damaged not in known_damage(directory):
         path = _record(directory)
         with path.open("a", encoding="ascii") as file:
-            file.write(f"{damaged} {what}\n")
+            file.write(f"\n{damaged} {what}\n")  # the line before may be cut
         tighten(path)
 
 
@@ -52,7 +52,7 @@ def known_damage(directory: Path) -> set[str]:
     """The digests of the files of a state directory that were found damaged, and the names of checkpoints."""
     with suppress(OSError, UnicodeDecodeError):
         lines = _record(directory).read_text("ascii").splitlines()
-        return {line.partition(" ")[0] for line in lines}
+        return {line.partition(" ")[0] for line in lines if line}
     return set()
 
 

@@ -154,7 +154,7 @@ def decode(content: bytes, name: CheckpointName) -> Manifest:
         if version != VERSION:
             refuse(f"has version {version}; this program reads {VERSION}")
         manifest = _DECODER.decode(content)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse(f"cannot be read: {error}")
     names = {each.name for each in manifest.files}
     if len(names) < len(manifest.files) or "CURRENT" not in names:

@@ -54,8 +54,12 @@ def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
     catalogue.delete(name.object(PRUNED) for name in old_names)
     named, is_complete = named_files(catalogue, [*contents.kept, *contents.pruned])
     if is_complete:
-        old = [digest for digest, file in contents.files.items() if file.modified < before]
-        catalogue.delete(file_object(journal, digest) for digest in old if digest not in named)
+        unnamed = [
+            name for name, file in contents.files.items() if file.modified < before and name not in named
+        ]
+        there = catalogue.contents(journal).files if unnamed else {}  # another role may have stored it again
+        old = [name for name in unnamed if name in there and there[name].modified < before]
+        catalogue.delete(file_object(journal, digest) for digest in old)
 
 
 Clusters = dict[CheckpointName, str]
@@ -86,7 +90,7 @@ def _superfluous(
             superfluous.update(names)
         elif kind == directory[0]:
             superfluous.update(names[kept:])
-    own = {name: uploaded for name, uploaded in contents.stored.items() if name.kind == kind}
+    own = {name: _uploaded(contents, name) for name in contents.kept if name.kind == kind}
     for name, since in own.items():
         later = (
             each

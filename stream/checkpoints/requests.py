@@ -40,7 +40,7 @@ class CheckpointRequests:
 
     def answer_to(self, request: str) -> CheckpointAnswer | None:
         """Return the answer to a request, if there is one yet."""
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             answer = msgspec.json.decode(self._answer.read_bytes(), type=CheckpointAnswer)
             if answer.request == request:
                 return answer

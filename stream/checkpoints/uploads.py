@@ -86,14 +86,16 @@ class Uploads:
         self._digests = DigestCache()
 
     def newest(self, journal: str) -> Manifest | None:
-        """The newest checkpoint of this directory, if it has one that can be read. Raises CheckpointError."""
+        """The newest checkpoint of this directory that can be read and has all of its files; None if it has
+        none. Raises CheckpointError."""
         return self._newest(self.catalogue.contents(journal))
 
     def _newest(self, contents: Contents) -> Manifest | None:
         for name in contents.kept:
             if (name.kind, name.directory) == (self._kind, self._directory):
                 with suppress(DamagedCheckpointError):
-                    return self.catalogue.read(name)
+                    if contents.lacking(manifest := self.catalogue.read(name)) is None:
+                        return manifest
         return None
 
     def upload(

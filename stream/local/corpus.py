@@ -319,7 +319,7 @@ def _is_resumed(directory: AnyPath, plan: CorpusPlan) -> bool:
         return False
     try:
         before: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=CorpusPlan))
-    except (msgspec.DecodeError, OSError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         raise RowsError(f"rows {path}: damaged: {error}") from error
     now: dict[str, Any] = msgspec.to_builtins(plan)
     for name, value in now.items():

@@ -33,7 +33,7 @@ def version_of(value: bytes) -> int | None:
 
 def refuse_other_version(value: bytes, version: int, where: str) -> None:
     """Raise RecordVersionError if a record says that it has another version than `version`."""
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         number = version_of(value)
         if number not in {None, version}:
             raise RecordVersionError(
@@ -45,7 +45,7 @@ def refuse_other_version(value: bytes, version: int, where: str) -> None:
 
 def refuse_other_json_version(value: bytes, version: int, where: str) -> None:
     """Raise RecordVersionError if a record in JSON says that it has another version than `version`."""
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         number = _JSON_DECODER.decode(value).v
         if number != version:
             raise RecordVersionError(

@@ -7,7 +7,6 @@ A directory is restored before, if it is empty and a checkpoint fits, and set as
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -32,6 +31,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.outage import retry_until_answered
 from stream.kafka.reader import JournalReader, TopicReader, journal_reader
 from stream.messages.journal import Genesis
+from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 from stream.states.position import bounds_of_logs, misfit
 from stream.states.restored import FittingCheckpoints
@@ -98,7 +98,7 @@ class StateDirectory(Generic[S]):
                     avoided.add(restored)
                     if isinstance(error, DamagedStateError):
                         note_damage(self.path, error)
-                    await in_thread(shutil.rmtree, self.path)
+                    await in_thread(_remove, self.path)
                 elif was_moved:
                     raise
                 else:
@@ -206,3 +206,9 @@ def _move_away(directory: Path, error: StateError, why: str) -> Path:
     moved = set_aside(directory, why)
     log.error(f"state_{why}", error=str(error), moved_to=str(moved))
     return moved
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory that was restored and refused; after a kill, the next process does."""
+    with ScratchDirectory("refused", directory.parent) as scratch:
+        directory.rename(Path(scratch, directory.name))

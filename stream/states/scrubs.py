@@ -140,7 +140,7 @@ class Scrub(msgspec.Struct, frozen=True, kw_only=True):
 
 def last_scrub(directory: Path) -> Scrub | None:
     """The last scrub of a state directory; None if there is no readable record."""
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return msgspec.json.decode(_path(directory).read_bytes(), type=Scrub)
     return None
 

@@ -21,7 +21,7 @@ from stream.errors import EXIT_REFUSED, DamagedStateError, DiskError, StateBusyE
 from stream.judge.state.live import live_anchors
 from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.store.failures import CURE, set_aside, translate
+from stream.tables.store.failures import CURE, damaged_file, set_aside, translate
 from stream.tables.store.meta_record import META
 from stream.tables.store.rocks import Store, Writes
 from stream.tables.store.scrub_child import ScrubResult, scrub
@@ -217,6 +217,15 @@ def test_damage_is_told_from_a_disk_a_lock_a_limit_and_a_permission(
     error = translate(tmp_path, Exception(text))
     assert type(error) is kind
     assert (CURE in str(error)) == (kind is DamagedStateError)
+
+
+def test_a_file_is_not_named_by_a_directory_that_is_called_like_one() -> None:
+    path = Path("/srv/CURRENT/state")
+    error = translate(path, Exception(f"Corruption: block checksum mismatch in {path}/000123.sst offset 9"))
+    assert isinstance(error, DamagedStateError)
+    assert damaged_file(error) == "000123.sst"
+    unnamed = translate(path, Exception(f"Corruption: something below {path}"))
+    assert isinstance(unnamed, DamagedStateError)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -286,10 +286,11 @@ def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [("missing/out", "No such file or directory"), (".", "Is a directory"), ("f/out", "Not a directory"),
-     ("x" * 300, "File name too long")],
+     ("x" * 300, "File name too long"), ("loop/out", ".*loop.*"), ("\0", ".*null.*")],
 )  # fmt: skip
 def test_a_path_that_cannot_be_written_is_named(path: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "f").touch()
+    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OutputError, match=f"^{tmp_path / path}: {complaint}$"), writing(tmp_path / path):
         pass
 

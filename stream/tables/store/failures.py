@@ -73,9 +73,9 @@ def translate(path: Path, error: Exception) -> NeardupError:
     text = _AFTERTHOUGHT.sub("", message)
     if any(each in message for each in _SURROUNDINGS) or not _is_damage(text):
         return StateError(f"state directory {path}: {message}")
-    if _FILE.search(text):
+    if _file_in(path, text):
         return _file_damage_error(path, text)
-    led = _FILE.search(message)
+    led = _file_in(path, message)
     return damage_error(path, f"{led[0]} or a file that it names: {text}" if led else text)
 
 
@@ -83,8 +83,13 @@ def _is_damage(text: str) -> bool:
     return text.startswith((_CORRUPTION, MISSING_FILE))
 
 
+def _file_in(path: Path, text: str) -> re.Match[str] | None:
+    """The file that a message names, in a directory that may be called like one."""
+    return _FILE.search(text.replace(str(path), ""))
+
+
 def _file_damage_error(path: Path, text: str) -> DamagedStateError:
-    file = _FILE.search(text)
+    file = _file_in(path, text)
     return damage_error(path, f"{file[0]}: {text}" if file else text)
 
 
@@ -98,13 +103,13 @@ def read_error(path: Path, error: NeardupError) -> DamagedStateError | None:
 
 def damaged_file(error: DamagedStateError) -> str | None:
     """Name of the damaged file, if known."""
-    match = _FILE.search(str(error))
+    match = _FILE.search(str(error).rpartition(": damaged: ")[2])
     return match[0] if match else None
 
 
 def set_aside(path: Path, why: str = DAMAGED) -> Path:
     """Rename a state directory that no process has open, and return its new path beside the old one, which
-    has `why` in its name. Raises StateBusyError."""
+    has `why` in its name. Raises StateBusyError, and StateError if it cannot be moved."""
     with (path / "LOCK").open("ab") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +123,10 @@ def rename_damaged(path: Path, why: str = DAMAGED) -> Path:
     name = f"{path.name}.{why}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
     to = next(each for each in names if not each.exists())
-    path.rename(to)
+    try:
+        path.rename(to)
+    except OSError as error:
+        raise StateError(f"state directory {path}: {why}, and cannot be moved: {error.strerror}") from error
     return to
 
 
