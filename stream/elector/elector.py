@@ -208,8 +208,8 @@ class Elector:
         assert record.forgotten is not None  # noqa: S101 (the caller knows)
         named = NamedDigests() if self._lifetime is None else record.forgotten.named
         urls, hosts, domains = named.columns
-        kept = state.kept_at(self._named_hosts(hosts, domains)) if hosts or domains else set()
-        gone = sorted({*record.forgotten.url_digests, *urls, *kept} - {NOBODY, FORGOTTEN})  # of no URL
+        of_hosts = state.of_hosts(self._named_hosts(hosts, domains)) if hosts or domains else set()
+        gone = sorted({*record.forgotten.url_digests, *urls, *of_hosts} - {NOBODY, FORGOTTEN})  # of no URL
         writes, moves = state.store.batch(), _Moves()
         versions = dict(zip(gone, state.store.get(VERSIONS, gone), strict=True))
         there = {

@@ -70,8 +70,8 @@ def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_p
         if each.decisions.has_rows and each.decisions.end <= 61:
             topic += tell(elector)
     assert [each.record.because for each in topic] == ["expired"]
-    host, domain = (host_hasher(EXPIRING.seed)(each) for each in ("gone.example", "example"))
-    digests = {"urls": [url_digest_of("one"), url_digest_of("two")], "hosts": [host], "domains": [domain]}
+    name = host_hasher(EXPIRING.seed)("gone.example")
+    digests = {"urls": [url_digest_of("one"), url_digest_of("two")], "hosts": [name], "domains": [name]}
     elector.forget(forgetting(decided[-1], [], NamedDigests.of(**{by: digests[by]})))
     topic += tell(elector)
     told = erase(elector, topic, set(digests["urls"][by != "urls" :]))
@@ -84,7 +84,7 @@ def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_p
     elector.state.close()
     left = content(tmp_path)
     assert (url.encode() in left, late.encode() in left) == (False, True)
-    assert not any(each in left for each in (*digests["urls"], host, domain))
+    assert not any(each in left for each in (*digests["urls"], name))
 
 
 def test_without_a_lifetime_requests_alone_erase_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stream.elector.elector import Due, Elector, Erasing, TopicRecord
-from stream.elector.layout import NOBODY
+from stream.elector.layout import CLUSTER, NOBODY, Version, expired_from
 from stream.fingerprint.seed import host_hasher
 from stream.judge.batch import Decided
 from stream.judge.forgetting import NamedHosts
@@ -24,9 +24,11 @@ from stream.messages.decision import (
     forgetting_record,
 )
 from stream.messages.verdict import PageRef
+from stream.messages.verdict_options import VerdictOptions
 from stream.states import erasing as states_erasing
-from stream.tables.store.rocks import ELECTOR, Store
+from stream.tables.store.rocks import CLUSTERS, ELECTOR, VERSIONS, Store
 from tests.elected import decided_of, open_elector, read_back, url_digest_of
+from tests.genesis import genesis_of
 from tests.night import by_night
 from tests.property import best_oracle
 from tests.property.best_oracle import POLICIES, crawl
@@ -127,6 +129,31 @@ async def test_what_is_forgotten_while_files_are_rewritten_is_erased_after_that(
     elector.state.close()
 
 
+def test_a_host_is_forgotten_with_urls_of_which_the_judge_has_no_page_any_more(tmp_path: Path) -> None:
+    """With a lifetime, the pages of a URL may have expired though it was seen since, and its cluster may keep
+    another one."""
+    genesis = genesis_of(options=VerdictOptions(lifetime=86_400))
+    elector = open_elector(tmp_path, "first", genesis)
+    judged = crawl(0, 250)
+    batches = decided_of(judged, 0, genesis)
+    elector.follow(batches)
+    tell(elector)
+    named = NamedDigests.of(hosts=[host_hasher(genesis.seed)("a.example")])
+    elector.forget(forgetting(batches[-1], [], named))
+    left = [
+        Version.of(value).url
+        for _, value in elector.state.store.scan(VERSIONS)
+        if expired_from(value) is None
+    ]
+    assert left
+    assert not any(url.startswith(b"https://a.example/") for url in left)
+    told = tell(elector)
+    assert told
+    kept = [each.record.best.url for each in told if each.record.best is not None]
+    assert not any(url.startswith("https://a.example/") for url in kept)
+    elector.state.close()
+
+
 def content(path: Path) -> bytes:
     """All bytes of a state directory: files as they are, keys and values."""
     found = [each.read_bytes() for each in path.iterdir() if not each.name.startswith("MANIFEST")]
@@ -157,6 +184,11 @@ def test_what_is_kept_is_as_if_forgotten_urls_had_never_been(tmp_path: Path, ele
             topic += tell(elector)
     gone_keys = set(rng.sample(keys, len(keys) // 3))
     gone = {url_digest_of(key) for key in gone_keys}
+    state = elector.state
+    told = [
+        (CLUSTER.unpack(key)[0], state.encoding.decode(value)) for key, value in state.store.scan(CLUSTERS)
+    ]
+    assert state.clusters_told(gone) == [cluster for cluster, entry in told if entry.kept in gone]
     elector.forget(forgetting(half, sorted(gone)))
     so_far = [each for each in judged if each.page >> 16 < half.decisions.end]
     left = [each for each in so_far if each.key not in gone_keys]
