@@ -134,9 +134,9 @@ class Search:
         self._next = [0, 0]
         """Numbers of the next anchor and duplicate to look at."""
         self._matches = np.zeros(0, _MATCH)
-        """What no record has forgotten yet, by URL, the newest page first."""
+        """Pages that no record has forgotten yet, by URL, the newest page first."""
         self._new = list[NDArray[np.void]]()
-        """Further pages, not in order."""
+        """Pages that were found since, not in order: they follow when those are forgotten."""
         self._taken = 0
         """How many of these the last record took."""
         self._pages = Counter[int]()
@@ -162,8 +162,8 @@ class Search:
             while self._next[kind] < end[kind]:
                 self._next[kind] = self._look(kind, end[kind])
                 turn()
-        if self._new:
-            matches = np.concatenate([self._matches, *self._new])
+        if self._new and not len(self._matches):
+            matches = np.concatenate(self._new)
             self._matches = matches[np.lexsort((-matches["page"], matches["second"], matches["first"]))]
             self._new.clear()
 
@@ -207,13 +207,13 @@ class Search:
         """Return the record that forgets the next pages, after looking at what was judged since the last
         `run`. No batch may be ahead of the store.
 
-        All pages of a URL are forgotten at once, or, of very many, the newest first: it has baselines until
-        it has none.
+        All pages of a URL that were found at a time are forgotten at once, or, of very many, the newest
+        first: it has baselines until it has none.
         """
         self.run()
         state, meta = self._state, self._state.meta
         some = self._next_matches()
-        is_last = self._taken == len(self._matches)
+        is_last = self._taken == len(self._matches) and not self._new
         anchors, duplicates = (np.sort(some["number"][some["kind"] == kind]) for kind in range(2))
         urls = np.unique(some[["first", "second"]])
         forgotten = Forgotten(

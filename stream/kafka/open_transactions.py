@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
-from stream.errors import BrokerError, OpenTransactionError
+from stream.errors import BrokerError, OpenTransactionError, TopicError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.outage import patience_limit, retry_until_answered
@@ -56,7 +56,8 @@ async def settled_bounds(
     called.
 
     Waits without limit, and for brokers, calling `on_iteration`. The log names what it waits for, and so do
-    the role's metrics and readiness. Raises OpenTransactionError at the end of `patience`.
+    the role's metrics and readiness. Raises OpenTransactionError at the end of `patience`, and TopicError if
+    a topic loses its end meanwhile.
     """
     wanted = list(topics)
     name = f"topic {', '.join(wanted)}"
@@ -80,6 +81,12 @@ async def settled_bounds(
                 raise OpenTransactionError(f"waited {limit:g} s: {'; '.join(named.values()) or name}")
             await asyncio.sleep(PAUSE_SECONDS)
             bounds = await retry_until_answered(name, ask, on_iteration)
+            for key, at in bounds.items():
+                if at.end < ends.get(key, 0):
+                    raise TopicError(
+                        f"topic {key.topic} partition {key.partition}: ends at {at.end}, but ended at"
+                        f" {ends[key]}: it was recreated, or lost records"
+                    )
     finally:
         if named:
             awaited.show({}, 0.0)

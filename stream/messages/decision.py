@@ -284,6 +284,7 @@ def encode_decisions(decisions: Decisions) -> bytes:
 
 def decode_decisions(value: bytes, offset: int) -> Decisions:
     """Decode the record at `offset` of the decisions topic. Raises RecordError."""
+    value = value or b""  # Kafka has None for a tombstone
     try:
         decisions = _DECODER.decode(value)
         if decisions.version != VERSION:

@@ -364,6 +364,7 @@ def encode_genesis(genesis: Genesis) -> bytes:
 
 def decode_journal(value: bytes, offset: int) -> JournalRecord:
     """Decode the journal record at `offset`. Raises RecordError."""
+    value = value or b""  # Kafka has None for a tombstone
     try:
         record: Genesis | _RowsHead = _DECODER.decode(value)
         if record.version != VERSION:

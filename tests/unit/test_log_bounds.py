@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
+import pytest
 from aiokafka import TopicPartition
 
+from stream.errors import TopicError
+from stream.kafka import open_transactions
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.open_transactions import hidden_since
+from stream.kafka.open_transactions import hidden_since, settled_bounds
 from stream.kafka.own_requests import PRODUCERS, transaction_at
 
 STREAM: Final = Path(__file__).parents[2] / "stream"
@@ -53,3 +56,17 @@ def test_the_producer_of_a_transaction_is_the_one_that_began_at_its_offset() -> 
     assert transaction_at(answer, 42) is None
     refused = PRODUCERS.RESPONSE_TYPE(0, [(KEY.topic, [(0, 29, "denied", [], {})], {})], {})
     assert transaction_at(refused, 41) is None
+
+
+async def test_a_topic_that_is_recreated_while_a_transaction_hides_its_end_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter([LogBounds(0, 90, 100), LogBounds(0, 5, 5)])
+
+    async def bounds(*_: object) -> dict[TopicPartition, LogBounds]:
+        return {KEY: next(answers)}
+
+    monkeypatch.setattr(open_transactions, "bounds_soon", bounds)
+    monkeypatch.setattr(open_transactions, "PAUSE_SECONDS", 0.0)
+    with pytest.raises(TopicError, match=r"topic crawl.decisions partition 0: ends at 5, but ended at 100"):
+        await settled_bounds(cast(Any, None), [KEY.topic])

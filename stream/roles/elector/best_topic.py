@@ -105,6 +105,8 @@ class BestTopic(TransactionalProducer):
                 )
         consumer = clients.reader(self._settings, auto_offset_reset="none")
         async with clients.open_client(self._settings, consumer, patiently=True):
+            for partition in positions.keys() - {key.partition for key in bounds}:
+                self._refuse_loss(partition, 0, positions)
             consumer.assign(list(bounds))
             for key, at in bounds.items():
                 self._refuse_loss(key.partition, at.end, positions)

@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.log_time import AHEAD_MS
-from stream.pages.times import rfc3339
+from stream.pages.times import LATEST, rfc3339
 
 WARN_SECONDS: Final = 60.0
 """Time between warnings."""
@@ -39,7 +39,7 @@ class AppendTimes:
             log.warning(
                 "append_time_ahead",
                 broker=leader,
-                appended=rfc3339(appended),
+                appended=rfc3339(min(appended, LATEST)),
                 counted_as=rfc3339(decided.log_time),
                 message="the clock of the broker that leads the journal is ahead of this one by more than ten"
                 " minutes",

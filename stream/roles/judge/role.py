@@ -156,11 +156,11 @@ class JudgeRole(Role[JudgeWatch]):
                 return
             # The end of the decisions is final only now that our producer has ended all earlier transactions
             # of judges, and once none of another program hides what these committed.
+            before = await election.committed_offset()  # first: another leader may go on meanwhile
             await self._unless_stopped(follower.follow_to_end())
             if self._stop.is_set():
                 return
             judge, journal = follower.judge, follower.journal
-            before = await election.committed_offset()
             if before > judge.state.meta.applied:
                 raise StateError(
                     f"topic {self.names.decisions} decides the journal up to {judge.state.meta.applied}, but "
