@@ -392,6 +392,7 @@ class Election:
 @contextmanager
 def open_election(directory: Path) -> Iterator[Election]:
     """An election that keeps in this directory what does not fit in memory. Raises ExportError."""
+    directory = directory.absolute()  # DuckDB and PyArrow take `a:b` for a URI
     path = directory / "election.duckdb"
     for left in (path, path.with_name(f"{path.name}.wal")):  # of a run that was killed
         left.unlink(missing_ok=True)

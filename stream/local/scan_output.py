@@ -43,6 +43,7 @@ _OTHERS: Final = (
     ".zst",
     ".zip",
     ".db",
+    ".ddb",
     ".sqlite",
     ".arrow",
     ".feather",
@@ -222,7 +223,8 @@ def verdicts_to(
             log.remove()
         yield NoVerdicts()
         return
-    if output.suffix.lower() in _OTHERS:
+    suffix = output.suffix.lower()
+    if suffix in _OTHERS or (suffix in TABLES) != (output.suffix in TABLES):
         raise SettingsError(
             f"output {output}: verdicts are not written as {output.suffix}; name a file NAME.jsonl or"
             " NAME.csv, a directory NAME.parquet, or NAME.duckdb"
@@ -238,7 +240,7 @@ def verdicts_to(
                 with _writer(table, index, log, output, begun) as writer:
                     yield writer
         else:
-            kind = _Csv if output.suffix.lower() == CSV else _Lines
+            kind = _Csv if suffix == CSV else _Lines
             with writing(output) as file, _writer(kind(file), index, log, output, begun) as writer:
                 yield writer
         failpoints.reach("scan.closed")

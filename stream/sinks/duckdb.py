@@ -22,7 +22,7 @@ class DuckSink(SqlSink):
     def __init__(self, path: Path) -> None:
         import duckdb
 
-        super().__init__(str(path), lambda: duckdb.connect(str(path)), duckdb.Error)
+        super().__init__(str(path), lambda: duckdb.connect(str(path.absolute())), duckdb.Error)
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
         import pyarrow

@@ -108,7 +108,7 @@ class ParquetSink(Sink):
         )
         if last is None:
             return 0, {}
-        stored = (self._parquet.read_metadata(last).metadata or {}).get(OFFSETS)
+        stored = (self._parquet.read_metadata(last.absolute()).metadata or {}).get(OFFSETS)
         if stored is None:
             raise ValueError(f"{last.name} was not written by an export")
         return number, msgspec.json.decode(stored, type=_Offsets)
@@ -122,7 +122,9 @@ class ParquetSink(Sink):
     def _open(self) -> Any:
         if self._writer is None:
             self._rows = 0
-            self._writer = self._parquet.ParquetWriter(self._part(), self._schema, compression="zstd")
+            self._writer = self._parquet.ParquetWriter(
+                self._part().absolute(), self._schema, compression="zstd"
+            )
         return self._writer
 
     def _finish(self) -> None:

@@ -41,6 +41,8 @@ DAYS = "--lifetime 90d --pages-a-day 1e6"
         ("scan pages --similarity 90", "write a number from 0 to 1"),
         ("scan pages -o x.tsv", "verdicts are not written as"),
         ("scan pages -o x.jsonl.gz", "verdicts are not written as"),
+        ("scan pages -o x.PARQUET", "verdicts are not written as"),
+        ("scan pages -o x.ddb", "verdicts are not written as"),
         ("scan pages --option lifetime=90d --index index", "lifetime=7776000s: only pages of a topic expire"),
         ("dedup pages --option lifetime=90d --index index -o kept.jsonl", "only pages of a topic expire"),
         ("match --verified pages.jsonl --layout '5 choose 2'", "layout, width"),
