@@ -24,7 +24,7 @@ from stream.errors import SettingsError, StateError
 from stream.fingerprint.minima import MINIMA_WORDS
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
-from stream.tables.hot.tier import MOST_ROWS, HotTier, bytes_of
+from stream.tables.hot.tier import MOST_ROWS, NO_TABLE, HotTier, bytes_of
 from stream.tables.reserves.keys import PAIRS, PREFIX_BITS, crowded_rows, keys_of_reserves
 from stream.tables.reserves.stayed_out import looking_further, nobody, with_anchors
 from stream.tables.runs import building
@@ -142,7 +142,7 @@ class Tables:
             generation,
             memory=memory_of_filters(design, memory, generation),
             windowed=kind.windowed,
-            anchors=(self.first, self.count),
+            anchors=(self._dead, self.count),
             content_of=self._content_of,
         )
         try:
@@ -186,14 +186,15 @@ class Tables:
         held, start = self._hot.generation(run.number), max(run.first, self.first)
         skips = self._skipped.entries(start, run.end)
         rows, keys = held.reserves
-        gone = start - run.first
+        gone, dead = start - run.first, self._dead.test(np.arange(run.first, run.end))
+        left = ~dead[rows]
         return GenerationContent(
             run,
             self._design,
             self._runs.prefix_bits,
             held.rows[gone:],
-            skips.masks_of(start, run.end),
-            (rows[rows >= gone] - np.uint64(gone), keys[rows >= gone]),
+            np.where(dead[gone:], NO_TABLE, skips.masks_of(start, run.end)),
+            (rows[left] - np.uint64(gone), keys[left]),
         )
 
     def _check_layout(self) -> None:

@@ -110,8 +110,7 @@ def replay(store: Store, tables: Tables, setting: Setting, report: Connection | 
 
 
 def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
-    """The digest and the candidates of all turns. With a window, the digest does not cover what is removed
-    some time, nor runs."""
+    """The digest, of what is left and without runs, and the candidates of all turns."""
     answers: list[object] = []
     for number in range(TURNS):
         rows = setting.rows(number)
@@ -119,9 +118,7 @@ def outcome(store: Store, tables: Tables, setting: Setting) -> Outcome:
         assert found.bucket_sizes is not None
         columns = (found.row, found.anchor, found.distance, found.bucket_sizes, *found.reserves)
         answers.append([part.tolist() for part in columns])
-    if setting.window:
-        return store.digest({DEFAULT: b"", LOG: tables.start}, leave_out=RUN), answers
-    return store.digest(), answers
+    return store.digest({DEFAULT: b"", LOG: tables.start}, leave_out=RUN), answers
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["pairs", "reserves"])

@@ -40,7 +40,8 @@ searched and filled in .8 of the time that slots for a million take."""
 MOST_ROWS: Final = 1 << 25
 """Anchors of a generation: a slot has 31 bits for a row and a table."""
 _CACHE_LINE: Final = 64
-_NO_TABLE: Final = ~np.uint64(0)
+NO_TABLE: Final = ~np.uint64(0)
+"""The mask of an anchor that enters no table."""
 
 
 def lines_of(design: Design, anchors: int) -> int:
@@ -102,7 +103,7 @@ class Generation:
         if self.count > self._room:
             self.enlarge()
         self._buckets.rows[start : self.count] = rows
-        self._buckets = enter(self._buckets, start, np.where(dead, _NO_TABLE, masks))
+        self._buckets = enter(self._buckets, start, np.where(dead, NO_TABLE, masks))
         of_rows, keys = entries
         if len(keys):
             end = self._entered + len(keys)

@@ -15,6 +15,7 @@ from stream.tables.arrays import I64, U64
 from stream.tables.design import TABLE_BITS, Design
 from stream.tables.runs.filters import PIECE_BLOCKS, blocks_of, empty_filter, mark
 from stream.tables.runs.run import ENTRY_BYTES, FILTER, TABLE_PLACE, Run
+from stream.tables.store.anchors import Bitmap
 from stream.tables.store.rocks import RUNS, Store, opened_to_read, sst_writer
 
 PAUSE_KEYS: Final = 64
@@ -67,7 +68,7 @@ class GenerationContent(NamedTuple):
     rows: U64
     """(n, W + 1)"""
     masks: U64
-    """(n,): the tables that each is kept out of."""
+    """(n,): the tables that each is not in; of a dead one all."""
     reserves: tuple[U64, U64]
     """The rows (k,), ascending, of those in reserves, and the keys of these (k,)."""
 
@@ -100,8 +101,8 @@ class MergedContent(NamedTuple):
 
     run: Run
     prefix_bits: I64
-    first: int
-    """Anchors before it are gone."""
+    dead: Bitmap
+    """Those of its anchors that are dead or gone."""
     directory: Path
     """The directory of the store that has them."""
     entries: int
@@ -138,7 +139,7 @@ class MergedContent(NamedTuple):
         ]
         none = Entries(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.uint64))
         prefixes, numbers, prints = (np.concatenate(each) for each in zip(none, *parts, strict=True))
-        left = numbers >= self.first
+        left = ~self.dead.has(numbers)
         # Parts are in the order of numbers, and each is sorted: equal prefixes stay in order.
         order = np.flatnonzero(left)[np.argsort(prefixes[left], kind="stable")]
         return Entries(prefixes[order], numbers[order] - self.run.first, prints[order])
@@ -187,7 +188,7 @@ def build(
     pause: Callable[[], None],
 ) -> Built:
     """Write the files of a run, whose filter takes at most `memory` bytes. Files depend only on the anchors,
-    and on those that are gone.
+    and on those that are dead or gone.
 
     `between` is called before each table, `pause` while one is being written. An exception from either ends
     the build.

@@ -7,10 +7,10 @@ anchors, once all due merges are done.
 Family `runs`: the key is level u8, number of the run among those of its level u32, table u8 and group u32,
 BE. The value is the entries of the group, 16 bytes each, sorted by prefix, then number: fingerprint u64 LE,
 number u32 LE, low bits of the prefix u32 LE. Numbers are relative to the run's first anchor. Anchors that
-were gone when the run was built are left out. A group has all entries that share the high bits of the prefix,
-about `GROUP` of them. So a probe reads one small value, and a run of a million anchors takes thirty thousand
-puts a table instead of a million. Reserves are the table behind those of the design. The table `FILTER` is
-the run's filter, in pieces (`stream.tables.runs.filters`).
+were dead or gone when the run was built are left out. A group has all entries that share the high bits of the
+prefix, about `GROUP` of them. So a probe reads one small value, and a run of a million anchors takes thirty
+thousand puts a table instead of a million. Reserves are the table behind those of the design. The table
+`FILTER` is the run's filter, in pieces (`stream.tables.runs.filters`).
 """
 
 from __future__ import annotations

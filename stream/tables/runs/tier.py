@@ -35,7 +35,7 @@ from stream.tables.runs.run import ENTRY_BYTES, FILTER, MERGED, Run, run_named
 from stream.tables.search.packed_pairs import add_pair, count_live, no_pairs
 from stream.tables.search.probing import Probing
 from stream.tables.search.queries import Criteria, Queries
-from stream.tables.store.anchors import with_prefix
+from stream.tables.store.anchors import NumberSet, with_prefix
 from stream.tables.store.failures import damage_error
 from stream.tables.store.reclaim import Reclaiming
 from stream.tables.store.rocks import DEFAULT, RUNS, Store
@@ -70,7 +70,7 @@ class _Loading(NamedTuple):
 
 
 class Runs:
-    """The runs of a store, which has the anchors [first, count). Opening reads their filters."""
+    """The runs of a store. Opening reads their filters."""
 
     def __init__(
         self,
@@ -80,18 +80,20 @@ class Runs:
         *,
         memory: int,
         windowed: bool,
-        anchors: tuple[int, int],
+        anchors: tuple[NumberSet, int],
         content_of: Callable[[Run], Content],
     ) -> None:
         """`prefix_bits` (T,) are those of all tables, reserves included. `memory` is the size in bytes of all
-        filters. With `windowed`, the first anchors go one day, and runs stay small (`WINDOWED`). `content_of`
+        filters. With `windowed`, the first anchors go one day, and runs stay small (`WINDOWED`). `anchors`
+        are those that are dead or gone, which merges leave out, and how many were ever inserted. `content_of`
         gives what a full generation has. Raises StateError."""
         self._store, self._generation = store, generation
         self.prefix_bits: Final = prefix_bits
         """(T,): those of all tables, reserves included."""
         self._memory, self._windowed = memory, windowed
         self._content_of = content_of
-        self.first, self.count = anchors
+        self._dead, self.count = anchors
+        self.first = self._dead.first
         self.probes = self.hits = 0
         """Groups read from RocksDB, and those found there."""
         self._runs = _stored(store, generation, self.first, self.count)
@@ -172,7 +174,8 @@ class Runs:
                 continue
             if not self._windowed or WINDOWED * merged.anchors <= self.count - self.first:
                 entries = sum(each.built.entries for each in parts)
-                return MergedContent(merged, self.prefix_bits, self.first, self._store.path, entries)
+                dead = self._dead.part(merged.first, merged.end)
+                return MergedContent(merged, self.prefix_bits, dead, self._store.path, entries)
         return None
 
     def _install(self, held: _Held) -> None:
@@ -267,22 +270,21 @@ class Runs:
             low = run.low_bits(self.prefix_bits).astype(np.uint64)
             groups, probes = groups_to_read(queries.keys, held.filter, low)
             if len(groups):
-                entries, edges = self._read(run.keys(groups))
-                reads = GroupReads(entries, edges, probes, low, run.first - probing.first)
+                reads = GroupReads(*self._read(run, groups), probes, low, run.first - probing.first)
                 probing.collector.add_packed(_match(reads, queries, probing.criteria))
 
-    def _read(self, groups: list[bytes]) -> tuple[U64, I64]:
-        """The entries (e, 2) of groups with these keys, and their edges (g + 1,): group g has those of
-        [edges[g], edges[g + 1])."""
-        values = self._store.get(RUNS, groups)
+    def _read(self, run: Run, groups: U64) -> tuple[U64, I64, I64]:
+        """The entries (e, 2) of groups (m,) of a run, as in `GroupsToRead`, and where those of each begin and
+        end, (m,). A group that many probes need is read once."""
+        wanted, which = np.unique(groups, return_inverse=True)
+        values = self._store.get(RUNS, run.keys(wanted))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
         group_bytes = [value or b"" for value in values]
-        edges = np.zeros(len(group_bytes) + 1, np.int64)
-        np.cumsum(
-            np.fromiter(map(len, group_bytes), np.int64, len(group_bytes)) // ENTRY_BYTES, out=edges[1:]
-        )
-        return np.frombuffer(b"".join(group_bytes), np.uint64).reshape(-1, 2), edges
+        sizes = np.fromiter(map(len, group_bytes), np.int64, len(group_bytes)) // ENTRY_BYTES
+        ends = np.cumsum(sizes)
+        entries = np.frombuffer(b"".join(group_bytes), np.uint64).reshape(-1, 2)
+        return entries, (ends - sizes)[which], ends[which]
 
     def close(self) -> None:
         """Cancel builds in progress. Their anchors stay where they are."""
@@ -323,8 +325,10 @@ class GroupReads(NamedTuple):
 
     entries: U64
     """(e, 2)"""
-    edges: I64
-    """Probe i has read the entries [edges[i], edges[i + 1])."""
+    starts: I64
+    """(m,): the first entry that each probe has read."""
+    ends: I64
+    """(m,): the one after the last."""
     probes: U64
     """(m,): as in `GroupsToRead`."""
     low: U64
@@ -337,7 +341,7 @@ class GroupReads(NamedTuple):
 def _match(reads: GroupReads, queries: Queries, criteria: Criteria) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the live
     anchors in buckets."""
-    entries, edges, probes, low_bits, first = reads
+    entries, starts, ends, probes, low_bits, first = reads
     distance, dead, enough = criteria
     tables = queries.keys.shape[1]
     pairs = no_pairs()
@@ -350,7 +354,7 @@ def _match(reads: GroupReads, queries: Queries, criteria: Criteria) -> U64:
         table, prefix = key & np.uint64((1 << TABLE_BITS) - 1), key >> np.uint64(TABLE_BITS)
         low = prefix & ((np.uint64(1) << low_bits[table]) - np.uint64(1))
         row, fingerprint = queries.rows[query], queries.fingerprints[query]
-        at, to = edges[request], edges[request + 1]
+        at, to = starts[request], ends[request]
         last = to
         while at < to:
             middle = (at + to) >> 1

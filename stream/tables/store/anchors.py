@@ -147,9 +147,20 @@ class AnchorLog:
             yield first, self.read(first, min(first + most, end))
 
 
-class _Bitmap(NamedTuple):
+class Bitmap(NamedTuple):
+    """Numbers from `base` on, which is a multiple of 8; all before it are in the set."""
+
     base: int
     bits: U8
+    """Bit n % 8 of byte n // 8 tells whether the set has `base` + n. Numbers beyond the end are not in it."""
+
+    def has(self, numbers: I64) -> NDArray[np.bool_]:
+        """Whether the set has each of these numbers, (n,)."""
+        places = numbers - self.base
+        byte = places >> 3
+        bits = self.bits.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
+        inside: NDArray[np.bool_] = (byte < len(self.bits)) & ((bits & 1) != 0) | (places < 0)
+        return inside
 
 
 class NumberSet:
@@ -161,7 +172,7 @@ class NumberSet:
     def __init__(self, first: int) -> None:
         self.first = first - first % 8
         # Replaced as a whole, so that other threads see a base and the bitmap that begins there.
-        self._bitmap = _Bitmap(self.first, np.zeros(1 << 10, np.uint8))
+        self._bitmap = Bitmap(self.first, np.zeros(1 << 10, np.uint8))
         self.count = 0
         self.digest = 0
         """Digest of the set."""
@@ -175,8 +186,7 @@ class NumberSet:
 
     @property
     def bits(self) -> U8:
-        """Bit n % 8 of byte n // 8 tells whether the set has `base` + n. Numbers beyond the end are not in
-        it."""
+        """Those of `Bitmap`."""
         return self._bitmap.bits
 
     def _with_room(self, places: int) -> U8:
@@ -185,7 +195,7 @@ class NumberSet:
         if need > len(bits):
             grown = np.zeros(max(need, 2 * len(bits)), np.uint8)
             grown[: len(bits)] = bits
-            self._bitmap = _Bitmap(base, grown)
+            self._bitmap = Bitmap(base, grown)
         return self.bits
 
     def add(self, numbers: I64) -> None:
@@ -222,16 +232,17 @@ class NumberSet:
         kept = bits[(to - base) >> 3 :]
         room = np.zeros(max(1 << 10, len(kept)), np.uint8)
         room[: len(kept)] = kept
-        self._bitmap = _Bitmap(to, room)
+        self._bitmap = Bitmap(to, room)
 
     def test(self, numbers: I64) -> NDArray[np.bool_]:
         """Whether the set has each of these numbers, (n,)."""
-        base, bitmap = self._bitmap
-        places = numbers - base
-        byte = places >> 3
-        bits = bitmap.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
-        inside: NDArray[np.bool_] = (byte < len(bitmap)) & ((bits & 1) != 0) | (places < 0)
-        return inside
+        return self._bitmap.has(numbers)
+
+    def part(self, start: int, end: int) -> Bitmap:
+        """A copy of the numbers of [start, end)."""
+        base, bits = self._bitmap
+        first = max(0, start - base) >> 3
+        return Bitmap(base + 8 * first, bits[first : max(0, end - base + 7) >> 3].copy())
 
 
 def _digest_of_numbers(numbers: I64) -> int:
