@@ -54,9 +54,7 @@ def prune(catalogue: Catalogue, journal: str, kind: str, kept: int) -> None:
     catalogue.delete(name.object(PRUNED) for name in old_names)
     named, is_complete = named_files(catalogue, [*contents.kept, *contents.pruned])
     if is_complete:
-        unnamed = [
-            name for name, file in contents.files.items() if file.modified < before and name not in named
-        ]
+        unnamed = contents.files.keys() - named
         there = catalogue.contents(journal).files if unnamed else {}  # another role may have stored it again
         old = [name for name in unnamed if name in there and there[name].modified < before]
         catalogue.delete(file_object(journal, digest) for digest in old)
