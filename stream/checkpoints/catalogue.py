@@ -125,7 +125,7 @@ class Catalogue:
         if timed and not now:
             raise CheckpointError(f"checkpoints: {self}: does not list what was just stored")
         there = {name for part in parts.values() for name in part}
-        self._known = {name: known for name, known in self._known.items() if name in there}
+        self._known = {name: read for name, read in self._known.items() if name in there}
         return Contents(parts[STORED], parts[VERIFIED], parts[PRUNED], earlier, files, now)
 
     def _refuse_more(self, what: str, number: int, most: int) -> None:

@@ -216,21 +216,20 @@ class State:
     def clusters_told(self, urls: Collection[bytes]) -> list[int]:
         """Clusters of which it was told that one of these URLs is kept, given by digests: those that they are
         in, and clusters that they left, of which something is to be told since."""
-        found = {each.cluster for each in self.versions(list(urls)) if each is not None}
-        found |= {CLUSTER.unpack(key)[0] for key, _ in self.store.scan(DUE)}
-        clusters = sorted(found)
+        numbers = {each.cluster for each in self.versions(list(urls)) if each is not None}
+        clusters = sorted(numbers | {CLUSTER.unpack(key)[0] for key, _ in self.store.scan(DUE)})
         entries = zip(clusters, self.clusters(clusters), strict=True)
         return [cluster for cluster, entry in entries if entry is not None and entry.kept in urls]
 
     def of_hosts(self, hosts: NamedHosts) -> set[bytes]:
         """Digests of URLs of these hosts that are in a cluster, or of which it was told that they are kept.
         Reads all."""
-        told = (self.encoding.decode(value) for _, value in self.store.scan(CLUSTERS))
-        found = {each.kept for each in told if each.kept_url and hosts.of_url(each.kept_url.decode())}
+        entries = (self.encoding.decode(value) for _, value in self.store.scan(CLUSTERS))
+        urls = {each.kept for each in entries if each.kept_url and hosts.of_url(each.kept_url.decode())}
         for digest, value in self.store.scan(VERSIONS):
             if expired_from(value) is None and hosts.of_url(Version.of(value).url.decode()):
-                found.add(digest)
-        return found
+                urls.add(digest)
+        return urls
 
     def forgotten(self, prefix: bytes) -> set[bytes]:
         """Digests of what is forgotten, but not erased yet, by the prefix of their records."""

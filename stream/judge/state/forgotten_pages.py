@@ -72,11 +72,11 @@ class ForgottenPages:
 
     def among(self, numbers: I64, *, is_anchor: bool) -> NDArray[np.bool_]:
         """Whether each of these anchors, or duplicates, is one of them (n,)."""
-        found = np.zeros(len(numbers), np.bool_)
+        among = np.zeros(len(numbers), np.bool_)
         for each in list(self._records.values()) if len(numbers) else ():
             if len(column := each.anchors if is_anchor else each.duplicates):
-                found |= column.take(column.searchsorted(numbers), mode="clip") == numbers
-        return found
+                among |= column.take(column.searchsorted(numbers), mode="clip") == numbers
+        return among
 
     def add(self, writes: Writes, decided: int, anchors: I64, duplicates: I64) -> None:
         """Add the pages that a decision before the offset `decided` forgot."""
