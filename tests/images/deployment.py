@@ -35,7 +35,7 @@ class Deployment:
     def __init__(self, engine: Engine, program: Path, project: str) -> None:
         self.engine = engine
         self.project = project
-        self._compose = [str(program), "-p", project, "-f", str(COMPOSE)]
+        self._compose = [str(program), "--profile", "elect", "-p", project, "-f", str(COMPOSE)]
 
     def up(self, names: list[str]) -> None:
         """Start services, each when the conditions of those that it depends on hold.

@@ -43,6 +43,7 @@ class Engine:
         )
         self.environment: Mapping[str, str] = {
             **os.environ,
+            "NEARDUP_ELECT": "longest",  # the policy of the elector in deploy/compose.yaml
             "CONTAINERS_CONF": str(directory / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(directory / "storage.conf"),
         }
