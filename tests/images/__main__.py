@@ -87,7 +87,7 @@ class Account:
 def check_confinement(deployment: Deployment) -> None:
     """What a process of each of our containers is allowed."""
     limits = {name: service["deploy"]["resources"]["limits"] for name, service in services().items()}
-    for service in ("worker", "judge", "dashboard"):
+    for service in ("worker", "judge", "elector", "dashboard"):
         for container in deployment.containers(service):
             name, engine = container["Name"], deployment.engine
             status = engine("exec", name, "cat", "/proc/1/status")
@@ -125,15 +125,15 @@ def check_windows(deployment: Deployment, lacking: set[str]) -> None:
     def scraped() -> bool:
         _, body = answer("http://127.0.0.1:9090/api/v1/targets")
         targets = json.loads(body or b"{}").get("data", {}).get("activeTargets", [])
-        return [each["health"] for each in targets] == ["up"] * 4
+        return [each["health"] for each in targets] == ["up"] * 5
 
-    deployment.wait_until("Prometheus scrapes two workers, the judge and the dashboard", scraped)
-    say("  Prometheus scrapes two workers, the judge and the dashboard")
+    deployment.wait_until("Prometheus scrapes two workers and the other roles", scraped)
+    say("  Prometheus scrapes two workers and the other roles")
 
 
 def check_kills(deployment: Deployment, account: Account) -> None:
     """SIGKILL to a container of each role while pages come in; the engine starts it again."""
-    for service in ("worker", "judge", "dashboard"):
+    for service in ("worker", "judge", "elector", "dashboard"):
         victim = deployment.containers(service)[0]
         account.publish(f"{service}-killed")
         # By its process, as an operator's `kill` of a container also tells the engine not to start it again.
