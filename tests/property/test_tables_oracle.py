@@ -18,7 +18,7 @@ from stream.tables.runs import building
 from stream.tables.runs.filters import BLOCK_BYTES
 from stream.tables.runs.tier import RUN, Runs
 from stream.tables.search.pair_collector import MANY, PairCollector
-from stream.tables.store.anchors import CHUNK, COUNT, FIRST
+from stream.tables.store.anchors import CHUNK, COUNT, FIRST, NumberSet
 from stream.tables.store.rocks import DEFAULT, RECORDS, RUNS, Store
 from stream.tables.tables import Tables
 from tests.first_numbers import LATE, begin_at
@@ -460,3 +460,13 @@ def test_a_group_that_many_rows_need_is_read_once(tmp_path: Path) -> None:
         index.tables.maintain(wait=True)
         index.check(rows[:50])
         assert index.tables.stats.rocks_probes == 2 * index.case.design.tables
+
+
+def test_a_part_of_a_set_has_what_the_set_has() -> None:
+    rng, some = np.random.default_rng(5), NumberSet(1000)
+    some.add(rng.integers(1000, 40_000, 900))
+    some.raise_first(3000)
+    for start, end in ((0, 500), (900, 1100), (2999, 3001), (3000, 9000), (8191, 70_000), (80_000, 90_000)):
+        numbers = np.arange(start, end)
+        assert some.part(start, end).has(numbers).tolist() == some.test(numbers).tolist()
+    assert not NumberSet(0).part(1 << 40, 1 << 41).has(np.arange(1 << 40, (1 << 40) + 9)).any()

@@ -157,6 +157,8 @@ class Bitmap(NamedTuple):
     def has(self, numbers: I64) -> NDArray[np.bool_]:
         """Whether the set has each of these numbers, (n,)."""
         places = numbers - self.base
+        if not len(self.bits):
+            return np.asarray(places < 0, np.bool_)
         byte = places >> 3
         bits = self.bits.take(byte, mode="clip") >> (places & 7).astype(np.uint8)
         inside: NDArray[np.bool_] = (byte < len(self.bits)) & ((bits & 1) != 0) | (places < 0)
