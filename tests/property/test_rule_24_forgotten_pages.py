@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from stream.errors import StateError
 from stream.fingerprint.seed import host_hasher
 from stream.judge import forgetting
 from stream.judge.forgetting import Search
+from stream.judge.judge import Judge
 from stream.judge.state.meta import Forgetting
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.topic_plan import DECISIONS_BYTES
@@ -33,6 +36,7 @@ from tests.judged_crawls import (
     mirrors,
     open_state,
 )
+from tests.oracle import OraclePage
 from tests.url_digests import digest_of_url
 
 
@@ -44,6 +48,15 @@ def content(path: Path, *, without: str = "none") -> bytes:
     with Store(path, 1 << 20, read_only=True) as store:
         found += [part for family in store.families for pair in store.scan(family) for part in pair]
     return b"\n".join(found)
+
+
+@contextmanager
+def judged(path: Path, pages: list[OraclePage]) -> Iterator[Judge]:
+    """A judge that has judged these pages, in one batch."""
+    entries = entries_of(pages, 8)
+    with judging(path / "state") as judge:
+        judge.apply(entries, judge.decide(entries).record(), 1)
+        yield judge
 
 
 @pytest.mark.parametrize("what", ["url", "host", "domain"])
@@ -91,9 +104,7 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
 ) -> None:
     """The pages of a URL go at once, or the newest first."""
     monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
-    entries = entries_of(mirrors(8, 300), 8)
-    with judging(tmp_path / "state") as judge:
-        judge.apply(entries, judge.decide(entries).record(), 1)
+    with judged(tmp_path, mirrors(8, 300)) as judge:
         asked, total = [(4, request(judge, "host", "host"))], sum(judge.state.next)
         search = Search(judge.state, judge.genesis, asked, 6)
         records = forget(judge, search, 1)
@@ -113,9 +124,7 @@ def test_more_pages_than_a_record_takes_are_forgotten_by_several(
 
 def test_pages_that_are_named_by_url_and_host_keep_their_ids(tmp_path: Path) -> None:
     """Who follows knows by them the recrawls that have the key of another URL."""
-    entries = entries_of(mirrors(8, 300), 8)
-    with judging(tmp_path / "state") as judge:
-        judge.apply(entries, judge.decide(entries).record(), 1)
+    with judged(tmp_path, mirrors(8, 300)) as judge:
         asked = [(0, request(judge, "url", "http://host/1")), (1, request(judge, "host", "host"))]
         alone, both = (
             Search(judge.state, judge.genesis, some, 2).record().forgotten for some in (asked[:1], asked)
@@ -129,9 +138,7 @@ def test_pages_that_are_named_by_url_and_host_keep_their_ids(tmp_path: Path) -> 
 
 def test_forgotten_anchors_are_not_named_as_those_of_their_duplicates(tmp_path: Path) -> None:
     made = mirrors(8, 300)
-    entries = entries_of(made, 8)
-    with judging(tmp_path / "state") as judge:
-        judge.apply(entries, judge.decide(entries).record(), 1)
+    with judged(tmp_path, made) as judge:
         stored = [judge.state.by_page(page.id) for page in made]
         copies = [each for each in stored if each is not None and each.anchor is None]
         assert any(map(judge.state.anchor_of, copies))
@@ -145,9 +152,7 @@ def test_pages_that_expire_before_a_record_takes_them_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     monkeypatch.setattr(forgetting, "MOST_FORGOTTEN", limit)
-    entries = entries_of(mirrors(8, 60), 8)
-    with judging(tmp_path / "state") as judge:
-        judge.apply(entries, judge.decide(entries).record(), 1)
+    with judged(tmp_path, mirrors(8, 60)) as judge:
         search = Search(judge.state, judge.genesis, [(0, request(judge, "host", "host"))], 1)
         search.run()
         for log in judge.state.page_logs:
