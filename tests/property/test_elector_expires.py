@@ -57,7 +57,7 @@ def test_a_url_that_comes_again_before_it_is_told_that_it_expired_begins_anew(tm
 def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_path: Path, by: str) -> None:
     """Though the judge has no page of them any more: requests alone name them. One has a cluster that ended,
     one was told and not yet replaced, and a third one stays."""
-    url, late = "https://gone.example/", "https://late.example/"
+    url, late = "https://www.gone.example/", "https://late.example/"
     judged = [
         Judged(1 << 16, url + "1", "one", "unique", 1 << 16),
         Judged(60 << 16, url + "2", "two", "unique", 60 << 16),
@@ -70,8 +70,8 @@ def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_p
         if each.decisions.has_rows and each.decisions.end <= 61:
             topic += tell(elector)
     assert [each.record.because for each in topic] == ["expired"]
-    name = host_hasher(EXPIRING.seed)("gone.example")
-    digests = {"urls": [url_digest_of("one"), url_digest_of("two")], "hosts": [name], "domains": [name]}
+    host, domain = map(host_hasher(EXPIRING.seed), ("www.gone.example", "gone.example"))
+    digests = {"urls": [url_digest_of("one"), url_digest_of("two")], "hosts": [host], "domains": [domain]}
     elector.forget(forgetting(decided[-1], [], NamedDigests.of(**{by: digests[by]})))
     topic += tell(elector)
     told = erase(elector, topic, set(digests["urls"][by != "urls" :]))
@@ -84,7 +84,7 @@ def test_what_was_told_of_urls_that_had_expired_is_told_again_without_them(tmp_p
     elector.state.close()
     left = content(tmp_path)
     assert (url.encode() in left, late.encode() in left) == (False, True)
-    assert not any(each in left for each in (*digests["urls"], name))
+    assert not any(each in left for each in (*digests["urls"], host, domain))
 
 
 def test_without_a_lifetime_requests_alone_erase_nothing(tmp_path: Path) -> None:

@@ -47,10 +47,10 @@ def test_prefixes_of_one_table_are_those_of_the_keys(blocks: int, choose: int) -
 
 def test_paper_designs_have_the_paper_numbers() -> None:
     twenty = Design(6, 3)
-    assert twenty.tables == 20
+    assert (twenty.tables, twenty.blocks - twenty.choose) == (20, 3)
     assert sorted(set(twenty.prefix_bits.tolist())) == [31, 32, 33]
     four = Design(4, 1)
-    assert (four.tables, four.prefix_bits.tolist()) == (4, [16] * 4)
+    assert (four.tables, four.blocks - four.choose, four.prefix_bits.tolist()) == (4, 3, [16] * 4)
     assert sorted(set(Design(5, 2).prefix_bits.tolist())) == [25, 26]
 
 
