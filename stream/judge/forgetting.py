@@ -138,7 +138,7 @@ class Search:
         self._new = list[NDArray[np.void]]()
         """Pages that were found since, not in order: they follow when those are forgotten."""
         self._taken = 0
-        """How many of these the last record took."""
+        """How many of the matches the last record takes."""
         self._pages = Counter[int]()
         """Offset of a request -> number of its pages."""
 
